@@ -33,8 +33,9 @@ import stat
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, partial
+from operator import getitem
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import IO, Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -147,13 +148,8 @@ def reason(error: OSError) -> str:
 
 def check_not_a_file(path: Path) -> None:
     """Raise InvalidInputError if a path exists and is no folder."""
-    try:
-        if not stat.S_ISDIR(path.stat().st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise unusable(path, error) from error
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise unusable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
 
 
 def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None:
@@ -482,34 +478,13 @@ def pack(record: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     InvalidInputError
         When an id is neither a number nor text, or a number is not finite.
     """
-    arrays: dict[str, NDArray[Any]] = {}
-    document = _packed(record, "", arrays)
-    unpack(type(record), document, arrays)  # the rules of reading are those of writing
-    return document, arrays
-
-
-def _packed(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Return the document of a value; `name` is that of its array, or the start of the names of its arrays."""
-    if isinstance(value, np.ndarray):
-        arrays[name] = value
-        return list(value.shape)
-    if hasattr(value, "packed"):
-        return value.packed()
-    inner = f"{name}." if name else ""
-    kind: Any = type(value)
-    if types := _types_of(kind):
-        return {key: _packed(getattr(value, key), inner + key, arrays) for key in types}
-    if isinstance(value, Mapping):
-        return {key: _packed(item, inner + key, arrays) for key, item in value.items()}
-    if isinstance(value, (tuple, list, frozenset)):
-        ordered = sorted(value) if isinstance(value, frozenset) else value
-        return [_packed(item, f"{inner}{i}", arrays) for i, item in enumerate(ordered)]
-    return value.item() if isinstance(value, np.generic) else value
+    walk = _Walk({}, writing=True)
+    return walk.value(record, type(record), ""), walk.arrays
 
 
 def unpack(kind: type[T], document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> T:
     """Return the record that `pack` was given; raises one of `BROKEN` if the content breaks a rule."""
-    walk = _Unpacking({**arrays}, {})
+    walk = _Walk({**arrays}, writing=False)
     record: T = walk.value(document, kind, "")
     if walk.arrays:
         raise ValueError([*walk.arrays])
@@ -517,14 +492,15 @@ def unpack(kind: type[T], document: Mapping[str, Any], arrays: Mapping[str, NDAr
 
 
 @dataclass
-class _Unpacking:
-    """A walk along the types of a record, which checks and collects its values."""
+class _Walk:
+    """A walk along the types of a record, which checks its values, and makes a document of them or the reverse."""
 
-    arrays: dict[str, NDArray[Any]]  # those that are left
-    lengths: dict[str, int]  # by letter
+    arrays: dict[str, NDArray[Any]]  # written so far, or left to read
+    writing: bool
+    lengths: dict[str, int] = field(default_factory=dict)  # by letter
 
     def value(self, value: Any, kind: Any, name: str) -> Any:
-        """Return the value of a document; `name` is that of its array, or the start of the names of its arrays."""
+        """Return the document of a value, or the value; `name` is that of its array, or begins those of its arrays."""
         kind, rule = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
         if hasattr(get_origin(kind), "__value__"):  # an alias of a type, as NDArray is from NumPy 2.5 on
             kind = get_origin(kind).__value__[get_args(kind)]
@@ -534,18 +510,23 @@ class _Unpacking:
         if origin is np.ndarray:
             return self._array(value, np.dtype(get_args(of[1])[0]), rule, name)
         if origin in (tuple, frozenset):
-            if not isinstance(value, list):
+            if not isinstance(value, (tuple, frozenset) if self.writing else list):
                 raise TypeError(value)
-            kinds = of if len(of) == 2 and of[1] is not ... else of[:1] * len(value)
-            pairs = enumerate(zip(value, kinds, strict=True))
-            return origin(self.value(item, kind, f"{inner}{i}") for i, (item, kind) in pairs)
+            items = sorted(value) if isinstance(value, frozenset) else value
+            kinds = of if len(of) == 2 and of[1] is not ... else of[:1] * len(items)
+            found = [self.value(*pair, f"{inner}{i}") for i, pair in enumerate(zip(items, kinds, strict=True))]
+            return found if self.writing else origin(found)
         if origin in (dict, Mapping):
             return {_plain(key, str, None): self.value(item, of[1], inner + key) for key, item in value.items()}
         if hasattr(kind, "packed"):
-            return kind.unpacked(value)
+            return value.packed() if self.writing else kind.unpacked(value)
         if types := _types_of(kind):
-            return kind(**{key: self.value(value[key], of, inner + key) for key, of in types.items()})
-        return _plain(value, kind, rule)
+            if self.writing and not isinstance(value, kind):
+                raise TypeError(value)
+            get = getattr if self.writing else getitem
+            entries = {key: self.value(get(value, key), of, inner + key) for key, of in types.items()}
+            return entries if self.writing else kind(**entries)
+        return _plain(value.item() if isinstance(value, np.generic) else value, kind, rule)
 
     def _of_first_kind(self, value: Any, kinds: tuple[Any, ...], name: str) -> Any:
         """Return a value as the first of some kinds that fits."""
@@ -560,18 +541,21 @@ class _Unpacking:
                 continue
         raise TypeError(value)
 
-    def _array(self, shape: Any, dtype: np.dtype[Any], rule: str, name: str) -> NDArray[Any]:
-        """Return an array after a check of its type, its shape and its numbers."""
-        array, letters = self.arrays[name], rule.removesuffix(" nan").split()
-        for letter, length in zip(letters, array.shape, strict=True):
+    def _array(self, value: Any, dtype: np.dtype[Any], rule: str, name: str) -> Any:
+        """Return the shape of an array, or the array of a shape, after a check of its type, shape and numbers."""
+        array = value if self.writing else self.arrays[name]
+        letters, shape = rule.removesuffix(" nan").split(), list(array.shape)
+        for letter, length in zip(letters, shape, strict=True):
             if (int(letter) if letter.isdecimal() else self.lengths.setdefault(letter, length)) != length:
-                raise ValueError(array.shape)
-        if array.dtype != dtype or shape != list(array.shape):
-            raise ValueError(shape)
+                raise ValueError(shape)
+        if array.dtype != dtype or not (self.writing or value == shape):
+            raise ValueError(value)
         if not rule.endswith("nan") and not np.isfinite(array).all():
             raise _overflow()
-        del self.arrays[name]
-        return array
+        if self.writing:
+            self.arrays[name] = array
+            return shape
+        return self.arrays.pop(name)
 
 
 @cache

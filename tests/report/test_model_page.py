@@ -414,6 +414,21 @@ def test_the_page_says_what_was_fitted(page):
     assert "nan" not in said
 
 
+def test_the_page_shows_what_the_summary_shows(tmp_path, quick):
+    X, y, terminated = chain()
+    model = LSTD(gamma=0.95, alpha=[1.0, 2.0, 0.0, 3.0]).fit(X, y, terminated=terminated)
+    said = words(write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated).read_text("utf-8"))
+    summary = model.summary()
+    for name, text in summary.facts.items():
+        assert f"{name} {text}" in " ".join(str(summary).split())
+        assert text in said, name
+    for line in summary.table():
+        assert all(cell in said for cell in line)
+    document = summary.document
+    assert document["coefficients"]["reward"] == dict(zip(model.model_.feature_names, model.coef_, strict=True))
+    assert document["observed_share"] == summary.observed_share
+
+
 def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
     X, y = stream(300)
     model = LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y)
