@@ -158,38 +158,24 @@ def to_markdown(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """Format a ``table`` environment with booktabs rules."""
-    rows = [tuple(map(_latex, row)) for row in table.rows]
-    header, alignment = tuple(map(_latex, table.header)), _alignment(table)
-    lines = tabulate(rows, header, "latex_raw", disable_numparse=True, colalign=alignment).splitlines()
-    top, head, body, end = lines[0], lines[2], lines[4:-2], lines[-1]
+    body = tabulate(table.rows, table.header, "latex_booktabs", disable_numparse=True, colalign=_alignment(table))
+    lines = body.splitlines()  # beginning, rule, header and rule; rows; rule and end
     for index in reversed(table.groups):
-        body.insert(index, r"\midrule")
-    caption = rf"\caption{{{_latex(table.title.partition('. ')[2])}. {_latex(table.caption)}}}"
-    lines = [
-        r"% Needs \usepackage{booktabs}",
-        r"\begin{table}",
-        r"\centering\small",
-        top,
-        r"\toprule",
-        head,
-        r"\midrule",
-    ]
-    lines += [*body, r"\bottomrule", end, caption, rf"\label{{tbl:{table.name}}}", r"\end{table}", ""]
-    return "\n".join(lines)
+        lines.insert(4 + index, r"\midrule")
+    caption = rf"\caption{{{table.title.partition('. ')[2]}. {table.caption}}}"
+    before = (r"% Needs \usepackage{booktabs}", r"\begin{table}", r"\centering\small")
+    after = (caption, rf"\label{{tbl:{table.name}}}", r"\end{table}", "")
+    return "\n".join([*before, *lines, *after]).translate(_LATEX)
+
+
+_LATEX = str.maketrans({
+    "λ": r"$\lambda$", "α": r"$\alpha$", "±": r"$\pm$", "×": r"$\times$", "÷": "$/$", "–": "--", "−": "$-$",
+    "∞": r"$\infty$",
+})  # fmt: skip
 
 
 def _alignment(table: Table) -> tuple[str, ...]:
     return ("left",) * table.n_labels + ("right",) * (len(table.header) - table.n_labels)
-
-
-_LATEX: dict[str, str | int | None] = {
-    "&": r"\&", "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "λ": r"$\lambda$", "α": r"$\alpha$",
-    "±": r"$\pm$", "×": r"$\times$", "÷": r"$/$", "–": "--", "−": "$-$", "∞": r"$\infty$",
-}  # fmt: skip
-
-
-def _latex(text: str) -> str:
-    return text.translate(str.maketrans(_LATEX))
 
 
 def page_tables(results: Results) -> dict[str, Any]:
