@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS, FEATURES, GAMMA, LMBDAS, PAPER_SECONDS, PAPER_TIMED, STEP_SIZES
-from lstd.experiments.reproduce.results import Results, Sweep, Timing
+from lstd.experiments.reproduce.results import Results, Sweep
 
 LSTDS = ("boyan", "uncorrected", "mixed")
 PROBLEMS = ("small", "large", "deterministic")
@@ -35,7 +35,7 @@ def timing(seconds, paper, spread, timed):
     """Seconds of the NumPy loop 400 times those here."""
     loop = {"loop_seconds": 400 * seconds, "loop_low": 399.9 * seconds, "loop_high": 400.1 * seconds}
     here = {"seconds": seconds, "low": 0.9995 * seconds, "high": 1.0005 * seconds, "runs": 40} if timed else {}
-    return Timing(**loop, **here, loop_sample="4 of 340 pairs, 0.10 s", paper_seconds=paper, paper_spread=spread)
+    return loop | here | {"loop_sample": "4 of 340 pairs, 0.10 s", "paper_seconds": paper, "paper_spread": spread}
 
 
 def synthetic_timings(problems):

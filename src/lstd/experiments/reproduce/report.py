@@ -14,7 +14,7 @@ from dataclasses import replace
 from multiprocessing import connection, resource_tracker
 
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.results import Results, Row, above_text, lowest_text, write_table
+from lstd.experiments.reproduce.results import Results, Row, above_text, loop_ratio, lowest_text, write_table
 from lstd.experiments.reproduce.tables import Table, best_table, page_tables, table_files, timing_table
 from lstd.experiments.reproduce.verdicts import evaluate, simulated_text
 from lstd.report.rendering import render
@@ -136,7 +136,7 @@ def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -
         sections=SECTIONS,
         results=results,
         sweeps=list(results.sweeps.values()),
-        ratios=[timing.ratio for key, timing in results.timings.items() if key[2] == "lstd_one_pass" and timing.ratio],
+        ratios=[loop_ratio(timing) for key, timing in results.timings.items() if key[2] == "lstd_one_pass"],
         n_panels=len(protocol.PROBLEMS) * len(protocol.FEATURES),
         features=[protocol.FEATURE_NAMES[name] for name in protocol.FEATURES],
         names={problem: protocol.PROBLEM_NAMES[problem] for problem in results.problems},

@@ -87,28 +87,9 @@ class Sweep:
         return int(np.isinf(self.errors).any(axis=(1, 2)).sum())
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Seconds per run of one problem, features and algorithm, and the seconds to compare them with.
-
-    Without `seconds`, the algorithm is computed in the pass of all three LSTD(λ) and costs as much alone.
-    """
-
-    loop_seconds: float
-    loop_low: float
-    loop_high: float
-    loop_sample: str
-    paper_seconds: float
-    paper_spread: float
-    seconds: float | None = None
-    low: float | None = None
-    high: float | None = None
-    runs: int | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """Seconds of the NumPy loop divided by those of the sweep."""
-        return self.loop_seconds / self.seconds if self.seconds else None
+def loop_ratio(timing: Row) -> float | None:
+    """Return the seconds of the NumPy loop divided by those of the sweep; None for a part of one pass."""
+    return timing["loop_seconds"] / timing["seconds"] if "seconds" in timing else None
 
 
 @dataclass(frozen=True)
@@ -116,7 +97,7 @@ class Results:
     """Everything that a report is made from."""
 
     sweeps: Mapping[Key, Sweep]  # by problem, features and algorithm, in the order of the protocol
-    timings: Mapping[Key, Timing]
+    timings: Mapping[Key, Row]  # the rows of timings.json, whose fields `timing.measure` describes
     timing_sample: str  # what was timed, in words
     provenance: Row  # the contents of provenance.json
     theory: Row = field(default_factory=dict)  # the contents of theory.json
@@ -146,10 +127,7 @@ def gather(cells: Mapping[protocol.Cell, Mapping[str, Array]], timings: Row, pro
         for cell, arrays in cells.items()
         for algorithm, errors in arrays.items()
     }
-    seconds = {
-        (row["problem"], row["features"], row["algorithm"]): Timing(**{k: row[k] for k in row if k not in KEY})
-        for row in timings["rows"]
-    }
+    seconds = {(row["problem"], row["features"], row["algorithm"]): row for row in timings["rows"]}
     return Results(sweeps, seconds, timings["sample"], provenance)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tabulate import tabulate
 
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.results import Results, Row, Sweep, Timing, column, levels, select
+from lstd.experiments.reproduce.results import Results, Row, Sweep, column, levels, loop_ratio, select
 from lstd.report.rendering import compact, grouped, seconds
 
 Value = str | float | int | None
@@ -44,25 +44,25 @@ class Table:
         return [f"tables/{self.name}.{suffix}" for suffix in suffixes]
 
 
-def paper_seconds(timing: Timing) -> str:
+def paper_seconds(timing: Row) -> str:
     """Format the paper's seconds with as many decimals as it printed.
 
-    >>> paper_seconds(Timing(0.1, 0.1, 0.1, "", paper_seconds=1.1, paper_spread=0.01))
+    >>> paper_seconds({"paper_seconds": 1.1, "paper_spread": 0.01})
     '1.10 ± 0.01'
     """
-    decimals = 2 if timing.paper_spread < 0.1 else 1
-    return f"{timing.paper_seconds:.{decimals}f} ± {timing.paper_spread:.{decimals}f}"
+    decimals = 2 if timing["paper_spread"] < 0.1 else 1
+    return f"{timing['paper_seconds']:.{decimals}f} ± {timing['paper_spread']:.{decimals}f}"
 
 
-_LINES: tuple[tuple[str, Callable[[Timing], str]], ...] = (
-    ("here, median", lambda t: "as one pass" if t.seconds is None else seconds(t.seconds)),
-    ("here, min–max", lambda t: "–" if t.seconds is None else f"{seconds(t.low)}–{seconds(t.high)}"),
-    ("NumPy loop", lambda t: seconds(t.loop_seconds)),
-    ("loop ÷ here", lambda t: "–" if t.ratio is None else f"{t.ratio:.0f}×"),
+_LINES: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("here, median", lambda t: seconds(t["seconds"]) if "seconds" in t else "as one pass"),
+    ("here, min–max", lambda t: f"{seconds(t['low'])}–{seconds(t['high'])}" if "seconds" in t else "–"),
+    ("NumPy loop", lambda t: seconds(t["loop_seconds"])),
+    ("loop ÷ here", lambda t: "–" if (ratio := loop_ratio(t)) is None else f"{ratio:.0f}×"),
     ("the paper", paper_seconds),
 )
 _NUMBERS = (
-    *("seconds", "low", "high", "runs", "loop_seconds", "ratio", "loop_low", "loop_high", "loop_sample"),
+    *("seconds", "low", "high", "runs", "loop_seconds", "loop_over_here", "loop_low", "loop_high", "loop_sample"),
     *("paper_seconds", "paper_spread"),
 )
 
@@ -92,7 +92,7 @@ def timing_table(results: Results, problem: str) -> Table:
         groups=range(len(_LINES), len(rows), len(_LINES)),
         records=[
             {"problem": problem, "features": features, "algorithm": algorithm}
-            | {name.replace("ratio", "loop_over_here"): getattr(timing, name) for name in _NUMBERS}
+            | {name: {**timing, "loop_over_here": loop_ratio(timing)}.get(name) for name in _NUMBERS}
             for (features, algorithm), timing in timings.items()
         ],
     )

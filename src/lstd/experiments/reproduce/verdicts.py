@@ -66,7 +66,7 @@ def _extra(results: Results, slow: str, fast: Sequence[str], seconds: Sequence[s
         (results.timings[*panel, slow], results.timings[*panel, name]) for panel in results.panels for name in fast
     ]
     ends = list(zip(seconds, reversed(seconds), strict=True))  # the lowest of one against the highest of the other
-    return np.array([[getattr(above, i) / getattr(below, j) - 1 for above, below in pairs] for i, j in ends])
+    return np.array([[above[i] / below[j] - 1 for above, below in pairs] for i, j in ends])
 
 
 def _range_of(fractions: Array) -> str:
