@@ -110,8 +110,8 @@ class Summary:
         }
         if chosen is None:
             return facts
-        n_rows = self.model.statistics.n_rows
-        rows = f"all {chosen.n_rows}" if chosen.n_rows >= n_rows else f"the first {chosen.n_rows} of {n_rows}"
+        n_rows = chosen.n_rows if self.model.origin is None else self.model.origin.rows
+        rows = f"the first {chosen.n_rows} of {n_rows}" if chosen.n_rows < n_rows else f"all {chosen.n_rows}"
         facts["chosen from"] = (
             f"{rows} rows in {chosen.n_folds} folds; R² {chosen.score:.4g} on held-out rows; observed share of their "
             f"returns: {_percent(chosen.observed_share)}"
@@ -133,7 +133,6 @@ class Summary:
         model, s, chosen, checks = self.model, self.model.statistics, self.model.selection, self.model.checks
         n, found, settings = model.n_features, self.interval, model.settings
         errors = None if found is None else found.standard_error
-        with_error = errors is not None and settings.fit_intercept
         return {
             "origin": None if model.origin is None else asdict(model.origin),
             **{name: getattr(s, f"n_{name}") for name in ("rows", "transitions", "episodes", "groups")},
@@ -146,14 +145,12 @@ class Summary:
             "observed_share": self.observed_share,
             "blocks": None if found is None else len(model.influence.shares),
             "no_intervals": model.no_intervals or None,
-            "checks": None
-            if checks is None
-            else {name: getattr(one, "__dict__", one) for name, one in vars(checks).items()},
+            "checks": checks and {name: getattr(check, "__dict__", check) for name, check in vars(checks).items()},
             "doubts": model.doubts,
             "coefficients": self._by_reward(self.coefficients[:n]),
             "intercept": self._by_reward(np.atleast_1d(model.intercept)),
             "coefficient_errors": None if errors is None else self._by_reward(errors[:n]),
-            "intercept_error": self._by_reward(errors[n]) if with_error else None,
+            "intercept_error": None if errors is None or len(errors) == n else self._by_reward(errors[n]),
             "ridge_shares": dict(zip(model.feature_names, self.ridge_shares.tolist(), strict=True)),
         }
 
