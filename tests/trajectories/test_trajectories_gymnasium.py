@@ -321,10 +321,6 @@ def same_step(change):
     return ChangeInfo(SyncVectorEnv(functions, autoreset_mode=AutoresetMode.SAME_STEP), change)
 
 
-def renamed(info):
-    return {key.replace("final_obs", "final_observation"): value for key, value in info.items()}
-
-
 def batched(info):
     return info | ({"final_obs": np.stack(info["final_obs"])} if "final_obs" in info else {})
 
@@ -333,7 +329,7 @@ def without_mask(info):
     return {key: value for key, value in info.items() if key != "_final_obs"}
 
 
-@pytest.mark.parametrize("change", [lambda info: info, renamed, batched, without_mask])
+@pytest.mark.parametrize("change", [lambda info: info, batched, without_mask])
 def test_final_observations_of_same_step(change):
     data = Trajectories.from_gymnasium(same_step(change), lambda x: np.zeros(2, dtype=int), n_episodes=4)
     assert_array_equal(data.X[:, 0], [1, 2, 3] * 4)
