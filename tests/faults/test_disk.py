@@ -217,13 +217,13 @@ def undated(name):
 
 @pytest.mark.parametrize("name", WORK)
 def test_a_full_disk_leaves_what_was_there(room, command, name):
-    """There is room for nothing, for the first bytes, for half of the file, for nearly all of it."""
+    """There is room for nothing, for half of the file, for nearly all of it."""
     words = WORK[name]
     assert command(*words).code == 0
     expected, size = undated(name), Path(name).stat().st_size
     Path(name).unlink()
-    for left in (0, 100, size // 2, size - 1):
-        if left > 100:
+    for left in (0, size // 2, size - 1):
+        if left:
             room.make_room()
             Path(name).write_bytes(b"old")
         before = contents()
@@ -290,7 +290,7 @@ def test_reproduce_on_a_full_disk(room, command):
     message = (
         rf"lstd: out(.*) could not be written: {room.reason}; free some space or .*\(without --force\) resumes\.\n"
     )
-    for left in (0, *(PAGE * np.geomspace(1, 200, 15)).astype(int).tolist()):
+    for left in (0, *(PAGE * np.geomspace(1, 200, 10)).astype(int).tolist()):
         done = command(*words, **room.leave(left))
         if done.code == 0:
             break
@@ -364,13 +364,14 @@ def locked(request, tmp_path, folder):
             path.chmod(0o700)
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_a_folder_that_may_not_be_written(locked, command, old):
+def test_a_folder_that_may_not_be_written(locked, command):
+    """Half of the files are there already."""
     path, lock, reason = locked
-    for name in (*WORK, "fit.html") if old else ():
+    names = (*WORK, "fit.html")
+    for name in names[::2]:
         (path / name).write_text("old")
     lock()
-    for name in (*WORK, "fit.html"):
+    for name in names:
         check_refusal(command, path, name, reason)
 
 
@@ -459,8 +460,7 @@ def test_two_commands_with_one_output_file(folder, command, name):
     steps = command(*words).steps
     mine = undated(name)
     assert mine != theirs
-    places = (1, 3, 4, 5, 6, steps // 2, *range(steps - 4, steps + 1))
-    for at in places:
+    for at in (1, 4, steps // 2, *range(steps - 2, steps + 1)):
         Path(name).unlink()
         stopped = command(*words, at=at, number=signal.SIGSTOP)
         assert stopped.code is None
@@ -489,7 +489,7 @@ def test_two_sums_with_one_store(folder, command):
     assert undisturbed.code == 0
     expected, total = contents("undisturbed"), Path("sum").read_bytes()
     steps = undisturbed.steps
-    for at in (1, 3, 4, steps // 2, steps):
+    for at in (1, steps // 2, steps):
         stopped = command("test_disk:sum_into", "store", at=at, number=signal.SIGSTOP)
         assert stopped.code is None
         assert command("test_disk:sum_into", "store").code == 0
@@ -504,7 +504,7 @@ def test_a_second_reproduce_in_one_folder_is_refused_at_any_moment(folder, comma
     words = ["test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", "out"]
     steps = command(*words).steps
     expected = results("out")
-    for at in range(3, steps, steps // 6):
+    for at in range(3, steps, steps // 3):
         shutil.rmtree("out")
         stopped = command(*words, at=at, number=signal.SIGSTOP)
         assert stopped.code is None

@@ -23,8 +23,7 @@ from fuzz_arguments import BREAKS, N, Unreadable, broken_sparse, mutated, scalar
 from lstd import LSTD, LSTDCV, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
 
-CASES = 40  # per seed
-SEEDS = range(5)
+CASES = 80
 
 
 def is_for_users(error):
@@ -89,9 +88,8 @@ def fitted(rng):
     return found[0]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_fit(seed):
-    rng = np.random.default_rng([1, seed])
+def test_fit():
+    rng = np.random.default_rng(1)
     for case in range(CASES):
         model = fitted(rng) if case % 4 == 0 else LSTD()
         model.set_params(**options(rng))
@@ -105,9 +103,8 @@ def test_fit(seed):
             assert after == before, done
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_partial_fit(seed):
-    rng = np.random.default_rng([2, seed])
+def test_partial_fit():
+    rng = np.random.default_rng(2)
     for case in range(CASES):
         if case % 10 == 0:
             model = fitted(rng)
@@ -122,9 +119,8 @@ def test_partial_fit(seed):
             model = fitted(rng)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_what_fitted_models_tell(seed):
-    rng = np.random.default_rng([3, seed])
+def test_what_fitted_models_tell():
+    rng = np.random.default_rng(3)
     model = fitted(rng)
     before = state(model)
     for case in range(CASES):
@@ -165,9 +161,8 @@ def test_parameters():
             assert state(model) == before, done
 
 
-@pytest.mark.parametrize("seed", SEEDS[:2])
-def test_choice_of_settings(seed):
-    rng = np.random.default_rng([5, seed])
+def test_choice_of_settings():
+    rng = np.random.default_rng(5)
     for case in range(CASES):
         model = LSTDCV(lmbdas=[0.0, 0.9], alphas=[0.1, 1.0], cv=3, fit_intercept=bool(rng.integers(2)))
         if case % 4 == 0:
@@ -182,9 +177,8 @@ def test_choice_of_settings(seed):
             assert set(vars(model)) == before, done
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_statistics(seed):
-    rng = np.random.default_rng([6, seed])
+def test_statistics():
+    rng = np.random.default_rng(6)
     for case in range(CASES):
         arguments, done = mutated(rng, valid(rng))
         done = f"case {case}, {done}"
@@ -220,9 +214,8 @@ def told(value):
         return object.__repr__(value)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_updates(seed):
-    rng = np.random.default_rng([7, seed])
+def test_updates():
+    rng = np.random.default_rng(7)
     for maker in (RecursiveLSTD, TD):
         model = maker(N, gamma=0.9, lmbda=0.7)
         for case in range(2 * CASES):
@@ -241,9 +234,8 @@ def test_updates(seed):
             assert predicted is None or np.isfinite(predicted[0]).all(), done
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_chunks_for_temporal_differences(seed):
-    rng = np.random.default_rng([8, seed])
+def test_chunks_for_temporal_differences():
+    rng = np.random.default_rng(8)
     model = TD(N, gamma=0.9, lmbda=0.7)
     for case in range(CASES):
         given = valid(rng)
@@ -398,7 +390,7 @@ def test_intervals_of_no_rows_and_levels_of_other_types():
     assert sound().predict_interval(X, Fraction(1, 2)).level == 0.5
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e75, 1e100, 1e150, 1e153, 1e154, 1e200, 1e300])
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e100, 1e153, 1e154, 1e300])
 @pytest.mark.parametrize("of", ["X", "y", "both", "one feature", "opposite"])
 def test_data_of_any_size_gives_finite_results_or_our_errors(size, of):
     random = np.random.default_rng(0)

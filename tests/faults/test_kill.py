@@ -27,8 +27,7 @@ from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
-KILLS = 20  # of each command
-ROWS = 10_000
+KILLS = 8  # of each command
 COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
@@ -57,13 +56,6 @@ def command():
 @pytest.fixture
 def folder(tmp_path, monkeypatch, command):
     """Two tables, one stream of episodes, and a model of them."""
-    monkeypatch.chdir(tmp_path)
-    write_tables(ROWS)
-    assert command(*FIT[:-1], "a-model").code == 0
-
-
-@pytest.fixture
-def small_folder(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     write_tables(2000)
     assert command(*FIT[:-1], "a-model").code == 0
@@ -210,7 +202,7 @@ def test_reproduce_at_random_moments(tmp_path, monkeypatch, command):
 # Before single steps on files
 
 
-def some_steps(steps, most=15):
+def some_steps(steps, most=9):
     """The first and the last, and some in between."""
     ends = most // 3
     between = np.linspace(ends, steps - ends, most - 2 * ends).astype(int).tolist()
@@ -218,7 +210,7 @@ def some_steps(steps, most=15):
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_before_a_step_on_files(small_folder, command, name):
+def test_before_a_step_on_files(folder, command, name):
     """Between the first block of a file and the last one too: what is written goes to the disk block by block."""
     words = WORK[name]
     steps = command(*words).steps
@@ -236,12 +228,12 @@ def test_before_a_step_on_files(small_folder, command, name):
     assert steps >= 7  # making, writing, flushing and renaming
 
 
-def test_report_before_a_step_on_files(small_folder, command):
+def test_report_before_a_step_on_files(folder, command):
     """The model and the page are each the old one or the new one, whole; and the model is written first."""
     steps = command(*REPORT).steps
     expected, before = {name: content(name) for name in ("model", "page.html")}, visible()
     seen = set()
-    for at in some_steps(steps, 9):
+    for at in some_steps(steps, 6):
         for name in expected:
             Path(name).write_bytes(b"old")
         assert command(*REPORT, at=at).code == -signal.SIGKILL
@@ -263,7 +255,7 @@ def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
     words = ["test_kill:reproduce", "0", *REPRODUCE, "out"]
     steps = command(*words).steps
     expected, seen = results("out"), set()
-    for at in some_steps(steps, 20):
+    for at in some_steps(steps, 12):
         shutil.rmtree("out", ignore_errors=True)
         assert command(*words, at=at).code == -signal.SIGKILL
         found = results("out") if Path("out").exists() else {}

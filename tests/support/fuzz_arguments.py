@@ -40,15 +40,15 @@ def mutated(rng, arguments):
         name = str(rng.choice(list(changed)))
         if name in broken:
             continue
-        mutation = _CHANGES[int(rng.integers(len(_CHANGES)))]
+        mutation = str(rng.choice(list(_CHANGES)))
         try:
-            found = mutation(changed[name], rng)
+            found = _CHANGES[mutation](changed[name], rng)
         except Exception:  # this change does not apply to what another one has left
             continue
         changed[name] = found
-        if mutation in (sparse_with_indices_outside, sparse_with_rows_that_go_back, sparse_with_broken_parts):
+        if mutation in ("sparse_with_indices_outside", "sparse_with_rows_that_go_back", "sparse_with_broken_parts"):
             broken.add(name)  # SciPy would end the process if it were changed once more
-        done.append(f"{name}: {mutation.__name__}")
+        done.append(f"{name}: {mutation}")
     return changed, ", ".join(done)
 
 
@@ -65,125 +65,11 @@ _SCALARS = (
 )  # fmt: skip
 
 
-# Shapes
-
-
-def one_row_less(a, rng):
-    return a[:-1]
-
-
-def one_row_more(a, rng):
-    return np.concatenate([a, a[:1]])
-
-
-def no_rows(a, rng):
-    return a[:0]
-
-
-def one_row(a, rng):
-    return a[:1]
-
-
-def no_columns(a, rng):
-    return a[:, :0]
-
-
-def one_column_less(a, rng):
-    return a[:, 1:]
-
-
-def one_column_more(a, rng):
-    return np.hstack([a, a[:, :1]])
-
-
-def transposed(a, rng):
-    return np.transpose(a)
-
-
-def flat(a, rng):
-    return np.ravel(a)
-
-
-def deeper(a, rng):
-    return np.asarray(a)[..., np.newaxis]
-
-
-def two_columns(a, rng):
-    return np.column_stack([a, a])
-
-
-def no_dimension(a, rng):
-    return np.asarray(a).reshape(-1)[0]
-
-
-def no_dimension_array(a, rng):
-    return np.array(1.0)
-
-
-def nothing(a, rng):
-    return None
-
-
-def empty(a, rng):
-    return np.empty(tuple(rng.integers(0, 2, 3)))
-
-
-def other(a, rng):
-    return scalar(rng)
-
-
-# Values
-
-
 def _with(a, rng, values):
     found = np.array(a, dtype=object if isinstance(values[0], str) else np.float64)
     for value in values:
         found.reshape(-1)[int(rng.integers(found.size))] = value
     return found
-
-
-def one_nan(a, rng):
-    return _with(a, rng, [np.nan])
-
-
-def one_infinite(a, rng):
-    return _with(a, rng, [rng.choice([-np.inf, np.inf])])
-
-
-def nan_and_infinities(a, rng):
-    return _with(a, rng, [np.nan, np.inf, -np.inf])
-
-
-def one_huge(a, rng):
-    return _with(a, rng, [rng.choice([-1.0, 1.0]) * rng.choice([1e20, 1e75, 1e150, 1e160, 1e200, 1e308])])
-
-
-def all_huge(a, rng):
-    return np.asarray(a) * rng.choice([1e20, 1e75, 1e150, 1e200, 1e307])
-
-
-def all_tiny(a, rng):
-    return np.asarray(a) * rng.choice([1e-20, 1e-75, 1e-150, 1e-200, 1e-307, 1e-320])
-
-
-def of_all_sizes(a, rng):
-    return np.asarray(a) * 10.0 ** rng.integers(-300, 300, np.shape(a))
-
-
-def zeros(a, rng):
-    return np.zeros_like(a)
-
-
-def constant(a, rng):
-    return np.ones_like(a)
-
-
-def negative(a, rng):
-    return -np.asarray(a, dtype=np.float64)
-
-
-def one_text(a, rng):
-    return _with(a, rng, ["nought"])
 
 
 def one_missing(a, rng):
@@ -194,33 +80,10 @@ def one_missing(a, rng):
     return found
 
 
-def shuffled(a, rng):
-    return rng.permutation(np.asarray(a))
-
-
-# Types and containers
-
-
 def of_other_type(a, rng):
     types = ["?", "i1", "u1", "i8", "u8", "f2", "f4", "g", "c8", "O", "U", "S", "M8[s]", "m8[s]", ">f8", ">i4"]
     with np.errstate(all="ignore"):
         return np.asarray(a).astype(np.dtype(types[int(rng.integers(len(types)))]))
-
-
-def records(a, rng):
-    return np.array([(1, 2.0)] * len(a), dtype=[("a", int), ("b", float)])
-
-
-def masked(a, rng):
-    return np.ma.array(a, mask=rng.random(np.shape(a)) < rng.choice([0.0, 0.2]))
-
-
-def lists(a, rng):
-    return np.asarray(a).tolist()
-
-
-def unequal_lists(a, rng):
-    return [[1.0] * int(rng.integers(0, 4)) for _ in range(len(a))]
 
 
 def objects(a, rng):
@@ -237,30 +100,6 @@ def mixed(a, rng):
     return found
 
 
-def texts(a, rng):
-    return [str(value) for value in np.asarray(a).reshape(-1)]
-
-
-def text(a, rng):
-    return "a" * len(a)
-
-
-def generator(a, rng):
-    return (value for value in a)
-
-
-def keys(a, rng):
-    return {i: value for i, value in enumerate(np.asarray(a).tolist())}  # noqa: C416
-
-
-def backwards(a, rng):
-    return np.asarray(a)[::-1]
-
-
-def strided(a, rng):
-    return np.repeat(np.asarray(a), 2, axis=-1)[..., ::2]
-
-
 def by_columns(a, rng):
     found = np.asfortranarray(a)
     found.setflags(write=False)
@@ -275,10 +114,6 @@ def frame(a, rng):
 def series(a, rng):
     kinds = (None, "category", "string", "Int64", "boolean", "Float64", object)
     return pd.Series(np.asarray(a)).astype(kinds[int(rng.integers(7))])
-
-
-def matrix(a, rng):
-    return sparse.csr_matrix(a).todense()
 
 
 class Unreadable:
@@ -298,21 +133,10 @@ def unreadable(a, rng):
     return found
 
 
-# Sparse
-
-
 def as_sparse(a, rng):
     kinds = ("csr", "csc", "coo", "lil", "dok", "dia", "bsr")
     found = sparse.csr_array(np.asarray(a) * (rng.random(np.shape(a)) < 0.5))
     return found.asformat(kinds[int(rng.integers(len(kinds)))])
-
-
-def sparse_vector(a, rng):
-    return sparse.coo_array(np.asarray(a).reshape(-1))
-
-
-def sparse_of_other_type(a, rng):
-    return sparse.csr_array(a).astype([np.complex128, np.int8, np.bool_, np.float32][int(rng.integers(4))])
 
 
 def sparse_with_repeated_indices(a, rng):
@@ -402,12 +226,64 @@ def sparse_with_nan(a, rng):
     return found
 
 
-_CHANGES = (
-    one_row_less, one_row_more, no_rows, one_row, no_columns, one_column_less, one_column_more, transposed, flat,
-    deeper, two_columns, no_dimension, no_dimension_array, nothing, empty, other, one_nan, one_infinite,
-    nan_and_infinities, one_huge, all_huge, all_tiny, of_all_sizes, zeros, constant, negative, one_text, one_missing,
-    shuffled, of_other_type, records, masked, lists, unequal_lists, objects, mixed, texts, text, generator, keys,
-    backwards, strided, by_columns, frame, series, matrix, as_sparse, sparse_vector, sparse_of_other_type,
-    sparse_with_repeated_indices, sparse_with_indices_outside, sparse_with_rows_that_go_back, sparse_with_nan,
-    sparse_with_broken_parts, unreadable,
-)  # fmt: skip
+_CHANGES = {
+    "one_row_less": lambda a, rng: a[:-1],
+    "one_row_more": lambda a, rng: np.concatenate([a, a[:1]]),
+    "no_rows": lambda a, rng: a[:0],
+    "one_row": lambda a, rng: a[:1],
+    "no_columns": lambda a, rng: a[:, :0],
+    "one_column_less": lambda a, rng: a[:, 1:],
+    "one_column_more": lambda a, rng: np.hstack([a, a[:, :1]]),
+    "transposed": lambda a, rng: np.transpose(a),
+    "flat": lambda a, rng: np.ravel(a),
+    "deeper": lambda a, rng: np.asarray(a)[..., np.newaxis],
+    "two_columns": lambda a, rng: np.column_stack([a, a]),
+    "no_dimension": lambda a, rng: np.asarray(a).reshape(-1)[0],
+    "no_dimension_array": lambda a, rng: np.array(1.0),
+    "nothing": lambda a, rng: None,
+    "empty": lambda a, rng: np.empty(tuple(rng.integers(0, 2, 3))),
+    "other": lambda a, rng: scalar(rng),
+    "one_nan": lambda a, rng: _with(a, rng, [np.nan]),
+    "one_infinite": lambda a, rng: _with(a, rng, [rng.choice([-np.inf, np.inf])]),
+    "nan_and_infinities": lambda a, rng: _with(a, rng, [np.nan, np.inf, -np.inf]),
+    "one_huge": lambda a, rng: _with(
+        a, rng, [rng.choice([-1.0, 1.0]) * rng.choice([1e20, 1e75, 1e150, 1e160, 1e200, 1e308])]
+    ),
+    "all_huge": lambda a, rng: np.asarray(a) * rng.choice([1e20, 1e75, 1e150, 1e200, 1e307]),
+    "all_tiny": lambda a, rng: np.asarray(a) * rng.choice([1e-20, 1e-75, 1e-150, 1e-200, 1e-307, 1e-320]),
+    "of_all_sizes": lambda a, rng: np.asarray(a) * 10.0 ** rng.integers(-300, 300, np.shape(a)),
+    "zeros": lambda a, rng: np.zeros_like(a),
+    "constant": lambda a, rng: np.ones_like(a),
+    "negative": lambda a, rng: -np.asarray(a, dtype=np.float64),
+    "one_text": lambda a, rng: _with(a, rng, ["nought"]),
+    "one_missing": one_missing,
+    "shuffled": lambda a, rng: rng.permutation(np.asarray(a)),
+    "of_other_type": of_other_type,
+    "records": lambda a, rng: np.array([(1, 2.0)] * len(a), dtype=[("a", int), ("b", float)]),
+    "masked": lambda a, rng: np.ma.array(a, mask=rng.random(np.shape(a)) < rng.choice([0.0, 0.2])),
+    "lists": lambda a, rng: np.asarray(a).tolist(),
+    "unequal_lists": lambda a, rng: [[1.0] * int(rng.integers(0, 4)) for _ in range(len(a))],
+    "objects": objects,
+    "mixed": mixed,
+    "texts": lambda a, rng: [str(value) for value in np.asarray(a).reshape(-1)],
+    "text": lambda a, rng: "a" * len(a),
+    "generator": lambda a, rng: (value for value in a),
+    "keys": lambda a, rng: dict(enumerate(np.asarray(a).tolist())),
+    "backwards": lambda a, rng: np.asarray(a)[::-1],
+    "strided": lambda a, rng: np.repeat(np.asarray(a), 2, axis=-1)[..., ::2],
+    "by_columns": by_columns,
+    "frame": frame,
+    "series": series,
+    "matrix": lambda a, rng: sparse.csr_matrix(a).todense(),
+    "as_sparse": as_sparse,
+    "sparse_vector": lambda a, rng: sparse.coo_array(np.asarray(a).reshape(-1)),
+    "sparse_of_other_type": lambda a, rng: sparse.csr_array(a).astype(
+        [np.complex128, np.int8, np.bool_, np.float32][int(rng.integers(4))]
+    ),
+    "sparse_with_repeated_indices": sparse_with_repeated_indices,
+    "sparse_with_indices_outside": sparse_with_indices_outside,
+    "sparse_with_rows_that_go_back": sparse_with_rows_that_go_back,
+    "sparse_with_nan": sparse_with_nan,
+    "sparse_with_broken_parts": sparse_with_broken_parts,
+    "unreadable": unreadable,
+}
