@@ -1,4 +1,4 @@
-"""How the suite is spread over processes, how long each of its folders takes, and a fixture of several folders."""
+"""How the suite is spread over processes, how long each of its folders takes, and fixtures of several folders."""
 
 from __future__ import annotations
 
@@ -100,3 +100,13 @@ def fakes(monkeypatch):
     fakes = Fakes()
     fakes.install(set_module)
     return fakes
+
+
+@pytest.fixture
+def few_pairs(monkeypatch):
+    """The first, a middle and the last of the default trace decays and ridge coefficients."""
+    from lstd.estimators import choose_settings
+
+    monkeypatch.setattr(choose_settings, "LMBDAS", choose_settings.LMBDAS[[0, 9, 19]])
+    alphas_for = choose_settings.alphas_for
+    monkeypatch.setattr(choose_settings, "alphas_for", lambda *numbers: alphas_for(*numbers)[::4])

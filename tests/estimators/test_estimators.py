@@ -34,7 +34,7 @@ from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
 from lstd.tables.scoring import score_tables
-from streams import Stream, cut, definition, streams
+from streams import cut, definition, streams
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # successors and rewards are drawn at random
@@ -119,17 +119,6 @@ def test_any_split_gives_the_same_model(data, fit_intercept):
     assert_close(split.statistics_.b / size, whole.statistics_.b / size, "sums")
     assert split.n_transitions_ == whole.n_transitions_
     assert split.n_episodes_ == whole.n_episodes_
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_chunks_of_one_row_and_empty_chunks_give_the_predictions_of_fit(variant, fit_intercept):
-    whole = LSTD(0.9, 0.5, 1.0, variant, fit_intercept).fit(X, y)
-    split = LSTD(0.9, 0.5, 1.0, variant, fit_intercept).partial_fit(X[:0], y[:0])
-    for t in range(30):
-        split.partial_fit(X[t : t + 1], y[t : t + 1]).partial_fit(X[:0], y[:0])
-    assert_close(split.predict(X), whole.predict(X), "solve")
-    assert_close(split.condition_number_, whole.condition_number_, "solve")
 
 
 def test_fit_forgets_and_partial_fit_does_not():
@@ -282,37 +271,6 @@ def test_fit_to_merged_statistics():
         summed = LSTDStatistics.from_arrays(X, y, **settings, fit_intercept=not flag)
         with pytest.raises(InvalidInputError, match=f"`fit_intercept` must be {not flag}, as when the statistics"):
             LSTD(fit_intercept=flag).fit_statistics(summed)
-
-
-# ---------------------------------------------------------------- off-policy
-
-
-def test_importance_ratios_lead_to_the_off_policy_fixed_point():
-    """A = ΦᵀD(I−λγP)⁻¹(I−γP)Φ and b = ΦᵀD(I−λγP)⁻¹r; D of the behaviour, P and r of the target policy."""
-    gamma, lmbda, T = 0.8, 0.6, 400_000
-    random = np.random.RandomState(0)
-    P = np.array([naive.random_mrp(4, 3, seed)[0] for seed in (1, 2)])  # of each action, (2, 4, 4)
-    rewards = random.normal(size=(2, 4))
-    behaviour, target = np.array([0.5, 0.5]), np.array([0.9, 0.1])
-    features = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, -1.0]])
-    actions, uniforms = random.choice(2, T, p=behaviour), random.uniform(size=T)
-    cumulative = P.cumsum(axis=2).tolist()
-    states = [0]
-    for a, u in zip(actions.tolist(), uniforms.tolist(), strict=True):
-        row = cumulative[a][states[-1]]
-        states.append(0 if u < row[0] else 1 if u < row[1] else 2 if u < row[2] else 3)
-    states = np.array(states)
-    r = np.append(rewards[actions, states[:-1]], np.nan)
-    ratios = np.append((target / behaviour)[actions], 1.0)
-    model = LSTD(gamma, lmbda, 0.0, fit_intercept=False).fit(features[states], r, importance_ratio=ratios)
-
-    P_target, r_target = np.tensordot(target, P, 1), target @ rewards
-    D = np.diag(naive.stationary(np.tensordot(behaviour, P, 1)))
-    left = features.T @ D @ np.linalg.inv(np.eye(4) - lmbda * gamma * P_target)
-    fixed_point = np.linalg.solve(left @ (np.eye(4) - gamma * P_target) @ features, left @ r_target)
-    assert_close(model.coef_, fixed_point, "off_policy")
-    on_policy = LSTD(gamma, lmbda, alpha=0.0).fit(features[states], r)
-    assert np.abs(on_policy.coef_ - fixed_point).max() > 0.2
 
 
 # ---------------------------------------------------------------- score
@@ -681,24 +639,6 @@ def test_empty_chunks_may_come_before_rewards_are_known():
     assert model.coef_.tolist() == LSTD().fit(X, both).coef_.tolist()
 
 
-def test_streams_of_tests_hold_what_they_say():
-    stream = Stream(X, y, 0.9, 0.5, **EPISODES)
-    assert [rows.stop for rows in stream.episodes] == [10, 20, 30]
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.IllConditionedWarning")
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_an_intercept_beside_one_hot_features_changes_no_prediction_at_alpha_zero(variant):
-    random = np.random.default_rng(5)
-    X, y = np.eye(4)[random.integers(0, 4, 80)], random.normal(size=80)
-    alone, beside = (
-        LSTD(gamma=0.8, lmbda=0.6, alpha=0.0, variant=variant, fit_intercept=fit_intercept).fit(X, y)
-        for fit_intercept in (False, True)
-    )
-    assert_close(beside.predict(X), alone.predict(X), "solve")
-    assert_close(beside.coef_.sum(), 0.0, "solve")
-
-
 @pytest.mark.parametrize(
     "names", [[3, 4, 5], ["p", "q", "r"], [0.5, 1.5, 2.5], np.arange("2024-01", "2024-04", dtype="M8[M]")]
 )
@@ -712,12 +652,3 @@ def test_an_id_that_reappears_in_a_later_chunk_is_refused_and_changes_nothing(na
             X[:4], y[:4], episode=np.asarray([99, 99, *ids[:2].tolist()], dtype=object), terminated=[0, 1, 0, 1]
         )
     assert model.coef_.tolist() == before.tolist()
-
-
-def test_chunks_of_interleaved_episodes_are_refused():
-    model = LSTD()
-    for name in (1, 2):
-        model.partial_fit([[1.0]], [1.0], episode=[name], terminated=[False])
-    with pytest.raises(InvalidInputError, match="at row 0, id 1 reappears"):
-        model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False])
-    assert model.partial_fit([[1.0]], [1.0], episode=[2], terminated=[True]).n_episodes_ == 2

@@ -127,18 +127,6 @@ def test_no_fold_divides_a_group(seed, n_groups, cv):
     assert len(folds) == min(n_groups, cv or 10)
 
 
-@settings(quick, max_examples=10)
-@given(st.data(), st.integers(0, 99))
-def test_chunks_of_a_stream_make_no_difference(data, seed):
-    stream = grouped(seed, 90, shuffled=False)
-    model = LSTD(stream.gamma, stream.lmbda)
-    for chunk in cut(data.draw, stream):
-        model.partial_fit(chunk.X, chunk.y, **chunk.columns)
-    found, whole = (one.predict_interval(np.eye(2)) for one in (model, fit(stream)))
-    for name in FIELDS:
-        assert_close(getattr(found, name), getattr(whole, name), "solve")
-
-
 # ---------------------------------------------------------------- what is refused
 
 TEXT = np.array(["a", "a", "b", "b", "a", "a"])

@@ -124,55 +124,12 @@ def test_chunks_make_no_difference(data, stream, limit):
         assert_close(getattr(parts, name), getattr(whole, name), "solve")
 
 
-def test_scores_of_blocks_are_sums_of_temporal_difference_errors():
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(41, 2)), random.normal(size=41)
-    model = LSTD(0.9, 0.7, ALPHA, fit_intercept=False, n_blocks=16).fit(X, y)
-    edges = [0, *range(3, 40, 4), 40]  # a block begins with the transition that leads to its first row
-    scores = naive.td_error_scores(X, y[:-1], model.coef_, 0.7, 0.9, edges)
-    changes = np.array([naive.td_error_scores(X, 0 * y[:-1], -row, 0.7, 0.9, edges) for row in np.eye(2)])
-    A = changes.sum(axis=1).T
-    shares = np.array([4] * 10 + [1]) / 41
-    scores -= shares[:, np.newaxis] * scores.sum(axis=0)
-    q = [
-        np.sqrt(1 - w) * np.linalg.solve(A - A_e.T + ALPHA * np.eye(2), g)
-        for w, A_e, g in zip(shares, changes.transpose(1, 0, 2), scores, strict=True)
-    ]
-    assert_close(model.coef_covariance_, np.transpose(q) @ q, "solve")
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_influence_is_what_leaving_an_episode_out_changes(variant):
-    random = np.random.default_rng(10)
-    X, y, episode = random.normal(size=(40, 2)), random.normal(size=40), np.repeat(np.arange(8), 5)
-    terminated = np.isin(np.arange(40), [4, 14, 29, 34])
-
-    def fit(rows):
-        return LSTD(0.9, 0.6, 0.0, variant).fit(X[rows], y[rows], episode=episode[rows], terminated=terminated[rows])
-
-    whole = fit(episode >= 0)
-    changes = np.array([whole.coef_ - fit(episode != e).coef_ for e in range(8)])
-    assert_close(whole.coef_covariance_, (1 - 1 / 8) * changes.T @ changes, "solve")
-
-
 def test_reduces_to_the_standard_error_of_a_mean():
     y = np.random.default_rng(1).normal(size=30)
     model = LSTD(gamma=1.0, alpha=0.0).fit(np.ones((30, 1)), y, episode=np.arange(30), terminated=np.ones(30, bool))
     mean, std = model.predict([[1.0]], return_std=True)
     assert_close(mean, [y.mean()], "solve")
     assert_close(std, [stats.sem(y)], "solve")
-
-
-def test_reduces_to_the_robust_covariance_of_least_squares():
-    """HC3 of MacKinnon and White (1985), times (E − 1)/E."""
-    random = np.random.default_rng(2)
-    X = random.normal(size=(40, 3))
-    y = X @ [1.0, 2.0, 3.0] + random.normal(size=40) * np.abs(X[:, 0])
-    model = LSTD(alpha=0.0, fit_intercept=False).fit(X, y, episode=np.arange(40), terminated=np.ones(40, bool))
-    bread = np.linalg.inv(X.T @ X)
-    residuals = (y - X @ (bread @ (X.T @ y))) / (1 - np.sum((X @ bread) * X, axis=1))
-    meat = X.T @ (residuals[:, np.newaxis] ** 2 * X)
-    assert_close(model.coef_covariance_, bread @ meat @ bread * 39 / 40, "solve")
 
 
 def test_a_feature_that_one_episode_alone_has_seen():
@@ -186,17 +143,6 @@ def test_a_feature_that_one_episode_alone_has_seen():
     assert found.little_data[0]
     assert found.degrees_of_freedom[0] == 2.0
     assert found.standard_error[0] > 0.5 * abs(found.prediction[0])
-
-
-def test_rewards_side_by_side_are_each_by_itself():
-    random = np.random.default_rng(3)
-    X, y = random.normal(size=(100, 3)), random.normal(size=(100, 2))
-    ends = {"episode": np.repeat(np.arange(20), 5), "terminated": np.arange(100) % 5 == 4}
-    both = LSTD(0.9).fit(X, y, **ends).predict_interval(X)
-    for j in range(2):
-        alone = LSTD(0.9).fit(X, y[:, j], **ends).predict_interval(X)
-        for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom"):
-            assert_close(getattr(both, name)[:, j], getattr(alone, name), "solve")
 
 
 def test_sparse_rows_and_copies_have_the_same_intervals():

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd import files as archive_module
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError, OutputError
+from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, read_model, write_model
 from lstd.estimators.model_parts import Origin, Selection
 from lstd.report import write_fit_report
@@ -122,13 +121,6 @@ def test_ids_keep_their_type_and_the_stream_goes_on(tmp_path, names):
     more = statistics(episode=np.repeat([names[1]], 20), seed=1)
     assert_identical(found.then(more).A, saved.then(more).A)
     assert found.then(more).n_episodes == 2
-
-
-def test_other_ids_are_refused_before_anything_is_written(tmp_path):
-    saved = replace(statistics(), last_episode=(1, 2))
-    with pytest.raises(InvalidInputError, match=r"`episode` ids must be integers, floats or text to be saved; got \[1"):
-        saved.save(tmp_path / "s")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("m", [None, 2])
@@ -231,13 +223,6 @@ def test_only_fitted_models_are_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_numpy_reads_the_arrays(tmp_path):
-    saved = statistics()
-    saved.save(tmp_path / "s")
-    with np.load(tmp_path / "s", allow_pickle=False) as archive:
-        assert archive["sums"].tobytes() == saved.sums.tobytes()
-
-
 def test_same_content_is_the_same_file(tmp_path):
     for name in ("a", "b"):
         write_model(model(), tmp_path / name)
@@ -256,28 +241,6 @@ def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
 # What is damaged is refused
 
 A = "statistics.sums.npy"
-PARTS = ("sums", "trace", "pending.phi")
-SUMS = [f"statistics.{name}" for name in PARTS]
-
-
-def test_any_changed_bit_and_any_cut_is_found(tmp_path):
-    path = tmp_path / "m"
-    write_model(model(), path)
-    content = path.read_bytes()
-    rng = np.random.default_rng(0)
-    for place in rng.integers(0, len(content), 300).tolist() + list(range(-80, 0)) + list(range(40)):
-        changed = bytearray(content)
-        changed[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(changed)
-        with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
-            read_model(path)
-    for length in range(0, len(content), 41):
-        path.write_bytes(content[:length])
-        with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
-            read_model(path)
-    path.write_bytes(content + b"x")
-    with pytest.raises(InvalidInputError):
-        read_model(path)
 
 
 def test_another_version_is_refused_with_the_remedy(tmp_path):
@@ -305,53 +268,21 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: [1],
         lambda document, entries: {**document, "version": "1"},
         lambda document, entries: document["settings"].update(gamma=2.0),
-        lambda document, entries: document["settings"].update(variant="none"),
-        lambda document, entries: document["statistics"]["about"].update(feature_names=["a"]),
-        lambda document, entries: document["statistics"]["about"].update(feature_names="abc"),
-        lambda document, entries: document["statistics"]["about"].update(intercept=False),
-        lambda document, entries: document["statistics"]["about"].update(intercept=1),
-        lambda document, entries: document["statistics"]["about"].update(labels="Monday"),
-        lambda document, entries: document["statistics"]["about"].pop("labels") and None,
-        lambda document, entries: document["statistics"]["counts"].update(unused=-1),
-        lambda document, entries: document["settings"].update(fit_intercept=1),
         lambda document, entries: document["settings"].update(gamma=0.8),
-        lambda document, entries: document["selection"]["results"].update(none=[1]),
+        lambda document, entries: document["settings"].update(variant="none"),
+        lambda document, entries: document["settings"].update(choose=["lmbda"]),
+        lambda document, entries: document["statistics"]["about"].update(feature_names=["a"]),
+        lambda document, entries: document["statistics"]["about"].update(intercept=False),
         lambda document, entries: document["selection"].update(results={"lmbda": [1]}),
-        lambda document, entries: document["selection"].update(score=None),
         lambda document, entries: document.update(selection=None),
         lambda document, entries: document.update(options={"n_features": 3}),
-        lambda document, entries: document["solution"].update(singular=1),
-        lambda document, entries: document["solution"].update(condition_number=float("nan")),
-        lambda document, entries: document["solution"].update(condition_number=-1.0),
-        lambda document, entries: document["solution"].update(condition_number="1.0"),
         lambda document, entries: document["statistics"].update(sums=[2, 8]),
-        lambda document, entries: document["statistics"]["counts"].update(total_weight=None),
-        lambda document, entries: document["statistics"].update(about=None),
-        lambda document, entries: document["settings"].update(choose=["lmbda"]),
-        lambda document, entries: document["origin"].update(rows=-1),
-        lambda document, entries: document["origin"].update(date=None),
-        lambda document, entries: document["statistics"]["counts"].update(n_rows=1.5),
-        lambda document, entries: document["statistics"].update(gamma=1.5),
-        lambda document, entries: document["statistics"].pop("gamma") and None,
-        lambda document, entries: document.update(no_intervals=""),
-        lambda document, entries: document.pop("no_intervals") and None,
-        lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
-        lambda document, entries: document["statistics"]["pending"].update(ratio=float("nan")),
-        lambda document, entries: document["statistics"]["pending"].update(weight=10**400),
-        *(
-            lambda document, entries, name=name, value=value: entries.update(
-                {f"{name}.npy": entries[f"{name}.npy"][:-8] + np.float64(value).tobytes()}
-            )
-            for name in SUMS
-            for value in (np.nan, -np.inf)
-        ),
+        lambda document, entries: document.update(no_intervals=""),
+        lambda document, entries: entries.update({A: entries[A][:-8] + np.float64(np.nan).tobytes()}),
         lambda document, entries: entries.pop(A) and None,
         lambda document, entries: entries.update({A: entries["statistics.trace.npy"]}),
-        lambda document, entries: entries.update({A: b"no array"}),
-        lambda document, entries: entries.update({A: entries[A].replace(b"<f8", b"<c8")}),
         lambda document, entries: entries.update({A: entries[A].replace(b"'<f8'", b"'|O' ")}),
-        lambda document, entries: entries.update({A: entries[A].replace(b"(5, 6)", b"(9**9, )")}),
         lambda document, entries: entries.update({A: entries[A].replace(b"(5, 6), } ", b"(999999999999,)}")}),
     ],
 )
@@ -466,23 +397,6 @@ def test_files_that_are_not_there_or_not_ours(tmp_path):
         (tmp_path / "m").write_bytes(content)
         with pytest.raises(InvalidInputError, match=r"m (was not written by lstd|is cut off or damaged)"):
             read_model(tmp_path / "m")
-
-
-def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "m"
-    write_model(model(), path)
-    before = path.read_bytes()
-
-    def full(*arguments, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(archive_module.np.lib.format, "write_array", full)
-    with pytest.raises(OutputError, match="m could not be written: No space left on device"):
-        write_model(model().changed(rewards=None), path)
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["m"]
-    with pytest.raises(OutputError, match="could not be written"):
-        write_model(model(), Path(os.devnull) / "m")
 
 
 @pytest.mark.parametrize("grid", [range(2), (0.0, 1.0), np.array([0.0, 1.0]), [np.float32(0.0), 1]])

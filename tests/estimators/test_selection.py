@@ -162,15 +162,6 @@ def test_the_number_of_jobs_makes_no_difference():
     assert_close(two.results["mean_test_score"], one.results["mean_test_score"], "solve")
 
 
-def test_units_of_rewards_and_features_make_no_difference():
-    stream = stream_of(episodes=10)
-    plain = chosen(rows_of(stream))
-    scaled = chosen(rows_of(replace(stream, X=4 * stream.X, y=100 * stream.y)))
-    assert scaled.lmbda == plain.lmbda
-    assert_close(scaled.alpha, plain.alpha, "solve")
-    assert_close(scaled.score, plain.score, "solve")
-
-
 def test_a_reward_twice_is_chosen_for_like_once():
     stream = stream_of(episodes=10)
     once, twice = chosen(rows_of(stream)), chosen(rows_of(replace(stream, y=np.column_stack([stream.y, 5 * stream.y]))))

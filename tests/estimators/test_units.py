@@ -15,7 +15,6 @@ from lstd.errors import RidgeWarning
 from support.tolerances import assert_close
 
 GAMMA, LMBDAS = 0.9, [0.0, 0.5, 0.9, 1.0]
-SCALES = [1e-8, 0.37, 1e5, 1e8]
 MIXED = np.array([1e8, 1e-8, 3.0])
 SHIFT = np.array([1e6, -1e3, 0.0])  # in standard deviations
 
@@ -45,8 +44,9 @@ def scaled(X, scale, shift=0.0):
     return (X + shift * X.std(axis=0)) * scale
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("scale", [*SCALES, MIXED, -MIXED], ids=str)
+@pytest.mark.parametrize(
+    ("scale", "intercept"), [(1e-8, True), (0.37, False), (1e8, True), (MIXED, True), (-MIXED, False)], ids=str
+)
 def test_scales_make_no_difference(scale, intercept):
     X, y, columns = log()
     plain, other = (fitted(rows, y, columns, fit_intercept=intercept) for rows in (X, scaled(X, scale)))
@@ -80,7 +80,7 @@ def test_what_is_added_makes_no_difference(next_rows):
     st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3),
     st.integers(0, 3),
 )
-@cases(max_examples=15, deadline=None)
+@cases(max_examples=6, deadline=None)
 def test_any_scales_and_shifts(scale, shift, seed):
     X, y, columns = log(seed)
     plain, moved = fitted(X, y, columns), scaled(X, scale, shift)

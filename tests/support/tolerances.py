@@ -40,7 +40,6 @@ TOLERANCES = {
     "sweep_td": Tolerance(1e-11, 0.0, "the same recursion in another order of summation and another basis"),
     "long_stream": Tolerance(1e-11, 0.0, "1e6 terms of one sign; errors grow as the square root of their number"),
     "reading": Tolerance(4e-14, 1e-7, "promised are 8 digits, or those of a solve; a read-out may grow errors by 100"),
-    "off_policy": Tolerance(0.0, 0.05, "averages over 4e5 dependent draws with ratios up to 1.8: five standard errors"),
     "units": Tolerance(1e-6, 1e-7, "promised under any scales of features and shifts of a million standard deviations"),
     "conformance": Tolerance(1e-13, 0.0, "stated in conformance/README.md; times the condition number for weights"),
     "long_recursion": Tolerance(1e-11, 0.0, "1e6 recursive updates against a solve of sums, condition number below 10"),
