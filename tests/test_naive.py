@@ -26,9 +26,6 @@ class Stream:
     def head(self, end):
         return Stream(self.phi[: end + 1], self.rewards[:end], self.discounts[: end + 1], self.rho[:end])
 
-    def tail(self, start):
-        return Stream(self.phi[start:], self.rewards[start:], self.discounts[start:], self.rho[start:])
-
 
 @st.composite
 def streams(draw, min_steps=0, ratios=True):
@@ -135,16 +132,6 @@ def test_lambda_one_is_ridge_regression_of_the_returns(stream, alpha):
             assert_close(actual, expected, "solve")
 
 
-def test_boyan_at_lambda_one_is_ridge_regression_only_when_ended():
-    phi, rewards = np.array([[1.0], [1.0], [1.0]]), np.array([1.0, 1.0])
-    for end_discount, same in ((0.0, True), (0.9, False)):
-        discounts = np.array([0.0, 0.9, end_discount])
-        b = naive.vector_b(phi, rewards, 1.0, discounts)
-        boyan = naive.weights(naive.matrix_boyan(phi, 1.0, discounts), b, 0.5)
-        ridge = naive.ridge(phi[:-1], naive.discounted_returns(rewards, discounts), 0.5)
-        assert (abs(boyan[0] - ridge[0]) < TOLERANCES["solve"].atol) == same
-
-
 @bounded
 @given(stream=streams(ratios=False))
 def test_lambda_zero_of_boyan_and_mixed_is_plain_lstd(stream):
@@ -153,27 +140,6 @@ def test_lambda_zero_of_boyan_and_mixed_is_plain_lstd(stream):
     assert_close(matrix("boyan", stream, 0.0), plain, "sums")
     assert_close(matrix("mixed", stream, 0.0), plain, "sums")
     assert_close(vector(stream, 0.0), phi.T @ stream.rewards, "sums")
-
-
-@bounded
-@given(stream=streams(min_steps=1), lmbda=UNIT)
-def test_all_three_are_equal_after_a_terminal(stream, lmbda):
-    ended = Stream(stream.phi, stream.rewards, np.append(stream.discounts[:-1], 0.0), stream.rho)
-    A = matrix("uncorrected", ended, lmbda)
-    assert_close(matrix("boyan", ended, lmbda), A, "sums")
-    assert_close(matrix("mixed", ended, lmbda), A, "sums")
-
-
-@bounded
-@given(first=streams(min_steps=1), lmbda=UNIT, variant=st.sampled_from(naive.VARIANTS))
-def test_independent_episodes_add(first, lmbda, variant):
-    second = Stream(first.phi[::-1], first.rewards[::-1], first.discounts[::-1], first.rho[::-1])
-    phi = np.vstack([first.phi[:-1], second.phi])
-    discounts = np.concatenate([first.discounts[:-1], [0.0], second.discounts[1:]])
-    both = Stream(phi, np.tile(first.rewards, 2), discounts, np.concatenate([first.rho, second.rho]))
-    ended = Stream(first.phi, first.rewards, np.append(first.discounts[:-1], 0.0), first.rho)
-    expected = matrix(variant, ended, lmbda) + matrix(variant, second, lmbda)
-    assert_close(matrix(variant, both, lmbda), expected, "sums")
 
 
 @bounded
@@ -196,51 +162,6 @@ def test_several_reward_signals_give_one_column_each():
         assert_close(b[:, j], naive.vector_b(phi, rewards[:, j], 0.7, 0.9), "sums")
 
 
-# ---------------------------------------------------------------- merging consecutive chunks
-
-
-def chunk(stream, lmbda):
-    """(A, b, z, p, c, D) of a chunk from direct sums; an empty chunk is the neutral element."""
-    A, b = matrix("uncorrected", stream, lmbda), vector(stream, lmbda)
-    z, p, c, D = np.zeros(stream.phi.shape[1]), np.zeros(stream.phi.shape[1]), 0.0, 1.0
-    for t, reward in enumerate(stream.rewards):
-        z = trace(stream, t, lmbda)
-        p = p + stream.discounts[t] * (1 - stream.rho[t] * lmbda) * D * stream.phi[t]
-        D = np.prod(stream.rho[: t + 1] * lmbda * stream.discounts[: t + 1])
-        c = c + D * reward
-    return A, b, z, p, c, D
-
-
-def then(first, second):
-    (A1, b1, z1, p1, c1, D1), (A2, b2, z2, p2, c2, D2) = first, second
-    return A1 + A2 - np.outer(z1, p2), b1 + b2 + z1 * c2, z2 + D2 * z1, p1 + D1 * p2, c1 + D1 * c2, D1 * D2
-
-
-@bounded
-@given(stream=streams(), lmbda=UNIT, data=st.data())
-def test_chunks_form_a_monoid(stream, lmbda, data):
-    T = len(stream.rewards)
-    cuts = sorted(data.draw(st.tuples(st.integers(0, T), st.integers(0, T))))
-    middle = Stream(*(getattr(stream.head(cuts[1]).tail(cuts[0]), f) for f in Stream.__dataclass_fields__))
-    parts = [chunk(s, lmbda) for s in (stream.head(cuts[0]), middle, stream.tail(cuts[1]))]
-    left = then(then(parts[0], parts[1]), parts[2])
-    right = then(parts[0], then(parts[1], parts[2]))
-    for whole, one, other in zip(chunk(stream, lmbda), left, right, strict=True):
-        assert_close(one, whole, "sums")
-        assert_close(other, whole, "sums")
-
-
-@bounded
-@given(stream=streams(ratios=False), lmbda=UNIT, gamma=UNIT)
-def test_chunk_reduces_to_powers_for_a_constant_discount(stream, lmbda, gamma):
-    constant = Stream(stream.phi, stream.rewards, np.full(len(stream.phi), gamma), stream.rho)
-    _, _, _, p, c, D = chunk(constant, lmbda)
-    powers = (lmbda * gamma) ** np.arange(len(stream.rewards) + 1.0)
-    assert_close(p, (1 - lmbda) * gamma * (powers[:-1] @ stream.phi[:-1]), "sums")
-    assert_close(c, powers[1:] @ stream.rewards, "sums")
-    assert_close(D, powers[-1], "sums")
-
-
 # ---------------------------------------------------------------- Lemma 1, Proposition 1, Theorem 2
 
 
@@ -260,29 +181,6 @@ def test_lemma_1_bounds_the_hypothetical_estimator(lmbda, gamma, n_steps, seed):
     bound = np.abs(features).max() * np.abs(r).max() * gamma / (1 - gamma)
     bound *= (1 - (lmbda * gamma) ** n_steps) / (1 - lmbda * gamma)
     assert (np.abs(b_star - b) <= bound * (1 + 1e-12) + 1e-12).all()
-
-
-@pytest.mark.parametrize("lmbda", [0.0, 0.6, 1.0])
-def test_lemma_1_difference_of_weights_vanishes(lmbda):
-    random = np.random.RandomState(3)
-    P = random.dirichlet(np.ones(3), 3)
-    r, features = random.normal(size=3), np.eye(3)
-    states, distances = walk(P, 90, 5), []
-    for T in (30, 90):
-        A = naive.matrix_uncorrected(features[states[: T + 1]], lmbda, 0.8)
-        b = naive.vector_b(features[states[: T + 1]], r[states[:T]], lmbda, 0.8)
-        b_star = naive.hypothetical_b(features, P, r, states[: T + 1], r[states[:T]], lmbda, 0.8)
-        distances.append(np.abs(np.linalg.solve(A, b - b_star)).max())
-    assert distances[1] < 0.6 * distances[0]
-
-
-@pytest.mark.parametrize("lmbda", [0.0, 0.6, 1.0])
-def test_hypothetical_estimator_is_exact_without_randomness(lmbda):
-    P, r, gamma = np.roll(np.eye(3), 1, axis=1), np.array([1.0, -2.0, 0.5]), 0.9
-    states, features = np.arange(12) % 3, np.eye(3)
-    A = naive.matrix_uncorrected(features[states], lmbda, gamma)
-    b_star = naive.hypothetical_b(features, P, r, states, r[states[:-1]], lmbda, gamma)
-    assert_close(np.linalg.solve(A, b_star), naive.true_values(P, r, gamma), "power_series")
 
 
 @pytest.mark.parametrize("lmbda", [0.0, 0.5, 1.0])
@@ -311,14 +209,6 @@ def test_proposition_1_asymptotic_terms_are_of_first_order(lmbda):
     assert (left[1] < 0.3 * left[0] + TOLERANCES["sums"].atol).all()
 
 
-def test_hypothetical_estimator_is_unbiased_for_one_state():
-    lmbda, gamma, mu, T = 0.7, 0.9, 2.0, 9
-    one, rewards = np.ones((1, 1)), np.full(T, mu)  # b* is linear in the rewards: their mean gives its mean
-    b_star = naive.hypothetical_b(one, one, np.array([mu]), np.zeros(T + 1, int), rewards, lmbda, gamma)
-    A = naive.matrix_uncorrected(np.ones((T + 1, 1)), lmbda, gamma)
-    assert_close(b_star / A[0], [mu / (1 - gamma)], "power_series")
-
-
 LMBDA_GAMMA = [(0.0, 0.9), (0.5, 0.9), (1.0, 0.9), (0.9, 0.0)]
 
 
@@ -336,25 +226,6 @@ def test_theorem_2_at_lambda_one_is_the_best_fit():
     P, R, features, D, theta_star = naive.problem("small", "binary")
     A, b = naive.theorem2_limit(features, P, (P * R).sum(axis=1), D, 1.0, naive.GAMMA)
     assert_close(np.linalg.solve(A, b), theta_star, "power_series")
-
-
-@pytest.mark.parametrize(("lmbda", "gamma"), LMBDA_GAMMA)
-def test_theorem_2_on_a_long_stream(lmbda, gamma):
-    random = np.random.RandomState(11)
-    P = random.dirichlet(np.ones(3), 3)
-    R, features, T = random.normal(size=(3, 3)), random.normal(size=(3, 2)), 20_000
-    states, rewards = naive.simulate(P, R, 0.1, T, 1)
-    phi = features[states]
-    A, b, z = np.zeros((2, 2)), np.zeros(2), np.zeros(2)
-    for t in range(T):  # Theorem 1
-        z_last, z = z, lmbda * gamma * z + phi[t]
-        A += np.outer(z - gamma * z_last, phi[t])
-        b += z * rewards[t]
-    limit_A, limit_b = naive.theorem2_limit(features, P, (P * R).sum(axis=1), naive.stationary(P), lmbda, gamma)
-    end = gamma * np.outer(z, phi[T])
-    for share in (0.0, 1 - lmbda, 1.0):
-        assert_close((A - share * end) / T, limit_A, "stream_limit")
-    assert_close(b / T, limit_b, "stream_limit")
 
 
 # ---------------------------------------------------------------- temporal differences
@@ -378,10 +249,3 @@ def test_td_traces_obey_their_recursions(stream, lmbda, gamma):
             replacing = np.where(phi != 0, phi, keep * replacing)
             assert_close(naive.accumulating_trace(stream.phi, t, lmbda, discounts), accumulating, "sums")
             assert_close(naive.replacing_trace(stream.phi, t, lmbda, discounts), replacing, "sums")
-
-
-def test_td_types_agree_at_lambda_zero():
-    random = np.random.RandomState(2)
-    arguments = (random.normal(size=(20, 3)), random.normal(size=19), 0.0, 0.1, 0.9)
-    assert_close(naive.td_replacing(*arguments), naive.td(*arguments), "sums")
-    assert_close(naive.true_online_td(*arguments), naive.td(*arguments), "sums")

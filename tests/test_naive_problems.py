@@ -68,20 +68,5 @@ def test_stationary_restarts_after_termination():
     assert_close(naive.stationary(P, restart=np.array([1.0, 0.0])), [1 / 3, 2 / 3], "stationary")
 
 
-def test_best_fit_ignores_states_that_are_never_visited_again():
-    theta = naive.best_fit(np.eye(3), np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.5, 0.0]))
-    assert_close(theta, [1.0, 2.0, 0.0], "sums")
-
-
-def test_sweep_entry_averages_the_errors_after_each_step():
-    P, R, features, D, theta_star = naive.problem("small", "normal")
-    states, rewards = naive.simulate(P, R, 0.1, 12, 7)
-    for variant in naive.VARIANTS:
-        theta = naive.weights_every_step(variant, features[states], rewards, 0.8, 2.0, naive.GAMMA)
-        errors = [D @ (features @ (w - theta_star)) ** 2 for w in theta[1:]]
-        expected = np.mean(errors) / (D @ (features @ theta_star) ** 2)
-        assert_close(naive.sweep_entry("small", "normal", variant, 0.8, 2.0, 7, 12), expected, "solve")
-
-
 def test_sweep_entry_of_a_diverging_run_is_infinite():
     assert naive.sweep_entry("large", "binary", "td", 1.0, 2.0, 1) == np.inf
