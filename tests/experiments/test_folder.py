@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import subprocess
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
 from lstd.experiments.protocol import Cell
@@ -51,24 +48,6 @@ def folder(tmp_path):
         yield folder
 
 
-@pytest.fixture
-def full_disk():
-    """Runs a function of this module in a process of its own, in which no file may grow beyond a size."""
-    pytest.importorskip("resource")
-
-    def run(name, path, size):
-        program = (
-            "import resource, sys; from pathlib import Path; import test_folder\n"
-            "def limit():\n"
-            "    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))\n"
-            "getattr(test_folder, sys.argv[1])(Path(sys.argv[2]), limit)"
-        )
-        words = [sys.executable, "-c", program, name, path, str(size)]
-        subprocess.run(words, check=True, cwd=Path(__file__).parent, timeout=300)
-
-    return run
-
-
 # What is kept
 
 
@@ -84,21 +63,6 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path, folder):
     with ResultsFolder(tmp_path / "other", CONFIG).claimed() as other:
         other.keep(CELL.name, document, arrays_of())
     assert (other.path / FILE).read_bytes() == (folder.path / FILE).read_bytes()
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
-@given(where=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
-def test_damaged_files_are_never_taken_for_sound(folder, where, change, cut):
-    folder.keep(CELL.name, {}, arrays_of())
-    path = folder.path / FILE
-    content = bytearray(path.read_bytes())
-    position = int(where * len(content))
-    if cut:
-        content = content[:position]
-    else:
-        content[position] ^= change
-    path.write_bytes(content)
-    assert folder.kept(CELL.name) is None
 
 
 def test_another_cell_or_configuration_or_pickled_objects_are_refused(folder, caplog):
@@ -123,27 +87,6 @@ def test_failed_write_keeps_the_file_that_was_there(tmp_path):
         file.write(b"new" * (1 // 0))
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a"]
-
-
-def keep_on_a_full_disk(path, limit):
-    with ResultsFolder(path, CONFIG).claimed() as folder:
-        limit()
-        with pytest.raises(OutputError, match=r"normal-lstd\.npz could not be written: File too large") as caught:
-            folder.keep(CELL.name, {}, arrays_of())
-        assert caught.value.errno == errno.EFBIG
-        assert names(path) == [LOCK, CONFIGURATION]
-
-
-def start_on_a_full_disk(path, limit):
-    limit()
-    with pytest.raises(OutputError, match="could not be written: File too large; free some space"):
-        claim(path)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(("function", "size"), [(keep_on_a_full_disk, 1000), (start_on_a_full_disk, 9)])
-def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size):
-    full_disk(function.__name__, tmp_path / "out", size)
 
 
 def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import naive
 from streams import draw_rows
-from tolerances import TOLERANCES, assert_close
+from tolerances import TOLERANCES
 from twins import (
     BOTH,
     COMPILED,
@@ -19,7 +19,6 @@ from twins import (
     PLACES,
     PYTHON,
     assert_within,
-    compiled_only,
     draw_discounts,
     draw_pairs,
     draw_weight,
@@ -30,7 +29,7 @@ VARIANTS = ("boyan", "uncorrected", "mixed")  # rows of the errors
 PANEL = COMPILED.sweep_onehot.PANEL
 
 ALPHAS = st.sampled_from([1e-8, 1e-4, 2.0**-8, 0.1, 1.0, 2.0**8, 1e8])
-bounded = settings(max_examples=60, deadline=None, derandomize=True)
+bounded = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 @st.composite
@@ -129,7 +128,7 @@ def test_lstd_onehot(walk):
         assert_within(run_onehot(modules, *walk), expected, moves)
 
 
-@pytest.mark.parametrize("n_pairs", [1, 2, 63, 64, 65, 130])
+@pytest.mark.parametrize("n_pairs", [1, 64, 65, 130])
 @pytest.mark.parametrize("run", [run_dense, run_onehot])
 def test_a_pair_does_not_depend_on_the_others(run, n_pairs):
     random, (*rest, lmbdas, alphas) = long_stream(30, 5, n_pairs)
@@ -154,8 +153,8 @@ def test_no_pairs():
 # ---------------------------------------------------------------- the layout of one-hot features
 
 
-@pytest.mark.parametrize("n_steps", [1, PANEL - 1, PANEL, PANEL + 1, 2 * PANEL, 2 * PANEL + 3, 5 * PANEL])
-@pytest.mark.parametrize("k", [1, 7, 8, 9, 17])
+@pytest.mark.parametrize("n_steps", [1, PANEL, PANEL + 1, 2 * PANEL + 3])
+@pytest.mark.parametrize("k", [1, 8, 17])
 def test_lstd_onehot_at_the_edges_of_panels_and_cache_lines(n_steps, k):
     random, rest = long_stream(n_steps, k, 3)
     states = np.minimum(np.arange(n_steps + 1) * k // n_steps, k - 1)  # up through all states
@@ -213,16 +212,6 @@ def test_columns_are_dropped_and_moved():
     expected, moves = least_squares(np.eye(12)[states], *rest)
     for modules in BOTH.values():
         assert_within(run_onehot(modules, states, *rest), expected, moves)
-
-
-@pytest.mark.parametrize(
-    ("n_steps", "k", "seen"), [(40, 24, 24), (60, 40, 9), pytest.param(100, 100, 60, marks=compiled_only)]
-)
-def test_lstd_onehot_equals_lstd_dense(n_steps, k, seen):
-    random, rest = long_stream(n_steps, k, 3)
-    states = random.randint(seen, size=n_steps + 1)
-    dense = run_dense(COMPILED, np.eye(k)[states], *rest)
-    assert_close(run_onehot(COMPILED, states, *rest), dense, "recursions")
 
 
 def test_python_bodies_are_not_compiled():

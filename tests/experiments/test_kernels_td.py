@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 
 import naive
 from lstd.experiments.sweep_td import ACCUMULATING, REPLACING, TRUE_ONLINE
-from tolerances import TOLERANCES, assert_close
+from tolerances import TOLERANCES
 from twins import BOTH, COMPILED, LENGTHS, assert_within, draw_discounts, draw_pairs, draw_weight, long_stream
 
-bounded = settings(max_examples=60, deadline=None, derandomize=True)
+bounded = settings(max_examples=40, deadline=None, derandomize=True)
 KINDS = {"true_online_td": TRUE_ONLINE, "td": ACCUMULATING, "td_replacing": REPLACING}
 STEP_SIZES = st.sampled_from([1e-8, 1e-3, 0.1, 0.5, 1.0, 2.0])
 
@@ -65,7 +65,7 @@ def test_td(algorithm, walk):
         assert_within(run_td(modules, KINDS[algorithm], *walk), expected, moves)
 
 
-@pytest.mark.parametrize("n_pairs", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("n_pairs", [1, 64, 65, 130])
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_a_td_pair_does_not_depend_on_the_others(kind, n_pairs):
     random, (rewards, discounts, weight, target, lmbdas, alphas) = long_stream(400, 5, n_pairs)
@@ -76,17 +76,6 @@ def test_a_td_pair_does_not_depend_on_the_others(kind, n_pairs):
     for k in {0, min(1, n_pairs - 1), n_pairs - 1}:
         alone = run_td(COMPILED, kind, *walk, lmbdas[k : k + 1], alphas[k : k + 1])
         np.testing.assert_array_equal(together[k], alone[0])
-
-
-@pytest.mark.parametrize("kind", KINDS.values())
-def test_a_diagonal_metric_in_either_form(kind):
-    random, (rewards, discounts, weight, target, *_) = long_stream(30, 4, 3)
-    states, features = random.randint(6, size=31), random.normal(size=(6, 4))
-    pairs = np.array([0.0, 0.5, 1.0]), np.full(3, 0.1)
-    walk = (features, states, rewards, discounts)
-    for modules in BOTH.values():
-        diagonal = run_td(modules, kind, *walk, weight[None], target, *pairs)
-        assert_close(run_td(modules, kind, *walk, np.diag(weight), target, *pairs), diagonal, "sums")
 
 
 # ---------------------------------------------------------------- walks and buffers

@@ -366,8 +366,3 @@ def test_the_page_shows_each_statement_once(results):
     assert sorted(verdicts) == sorted((expected[found.verdict], found.verdict) for found in evaluate(results).values())
     source = (Path(lstd.experiments.reproduce.__file__).parent / "templates" / "paper.html").read_text(encoding="utf-8")
     assert sorted(re.findall(r'call statement\("(\w+)"', source)) == sorted(TESTS)
-
-
-def test_templates_and_the_style_sheet_are_part_of_the_package():
-    assert (Path(lstd.report.__file__).parent / "templates" / "page.css").is_file()
-    assert (Path(lstd.experiments.reproduce.__file__).parent / "templates" / "paper.html").is_file()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lstd import files
-from lstd.errors import InvalidInputError, LSTDError, OutputError
+from lstd.errors import InvalidInputError, LSTDError
 from lstd.experiments import timing
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES, make_plan
 from lstd.experiments.reproduce.folder import PROVENANCE
@@ -115,20 +113,6 @@ def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished):
     assert list(provenance["wall_seconds"]) == ["sweep", "timings", "report"]
 
 
-def test_damaged_cell_is_reported_and_computed_again(tmp_path, fakes, caplog):
-    plan = make_plan("small", 2)
-    reproduce(plan, tmp_path)
-    before = contents(tmp_path)
-    path = tmp_path / f"cells/{plan.cells[2].name}.npz"
-    path.write_bytes(path.read_bytes()[:-100])
-    fakes.calls.clear()
-    outcome = reproduce(plan, tmp_path)
-    assert (outcome.computed, outcome.reused) == (1, 5)
-    assert caplog.messages == [f"lstd: {path} is damaged. It is computed again."]
-    assert fakes.calls == ["small binary boyan 1", "report"]
-    assert contents(tmp_path) == before
-
-
 @pytest.mark.parametrize(
     "name", ["report.html", "figures/figure2.svg", "results.parquet", "theory.json", "timings.json", PROVENANCE]
 )
@@ -189,24 +173,6 @@ def test_failed_stage_ends_the_run_which_then_resumes(tmp_path, fakes, broken):
     fakes.calls.clear()
     assert reproduce(make_plan("small", 2), tmp_path).computed == 0
     assert fakes.calls == (["timings"] if broken == "timings" else []) + ["report", "theory"]
-
-
-def test_full_disk_stops_the_run_which_then_resumes(tmp_path, fakes, monkeypatch):
-    plan = make_plan("small", 2)
-    replace, calls = os.replace, itertools.count()
-
-    def full(*paths):
-        if next(calls) >= 6:  # the configuration, provenance at the start, and two files per cell
-            raise OSError(28, "No space left on device")
-        replace(*paths)
-
-    monkeypatch.setattr(files.os, "replace", full)
-    with pytest.raises(OutputError, match=r"small-binary-lstd.* could not be written: No space left on device"):
-        reproduce(plan, tmp_path)
-    monkeypatch.setattr(files.os, "replace", replace)
-    outcome = reproduce(plan, tmp_path)
-    assert (outcome.computed, outcome.reused) == (4, 2)
-    assert contents(tmp_path)
 
 
 def test_bad_number_of_threads_is_refused(tmp_path):

@@ -60,12 +60,12 @@ def expected_entry(model, features, algorithm, lmbda, alpha, seed, n_steps):
 
 @pytest.mark.parametrize(("problem", "features"), NINE)
 def test_lstd_equals_direct_solves_at_every_step(problem, features):
-    """Over 250 steps; whole runs are compared with the NumPy loop in `test_reproduce`.
+    """Over 120 steps; whole runs are compared with the NumPy loop in `test_reproduce`.
 
     One pair less of Boyan's and Mixed, which are read out of the same recursion; they differ at λ = 0 and 0.5.
     """
     lmbdas, alphas, seeds = [0.0, 0.5, 0.99, 1.0], [2.0**-8, 1.0, 2.0**8], [1, 50]
-    n_steps = steps(min(250, naive.PROBLEMS[problem][3]))
+    n_steps = steps(min(120, naive.PROBLEMS[problem][3]))
     grid = {"lmbdas": lmbdas, "alphas": alphas, "run_seeds": seeds, "n_steps": n_steps}
     results = run_sweep(problem, features, list(VARIANTS), **grid)
     for algorithm in VARIANTS:
@@ -231,11 +231,10 @@ def test_scaled_features_scale_the_ridge():
 COMPANY = [("small", "tabular"), ("small", "normal"), ("large", "tabular"), ("deterministic", "binary")]
 
 
-@pytest.mark.parametrize("algorithm", ["boyan", *TD])
+@pytest.mark.parametrize("algorithm", ["boyan", "true_online_td"])
 @pytest.mark.parametrize(("problem", "features"), COMPANY)
 def test_same_bits_for_any_number_of_threads_and_runs(problem, features, algorithm):
-    options = {"n_steps": steps(300)}
-    seeds = [4, 9] if STEPS else [4, 9, 1, 30]
+    options, seeds = {"n_steps": steps(100)}, [4, 9, 1]
     one = run_sweep(problem, features, algorithm, run_seeds=seeds, n_jobs=1, **options)
     for n_jobs in (2, 3):
         np.testing.assert_array_equal(
@@ -245,7 +244,7 @@ def test_same_bits_for_any_number_of_threads_and_runs(problem, features, algorit
     np.testing.assert_array_equal(alone[0], one[1])
 
 
-@pytest.mark.parametrize("algorithm", ["uncorrected", *TD])
+@pytest.mark.parametrize("algorithm", ["uncorrected", "td"])
 @pytest.mark.parametrize(("problem", "features"), COMPANY)
 def test_same_bits_for_a_pair_alone(problem, features, algorithm):
     default = protocol.STEP_SIZES if algorithm in TD else protocol.ALPHAS
@@ -269,14 +268,6 @@ def test_a_list_gives_what_each_name_gives():
         assert list(run_sweep("small", "normal", [name], **pairs)) == [name]
 
 
-def test_seeds_may_come_in_any_form():
-    pairs = {"lmbdas": [0.6], "alphas": [0.25], "n_steps": 5}
-    expected = run_sweep("small", "tabular", "boyan", run_seeds=[2, 1, 2], **pairs)
-    for seeds in ((2, 1, 2), np.array([2, 1, 2]), iter([2, 1, 2])):
-        np.testing.assert_array_equal(run_sweep("small", "tabular", "boyan", run_seeds=seeds, **pairs), expected)
-    np.testing.assert_array_equal(expected[0], expected[2])
-
-
 @compiled_only
 @pytest.mark.parametrize("algorithm", ["td", "td_replacing"])
 def test_divergence_is_infinite_and_touches_nothing_else(algorithm):
@@ -288,12 +279,6 @@ def test_divergence_is_infinite_and_touches_nothing_else(algorithm):
     assert np.isfinite(calm).all()
     assert (wild[:, :, 1] == np.inf).all()
     np.testing.assert_array_equal(wild[:, :, [0, 2]], calm[:, :, [0, 2]])
-
-
-@compiled_only
-def test_divergence_agrees_with_the_definition():
-    errors = run_sweep("large", "binary", "td", lmbdas=[1.0], alphas=[2.0], run_seeds=[1])
-    assert errors[0, 0, 0] == naive.sweep_entry("large", "binary", "td", 1.0, 2.0, 1) == np.inf
 
 
 # ---------------------------------------------------------------- progress and errors

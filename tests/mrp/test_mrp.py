@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lstd.experiments.sweep
-import lstd.mrp
 import naive
 from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk, make_features
 from tolerances import assert_close
@@ -56,13 +54,6 @@ def test_random_mrp_and_features_are_drawn_bit_for_bit(name, seed):
     for features in ("tabular", "binary", "normal"):
         expected = naive.make_features(features, n_states, random)
         np.testing.assert_array_equal(make_features(model, features), expected)
-
-
-def test_normal_features_are_drawn_bit_for_bit():
-    for name, (n_states, branching, _, _) in naive.PROBLEMS.items():
-        _, _, random = naive.random_mrp(n_states, branching, 1000)
-        raw = np.array([[random.normal() for _ in range(5)] for _ in range(n_states)])
-        np.testing.assert_array_equal(paper_model(name).normal_features, raw)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 17, 50, 2**32 - 1])
@@ -122,31 +113,9 @@ def test_stationary_distribution_is_the_long_run_average(drawn):
     assert_close(model.stationary, model.start @ from_each_state, "stationary")
 
 
-def test_stationary_distribution_of_cycles_and_transient_states():
-    P = np.zeros((6, 6))
-    P[0, [1, 3]] = 0.25, 0.75  # state 0 is left for the cycle {1, 2} or the cycle {3, 4}; 5 is never reached
-    P[1, 2] = P[2, 1] = P[3, 4] = P[4, 3] = P[5, 0] = 1.0
-    for start, expected in (
-        (0, [0, 0.125, 0.125, 0.375, 0.375, 0]),
-        (5, [0, 0.125, 0.125, 0.375, 0.375, 0]),
-        (1, [0, 0.5, 0.5, 0, 0, 0]),
-        ([0.5, 0, 0, 0.5, 0, 0], [0, 0.0625, 0.0625, 0.4375, 0.4375, 0]),
-    ):
-        d = MRP(P, P, start=start).stationary
-        assert_close(d, expected, "stationary")
-        np.testing.assert_array_equal(d[[0, 5]], 0.0)
-
-
 def test_transient_states_have_no_share_at_all():
     d = paper_model("deterministic").stationary
     np.testing.assert_array_equal(np.flatnonzero(d == 0), [9, 19, 25, 30, 33, 39, 76, 79, 80, 91])
-
-
-def test_stationary_distribution_counts_restarts():
-    d = MRP([[0.0, 1.0], [0.0, 0.5]], np.zeros((2, 2))).stationary  # state 1 ends half of the time
-    assert_close(d, [1 / 3, 2 / 3], "stationary")
-    swapped = MRP([[0.5, 0.0], [1.0, 0.0]], np.zeros((2, 2)), start=1).stationary
-    assert_close(swapped, [2 / 3, 1 / 3], "stationary")
 
 
 def test_a_single_state():
@@ -186,17 +155,6 @@ def test_limit_is_the_power_series_of_theorem_2(drawn, n, lmbda, seed):
     assert_close(A @ model.fixed_point(phi, lmbda), b, "normal_equations")
 
 
-@pytest.mark.parametrize("lmbda", [0.0, 0.5, 0.99, 1.0])
-@pytest.mark.parametrize("name", ["small", "deterministic"])
-def test_fixed_point_of_the_paper(name, lmbda):
-    P, R, phi, D, theta_star = naive.problem(name, "normal")
-    model = paper_model(name)
-    A, b = naive.theorem2_limit(phi, P, (P * R).sum(axis=1), D, lmbda, naive.GAMMA)
-    assert_close(model.fixed_point(phi, lmbda), np.linalg.solve(A, b), "fixed_point")
-    if lmbda == 1.0:
-        assert_close(model.fixed_point(phi, 1.0), theta_star, "fixed_point")
-
-
 def test_fixed_point_of_least_norm():
     model = paper_model("deterministic")
     for lmbda in (0.0, 0.9, 1.0):
@@ -205,20 +163,6 @@ def test_fixed_point_of_least_norm():
         assert_close(theta[visited], model.values[visited], "fixed_point")
         assert_close(theta[~visited], np.zeros(10), "fixed_point")
     assert_close(model.best_fit(np.eye(100))[~visited], np.zeros(10), "fixed_point")
-
-
-@pytest.mark.parametrize("lmbda", [0.0, 0.6, 1.0])
-def test_limit_of_an_episodic_stream(lmbda):
-    model, T = RandomWalk(5, gamma=0.9), 20_000
-    stream = model.simulate(T, seed=3)
-    A, b, z = np.zeros((5, 5)), np.zeros(5), np.zeros(5)
-    for t in range(T):  # Theorem 1
-        z_last, z = z, lmbda * stream.discounts[t] * z + np.eye(5)[stream.states[t]]
-        A[:, stream.states[t]] += z - stream.discounts[t] * z_last
-        b += z * stream.rewards[t]
-    limit_A, limit_b = model.lstd_limit(np.eye(5), lmbda)
-    assert_close(A / T, limit_A, "stream_limit")
-    assert_close(b / T, limit_b, "stream_limit")
 
 
 # ---------------------------------------------------------------- classic processes in closed form
@@ -242,15 +186,6 @@ def test_boyan_chain_features_are_those_of_boyan():
     np.testing.assert_array_equal(features.sum(axis=1), 1.0)
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.9, 1.0])
-@pytest.mark.parametrize("k", [3, 5, 98])
-def test_boyan_chain_obeys_its_bellman_equation(k, gamma):
-    values = [0.0, -2.0]  # by position
-    for s in range(2, k):
-        values.append(-3 + gamma * (values[s - 1] + values[s - 2]) / 2)
-    assert_close(BoyanChain(k, gamma=gamma).values, values[::-1], "sums")
-
-
 @pytest.mark.parametrize("k", [1, 3, 5, 19])
 def test_random_walk_in_closed_form(k):
     place = np.arange(1, k + 1)
@@ -264,14 +199,6 @@ def test_random_walk_in_closed_form(k):
 def test_random_walk_defaults_are_those_of_sutton_and_barto():
     assert_close(RandomWalk().values, np.arange(-9, 10) / 10, "sums")
     assert_close(RandomWalk(5, left_reward=0.0).values, np.arange(1, 6) / 6, "sums")
-
-
-def test_discounted_random_walk():
-    walk = RandomWalk(19, gamma=0.9)
-    P = 0.5 * (np.eye(19, k=1) + np.eye(19, k=-1))
-    r = np.zeros(19)
-    r[0], r[-1] = -0.5, 0.5
-    assert_close(walk.values, naive.true_values(P, r, 0.9), "power_series")
 
 
 # ---------------------------------------------------------------- simulation
@@ -338,20 +265,6 @@ def test_shapes_types_and_prefixes_of_a_run(model):
             np.testing.assert_array_equal(part, full[: len(part)])
 
 
-def test_random_start_states_are_drawn_by_their_probabilities():
-    model = MRP(np.zeros((3, 3)), np.zeros((3, 3)), start=[0.2, 0.0, 0.8], gamma=1.0)
-    states = model.simulate(4000, seed=1).states
-    assert_close(np.bincount(states, minlength=3) / len(states), [0.2, 0.0, 0.8], "stream_limit")
-    first = [model.simulate(0, seed).states[0] for seed in range(1000)]
-    assert_close(np.bincount(first, minlength=3) / 1000, [0.2, 0.0, 0.8], "stream_limit")
-
-
-def test_long_run_shares_approach_the_stationary_distribution():
-    for model in (RandomWalk(5), BoyanChain(5), paper_model("small")):
-        states = model.simulate(20_000, seed=2).states
-        assert_close(np.bincount(states, minlength=model.n_states) / 20_001, model.stationary, "stream_limit")
-
-
 class LargestUniform:
     """Stands for a RandomState whose every uniform is the largest it can return, 1 − 2⁻⁵³."""
 
@@ -373,8 +286,3 @@ def test_the_last_possible_outcome_takes_what_rounding_leaves(monkeypatch, behin
     with ThreadPoolExecutor(1) as pool:  # each thread makes its generator once
         assert pool.submit(MRP(P, P).simulate, 1, seed=0).result().states.tolist() == [0, 9]
         assert pool.submit(MRP(P, P, start=start).simulate, 0, seed=0).result().states.tolist() == [9]
-
-
-def test_every_public_model_has_an_example():
-    for name in ("MRP", "BoyanChain", "RandomMRP", "RandomWalk", "make_features"):
-        assert ">>>" in getattr(lstd.mrp, name).__doc__

@@ -15,61 +15,36 @@ def two_states(**options):
 
 BAD_MODELS = {
     "not square": (lambda: MRP(np.ones((2, 3)) / 3, np.zeros((2, 3))), "transition", r"\(2, 3\)"),
-    "one dimension": (lambda: MRP([0.5, 0.5], [1.0, 1.0]), "transition", r"\(2,\)"),
     "empty": (lambda: MRP(np.empty((0, 0)), np.empty((0, 0))), "transition", r"\(0, 0\)"),
     "sum above one": (lambda: MRP([[1, 0], [0.5, 0.6]], np.ones((2, 2))), "transition", "row 1 has 1.1"),
     "negative": (lambda: MRP([[1.5, -0.5], [0, 1]], np.ones((2, 2))), "transition", "row 0 has -0.5"),
     "NaN": (lambda: MRP([[1, 0], [np.nan, 1]], np.ones((2, 2))), "transition", "entry 1, 0 is nan"),
-    "words": (lambda: MRP([["a", "b"], ["c", "d"]], np.ones((2, 2))), "transition", "real numbers"),
     "ragged": (lambda: MRP([[1.0], [0.5, 0.5]], np.ones((2, 2))), "transition", "real numbers"),
-    "complex": (lambda: MRP(np.eye(2) * (1 + 1j), np.ones((2, 2))), "transition", "real numbers"),
     "reward shape": (lambda: MRP(np.eye(2), np.ones(2)), "reward", r"\(2,\)"),
-    "reward size": (lambda: MRP(np.eye(2), np.ones((3, 3))), "reward", r"\(3, 3\)"),
     "reward infinite": (lambda: MRP(np.eye(2), [[0, np.inf], [0, 0]]), "reward", "entry 0, 1 is inf"),
     "noise negative": (lambda: two_states(reward_std=-0.1), "reward_std", "-0.1"),
-    "noise infinite": (lambda: two_states(reward_std=np.inf), "reward_std", "inf"),
-    "noise a word": (lambda: two_states(reward_std="0.1"), "reward_std", "'0.1'"),
     "gamma above one": (lambda: two_states(gamma=1.01), "gamma", "1.01"),
     "gamma negative": (lambda: two_states(gamma=-0.5), "gamma", "-0.5"),
-    "gamma NaN": (lambda: two_states(gamma=np.nan), "gamma", "nan"),
-    "gamma missing": (lambda: two_states(gamma=None), "gamma", "None"),
     "gamma a truth": (lambda: two_states(gamma=True), "gamma", "True"),
-    "gamma a NumPy truth": (lambda: two_states(gamma=np.True_), "gamma", "True"),
-    "gamma a NumPy word": (lambda: two_states(gamma=np.str_("high")), "gamma", "high"),
-    "gamma complex": (lambda: two_states(gamma=np.complex128(0.5)), "gamma", "0.5"),
     "start too far": (lambda: two_states(start=2), "start", "2"),
-    "start negative": (lambda: two_states(start=-1), "start", "-1"),
     "start a fraction": (lambda: two_states(start=0.5), "start", "0.5"),
     "start sum": (lambda: two_states(start=[0.5, 0.6]), "start", "1.1"),
-    "start negative share": (lambda: two_states(start=[1.5, -0.5]), "start", "probabilities"),
     "start shape": (lambda: two_states(start=[1.0]), "start", r"\(1,\)"),
-    "start ragged": (lambda: two_states(start=[[1.0], [0.5, 0.5]]), "start", "real numbers"),
     "termination reward": (lambda: two_states(termination_reward=[1.0]), "termination_reward", r"\(1,\)"),
     "no states": (lambda: RandomMRP(0, 1, 0.1, 1), "n_states", "0"),
-    "states a fraction": (lambda: RandomMRP(10.0, 3, 0.1, 1), "n_states", "10.0"),
-    "no successors": (lambda: RandomMRP(10, 0, 0.1, 1), "branching", "0"),
     "too many successors": (lambda: RandomMRP(10, 11, 0.1, 1), "branching", "11"),
-    "random noise": (lambda: RandomMRP(10, 3, -0.1, 1), "reward_std", "-0.1"),
-    "random gamma": (lambda: RandomMRP(10, 3, 0.1, 1, gamma=1.5), "gamma", "1.5"),
     "seed negative": (lambda: RandomMRP(10, 3, 0.1, -1), "seed", "-1"),
     "seed too large": (lambda: RandomMRP(10, 3, 0.1, 2**32), "seed", "4294967296"),
-    "seed a word": (lambda: RandomMRP(10, 3, 0.1, "1"), "seed", "'1'"),
     "chain too short": (lambda: BoyanChain(2), "n_states", "2"),
     "chain of no knots": (lambda: BoyanChain(14).interpolating_features, "n_states", "14"),
     "chain gamma": (lambda: BoyanChain(gamma=2.0), "gamma", "2"),
     "walk even": (lambda: RandomWalk(4), "n_states", "4"),
-    "walk empty": (lambda: RandomWalk(-1), "n_states", "-1"),
     "walk reward": (lambda: RandomWalk(5, left_reward=np.nan), "left_reward", "nan"),
-    "walk reward infinite": (lambda: RandomWalk(5, right_reward=np.inf), "right_reward", "inf"),
     "steps negative": (lambda: two_states().simulate(-1, 0), "n_steps", "-1"),
-    "steps a fraction": (lambda: two_states().simulate(1.5, 0), "n_steps", "1.5"),
     "run seed": (lambda: two_states().simulate(1, -1), "seed", "-1"),
-    "run seed missing": (lambda: two_states().simulate(1, None), "seed", "None"),
     "features shape": (lambda: two_states().best_fit(np.ones((3, 1))), "features", r"\(3, 1\)"),
-    "features flat": (lambda: two_states().best_fit([1.0, 2.0]), "features", r"\(2,\)"),
     "features NaN": (lambda: two_states().lstd_limit([[1.0], [np.nan]], 0.5), "features", "entry 1, 0 is nan"),
     "trace decay": (lambda: two_states().lstd_limit(np.eye(2), 1.1), "lmbda", "1.1"),
-    "trace decay negative": (lambda: two_states().fixed_point(np.eye(2), -0.1), "lmbda", "-0.1"),
     "feature name": (lambda: make_features(RandomWalk(5), "fourier"), "features", "'fourier'"),
     "normal features": (lambda: make_features(RandomWalk(5), "normal"), "features", "RandomWalk"),
 }
@@ -118,9 +93,3 @@ def test_single_precision_transitions_are_refused():
     with pytest.raises(InvalidInputError, match=r"^`transition` must be in float64; got float32"):
         MRP(P, np.ones((3, 3)))
     assert MRP(np.eye(2, dtype=int), np.ones((2, 2))).n_states == 2
-
-
-def test_a_fixed_point_needs_values():
-    model = MRP([[0.5, 0.5], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]], gamma=1.0)
-    with pytest.raises(InvalidInputError, match=r"^`gamma` must be below 1"):
-        model.fixed_point(np.eye(2), 0.5)
