@@ -16,7 +16,7 @@ from chunk_loaders import EDGES, N_CHUNKS, N, chunk, whole
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks, fit_tables
 from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.blocks import no_blocks
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
@@ -78,27 +78,12 @@ def test_blocks_begin_with_episodes_and_add_up(lengths, cuts, limit):
     assert_close(blocks.total.A, LSTDStatistics.from_arrays(**rows, **SETTINGS).A, "sums")
 
 
-def test_few_long_blocks_stay_even():
-    rows = stream([3] * 400)
-    shares = blocks_of(rows, [0, *range(30, 1200, 45), 1200], 16).shares
-    assert 8 < len(shares) <= 16
-    assert shares.max() < 4 / 16
-
-
 def test_merged_blocks_go_on_with_the_stream():
     rows = stream([4] * 60)
     blocks = blocks_of(rows, [0, 50, 130, 160], 12)
     later = check_rows(**{name: values[160:] for name, values in rows.items()}, gamma=0.9, warn=False)
     assert 5 <= len(blocks.extended(later).shares) <= 12
     assert blocks.extended(later).shares.sum() == pytest.approx(1.0)
-
-
-def test_blocks_without_rows_change_nothing():
-    rows = stream([5, 5])
-    blocks = blocks_of(rows, [0, 5, 5, 10, 10], 12)
-    assert isinstance(blocks, Blocks)
-    assert blocks.total.n_episodes == 2
-    assert len(blocks.shares) == 2
 
 
 @pytest.mark.parametrize("kind", ["arrays", "tables"])
@@ -120,27 +105,30 @@ def test_intervals_are_those_of_the_whole_data(kind, tmp_path):
     assert not fit(source, **SETTINGS, **THREADS, n_blocks=0).model_.blocks.prefixes
 
 
-@pytest.mark.parametrize("kind", ["arrays", "tables"])
-@pytest.mark.parametrize("choose", [("lmbda",), ("alpha",), ("lmbda", "alpha")])
-def test_settings_are_chosen_on_every_runner(kind, choose, tmp_path):
-    """Both of them on each runner and from each kind of source, one of them on a runner of its own."""
+@pytest.mark.usefixtures("few_pairs")
+@pytest.mark.parametrize(
+    ("kind", "choose", "how", "form"),
+    [
+        ("arrays", ("lmbda", "alpha"), THREADS, iter), ("arrays", ("lmbda", "alpha"), "store", list),
+        ("arrays", ("lmbda",), {"n_jobs": 2}, list), ("tables", ("lmbda", "alpha"), {"n_jobs": 2}, iter),
+        ("tables", ("lmbda", "alpha"), "store", iter), ("tables", ("alpha",), THREADS, list),
+    ],
+)  # fmt: skip
+def test_settings_are_chosen_on_every_runner(kind, choose, how, form, tmp_path):
     fit, source = {
         "arrays": (fit_chunks, [chunk(place) for place in range(N_CHUNKS)]),
         "tables": (partial(fit_tables, **ROLES), frames()),
     }[kind]
-    given = {"gamma": 0.9} | dict.fromkeys(choose, "auto")
     grids = {} if "lmbda" in choose else {"lmbdas": [0.9]}
     X = whole()["X"]
     grids |= {} if "alpha" in choose else {"alphas": [1.0], "penalty": np.ones(X.shape[1])}
     expected = LSTDCV(gamma=0.9, **grids).fit(**whole())
-    ways = [(how, one) for how in ({"n_jobs": 2}, THREADS, {"store": tmp_path}) for one in (list, iter)]
-    alone = {("arrays", "lmbda"): 0, ("arrays", "alpha"): 5, ("tables", "lmbda"): 3, ("tables", "alpha"): 4}
-    for how, one in ways if len(choose) == 2 else [ways[alone[kind, *choose]]]:
-        model = fit(one(source), **given, **how)
-        assert isinstance(model, LSTDCV)
-        assert model.lmbda_ == expected.lmbda_
-        assert_close(model.alpha_, expected.alpha_, "sums")
-        assert_close(model.coef_, expected.coef_, "solve")
+    options = {"store": tmp_path} if how == "store" else how
+    model = fit(form(source), gamma=0.9, **dict.fromkeys(choose, "auto"), **options)
+    assert isinstance(model, LSTDCV)
+    assert model.lmbda_ == expected.lmbda_
+    assert_close(model.alpha_, expected.alpha_, "sums")
+    assert_close(model.coef_, expected.coef_, "solve")
 
 
 @pytest.fixture
@@ -150,7 +138,7 @@ def local_scheduler():
         yield
 
 
-@pytest.mark.usefixtures("local_scheduler")
+@pytest.mark.usefixtures("local_scheduler", "few_pairs")
 def test_settings_of_dask_collections_are_chosen():
     da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
     data = whole()

@@ -15,7 +15,6 @@ from scipy import sparse
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
 from dask_commands import commands
 from lstd import LSTD, fit_chunks
-from lstd.distributed import local_processes
 from lstd.distributed.chunk_sums import merged
 from lstd.errors import (
     BrokenEpisodeWarning,
@@ -112,19 +111,6 @@ def test_independent_chunks_add(threads):
     assert (found.n_transitions_, found.n_episodes_) == (33, 5)
 
 
-def test_processes_of_this_machine_give_the_same_bits(reference):
-    chunks = [partial(slow, place) for place in range(N_CHUNKS)]
-    assert_same_bits(sum_chunks(chunks, **SETTINGS, executor=local_processes), reference)
-
-
-def test_independent_chunks_on_a_cluster(client, threads):
-    chunks = [partial(slow, place) for place in range(N_CHUNKS)]
-    found = [
-        sum_chunks(chunks, **SETTINGS, independent=True, **how) for how in ({"client": client}, {"executor": threads})
-    ]
-    assert_same_bits(*found)
-
-
 def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
     def forms():
         for place in range(N_CHUNKS):
@@ -166,12 +152,6 @@ def test_a_cluster_worker_that_is_killed_loses_the_chunk_it_was_at_only(client, 
     assert_same_bits(sum_chunks(chunks, **SETTINGS, client=client, store=tmp_path / "store"), reference)
     assert n_calls(tmp_path / "calls") == len(chunks) + 1
     assert n_calls(tmp_path / "store") == len(chunks)
-
-
-def test_a_cluster_worker_is_killed_without_a_store(client, reference, tmp_path):
-    chunks = loaders(tmp_path / "calls", deadly=9)
-    assert_same_bits(sum_chunks(chunks, **SETTINGS, client=client), reference)
-    assert n_calls(tmp_path / "calls") >= len(chunks) + 1
 
 
 def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_path, reference):

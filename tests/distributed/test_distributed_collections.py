@@ -185,7 +185,7 @@ ROW = st.tuples(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=20)
 @given(st.data(), st.booleans(), st.sampled_from(["1", "1.0", "e"]))
 def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids, kind):
     rows = data.draw(st.lists(ROW, min_size=1, max_size=7))
@@ -255,16 +255,6 @@ def test_a_bad_row_is_named_with_its_file(name, tmp_path):
         sum_tables(files, **roles, **SETTINGS, executor=Here())
     with pytest.raises(InvalidInputError) as expected:
         lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1)
-    assert str(found.value) == str(expected.value)
-
-
-def test_sums_that_overflow_are_named_with_their_file(tmp_path):
-    file = tmp_path / "0.csv"
-    file.write_text("x,r\n1e200,1\n1e200,1\n1,1\n")
-    with pytest.raises(InvalidInputError) as expected:
-        lstd.fit_tables(file, features="x", reward="r", **SETTINGS, n_jobs=1)
-    with pytest.raises(InvalidInputError, match=r"0\.csv") as found:
-        sum_tables(file, features="x", reward="r", **SETTINGS, executor=Here())
     assert str(found.value) == str(expected.value)
 
 
@@ -339,15 +329,6 @@ def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference,
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
     with pytest.raises(InvalidInputError, match=r"`source\[0\]`: must be a function that can be pickled"):
         run([lambda: frame()])
-
-
-def test_a_damaged_sum_of_a_table_is_made_again(parquet, tmp_path, reference):
-    run = partial(sum_tables, parquet, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
-    run()
-    victim = min(tmp_path.iterdir())
-    victim.write_bytes(victim.read_bytes()[:-1])
-    assert_same_bits(run(), reference)
-    assert kept_total(victim).n_rows == EDGES[1]
 
 
 # ---------------------------------------------------------------- data frames
@@ -425,12 +406,6 @@ def test_a_dask_data_frame_gives_the_bits_of_its_partitions(client, parquet, ord
     how = {"client": client} if with_client else {}  # which is the default
     found = sum_tables(collection, **ROLES, **SETTINGS, independent=not ordered, **how)
     assert_same_bits(found, sum_tables(parquet, **ROLES, **SETTINGS, independent=not ordered, executor=Here()))
-
-
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # which Dask's reader gives to pandas
-def test_a_dask_data_frame_on_the_local_scheduler(parquet, reference):
-    with dask.config.set(scheduler="threads"):
-        assert_same_bits(sum_tables(dd.read_parquet(parquet), **ROLES, **SETTINGS), reference)
 
 
 def test_a_persisted_data_frame_without_divisions(client, parquet, reference):

@@ -243,11 +243,10 @@ def test_workers_of_another_version_are_refused(version, named, dask_commands, t
     assert n_calls(tmp_path / "calls") == 0
 
 
-@pytest.mark.parametrize("kind", ["functions", "graph"])
-def test_a_worker_without_lstd_that_comes_later_is_refused(kind, dask_commands, tmp_path):
+def test_a_worker_without_lstd_that_comes_later_is_refused(dask_commands, tmp_path):
     started, client = dask_commands
     started.add_worker()
-    chunks = data(kind, loaders(tmp_path / "calls", seconds=SECONDS))
+    chunks = loaders(tmp_path / "calls", seconds=SECONDS)
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
         wait_for(lambda: n_calls(tmp_path / "calls"))
@@ -257,7 +256,7 @@ def test_a_worker_without_lstd_that_comes_later_is_refused(kind, dask_commands, 
     assert n_calls(tmp_path / "calls") < N_CHUNKS
 
 
-@pytest.mark.parametrize("kind", ["functions", "many", "graph"])
+@pytest.mark.parametrize("kind", ["many", "graph"])
 def test_a_scheduler_that_is_lost_ends_in_an_error(kind, dask_commands, tmp_path):
     started, client = dask_commands
     started.add_worker()
@@ -278,12 +277,11 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("kind", ["functions", "graph"])
-def test_a_client_that_is_closed_ends_in_an_error(kind, dask_commands, tmp_path):
+def test_a_client_that_is_closed_ends_in_an_error(dask_commands, tmp_path):
     client = dask_commands[1]
     client.close()
     with pytest.raises(LSTDError, match="The connection to the Dask scheduler was lost"):
-        within(sum_chunks, data(kind, loaders(tmp_path / "calls")), **SETTINGS, client=client)
+        within(sum_chunks, loaders(tmp_path / "calls"), **SETTINGS, client=client)
 
 
 def test_a_cluster_without_workers_is_waited_for(dask_commands, reference, tmp_path, caplog):
@@ -295,7 +293,7 @@ def test_a_cluster_without_workers_is_waited_for(dask_commands, reference, tmp_p
         assert_same_bits(found.result(timeout=SECONDS), reference)
 
 
-@pytest.mark.parametrize("kind", ["mapping", "delayed_first", "future_first"])
+@pytest.mark.parametrize("kind", ["mapping", "future_first"])
 def test_what_is_on_a_cluster_is_computed_there_whichever_it_is(kind, tmp_path):
     distributed, dask, da = map(pytest.importorskip, ("distributed", "dask", "dask.array"))
     rows = [{"X": np.eye(4, 3), "y": np.arange(4.0)}] * 2
@@ -311,13 +309,12 @@ def test_what_is_on_a_cluster_is_computed_there_whichever_it_is(kind, tmp_path):
         assert_same_bits(found, sum_chunks(rows, **SETTINGS, executor=pool))
 
 
-@pytest.mark.parametrize("kind", ["functions", "graph"])
-def test_tasks_that_are_cancelled_end_in_an_error(kind, dask_commands, tmp_path):
+def test_tasks_that_are_cancelled_end_in_an_error(dask_commands, tmp_path):
     distributed = pytest.importorskip("distributed")
     started, client = dask_commands
     started.add_worker()
     with ThreadPoolExecutor(1) as beside:
-        chunks = data(kind, loaders(tmp_path / "calls", seconds=SECONDS))
+        chunks = data("graph", loaders(tmp_path / "calls", seconds=SECONDS))
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
         wait_for(lambda: n_calls(tmp_path / "calls"))
         client.cancel([distributed.Future(key, client) for key in list(client.futures)])

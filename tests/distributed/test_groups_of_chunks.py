@@ -93,15 +93,6 @@ def test_groups_are_given_for_all_chunks_or_for_none():
             fit_chunks(chunks, gamma=0.9, **{choice: "auto"})
 
 
-def test_settings_are_chosen_by_group():
-    arrays = data()
-    T = len(arrays["y"])
-    one = fit_chunks(parts(arrays, [0, 9, T]), gamma=0.9, lmbda="auto", alpha=1.0)
-    two = fit_chunks([arrays], gamma=0.9, lmbda="auto", alpha=1.0)
-    assert one.n_folds_ == 10
-    assert_close(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"], "solve")
-
-
 # ---------------------------------------------------------------- tables
 
 ROLES = {"features": ["x0", "x1"], "reward": "r", "episode": "ep", "terminated": "done", "groups": "who"}
@@ -179,13 +170,6 @@ def test_a_table_continues_in_a_stream():
     assert_close(model.coef_covariance_, whole.coef_covariance_, "solve")
     with pytest.raises(InvalidInputError, match="group 'patient 015' reappears after other"):
         model.partial_fit(**rest | {"groups": np.full(len(rest["y"]), "patient 015"), "episode": rest["episode"] + 999})
-
-
-def test_settings_of_tables_are_chosen_by_group():
-    arrays = data()
-    found = fit_tables(cut(frame(arrays), [0, 50, len(arrays["y"])]), **ROLES, gamma=0.9, lmbda="auto", alpha=1.0)
-    expected = fit_chunks([arrays], gamma=0.9, lmbda="auto", alpha=1.0)
-    assert_close(found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], "solve")
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

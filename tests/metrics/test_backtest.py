@@ -190,7 +190,7 @@ def test_calibration_is_of_deciles_of_the_prediction():
 def test_with_the_true_values_deciles_and_totals_agree():
     """Under the truth, which is linear in the state, at most 7 % of deciles lie beyond two standard errors."""
     beyond = count = low = 0
-    for seed in range(40):
+    for seed in range(16):
         random = np.random.default_rng(seed)
         x = np.zeros((300, 40))
         x[:, 0] = random.normal(scale=2.0, size=300)
@@ -206,7 +206,7 @@ def test_with_the_true_values_deciles_and_totals_agree():
         low += not total.lower <= 1.0 <= total.upper
         assert found.r2 > 0.2
     assert beyond <= 0.07 * count
-    assert low <= 6
+    assert low <= 2
 
 
 class Fixed(LSTD):
@@ -287,7 +287,7 @@ def test_few_subjects_and_lost_ones_are_named():
 def test_standard_errors_of_a_difference_are_those_over_simulations():
     """Of two models that are given, both wrong."""
     differences, errors = [], []
-    for seed in range(200):
+    for seed in range(80):
         X, y, rows = customers(1000 + seed, n=300, weeks=24)
         models = Fixed(lambda X: X[:, 0] + X[:, 1]), Fixed(lambda X: 0.5 * X[:, 0] + 4.0 * X[:, 1])
         one, two = (backtest(model, X, y, cut=14, steps=6, **rows) for model in models)
