@@ -11,7 +11,6 @@ import platform
 import re
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -122,13 +121,6 @@ def test_goals_are_met_or_not(load, cost, goal, seconds_goal, met):
     assert ("MISSED" in ratios.table([row])[-1]) is not met
 
 
-def test_what_was_skipped_says_why(load):
-    ratios = load("ratios")
-    line = ratios.table([ratios.Ratio("one", skipped="it is not there").row()])[-1]
-    assert "skipped: it is not there" in line
-    assert line.count("|") == ratios.table([])[0].count("|")
-
-
 # ---------------------------------------------------------------- the entry point
 
 
@@ -155,37 +147,6 @@ def test_a_part_is_printed_and_written_with_what_it_ran_on(load, tmp_path):
     assert "2000 rows of 100 features" in done.stdout
 
 
-def test_a_part_is_not_written_without_a_folder(claims, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(claims, "RESULTS", tmp_path)
-    monkeypatch.setattr(claims, "measured", lambda name, quick: {"ratios": []})
-    claims.main(["--only", "startup"])
-    claims.main(["--quick"])
-    assert list(tmp_path.iterdir()) == []
-    assert "not written" in capsys.readouterr().err
-    claims.main([])
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_nothing_is_written_when_a_measurement_fails(claims, monkeypatch, tmp_path):
-    def fail(name, quick):
-        if name == claims.NAMES[-1]:
-            raise RuntimeError("no")
-        return {"ratios": []}
-
-    monkeypatch.setattr(claims, "measured", fail)
-    with pytest.raises(RuntimeError, match="no"):
-        claims.main(["--results", str(tmp_path)])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_results_of_a_day_are_replaced_whole(claims, monkeypatch, tmp_path):
-    path = claims.write(results(median=2.0), tmp_path)
-    monkeypatch.setattr(Path, "replace", lambda self, target: (_ for _ in ()).throw(OSError("killed")))
-    with pytest.raises(OSError, match="killed"):
-        claims.write(results(median=5.0), tmp_path)
-    assert json.loads(path.read_text(encoding="utf-8")) == results(median=2.0)
-
-
 def test_the_newest_whole_results_count(claims, tmp_path):
     for found in (results("2030-01-01"), results("2030-01-02", median=7.0), results("2030-01-03", quick=True)):
         claims.write(found, tmp_path)
@@ -194,21 +155,6 @@ def test_the_newest_whole_results_count(claims, tmp_path):
     assert claims.newest(tmp_path) == results("2030-01-02", median=7.0)
     with pytest.raises(SystemExit, match="No results of a whole run"):
         claims.newest(tmp_path / "none")
-
-
-def test_pages_are_made_from_results(claims, tmp_path):
-    docs, folder = tmp_path / "docs", tmp_path / "results"
-    docs.mkdir()
-    for page in claims.PAGES:
-        (docs / page).write_text(f"before\n<!-- begin: {claims.SOURCE} -->\n<!-- end: {claims.SOURCE} -->\nafter\n")
-    claims.write(results(median=7.25), folder)
-    claims.write_docs(claims.newest(folder), docs)
-    for page in claims.PAGES:
-        text = (docs / page).read_text(encoding="utf-8")
-        assert text.startswith("before\n")
-        assert text.endswith("after\n")
-        assert "`lstd` 0, source 0123456789ab; " in text
-        assert text.count("7.25× as fast (1 to 3)") == len(claims.PAGES[page])
 
 
 # ---------------------------------------------------------------- what is in the repository
@@ -248,29 +194,7 @@ def test_claims_and_their_pages_are_those_of_the_script(claims, rows, name):
     assert measured["how"] == importlib.import_module(name).HOW
 
 
-def test_a_digest_tells_sources_apart(load, tmp_path):
-    digest = load("provenance").source_digest
-    seen = {digest(tmp_path)}
-    (tmp_path / "part").mkdir()
-    for name, text in (("a.py", "1"), ("a.py", "2"), ("part/b.py", "1"), ("c.txt", "1")):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        seen.add(digest(tmp_path))
-        assert re.fullmatch("[0-9a-f]{12}", digest(tmp_path))
-    assert len(seen) == 4  # what is no module does not count
-
-
 def test_pages_that_results_name_exist(claims):
     pages = {row["page"] for part in claims.newest(claims.RESULTS)["parts"].values() for row in part["ratios"]}
     assert pages >= {"performance.md", "performance-estimators.md", "selection.md", "intervals.md"}
     assert [page for page in pages if page and not (DOCS / page).is_file()] == []
-
-
-def test_no_script_shadows_a_package():
-    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    assert importlib.machinery.PathFinder.find_spec("json", folders) is not None
-    shadowed = [
-        path.stem
-        for path in BENCHMARKS.glob("*.py")
-        if importlib.machinery.PathFinder.find_spec(path.stem, folders) or path.stem in sys.builtin_module_names
-    ]
-    assert shadowed == []

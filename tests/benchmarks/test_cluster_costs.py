@@ -44,18 +44,6 @@ def test_a_worker_merges_between_chunks_and_the_tree_comes_last():
     assert two.seconds("dask") == pytest.approx(terms["workers"] + terms["tree"] + 1e-2)
 
 
-def test_one_worker_sends_the_result_only():
-    one = fit(W=1)
-    assert one.dask()["tree"] == pytest.approx(2 * (1.0 + 0.25) + one.t)
-    assert one.dask()["workers"] == pytest.approx(4 * one.R * one.per_row + 3.0)
-
-
-def test_the_caller_of_an_executor_receives_and_merges_every_chunk():
-    terms = fit(tau=100.0).processes()
-    assert terms["caller"] == pytest.approx(fit().R * fit().per_row + 4 * (fit().t + 100.0 + 1.0))
-    assert fit(tau=100.0).seconds("processes") == pytest.approx(terms["caller"] + 2.0 + 1e-2)
-
-
 @pytest.mark.parametrize(("limit", "kind", "shared"), [("scheduler", "dask", 1), ("caller", "processes", 1)])
 def test_where_something_else_takes_over_both_terms_are_the_same(limit, kind, shared):
     one = fit(n=100, s=4e-7, m=5e-5, v=1e-3, beta=1e9, tau=1e-3, T=1e12, R=1e6)
