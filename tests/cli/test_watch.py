@@ -100,7 +100,7 @@ def test_empty_input_and_one_row(rows, text, count):
 # The state
 
 
-@pytest.mark.parametrize("cut", [0, 1, 2, LENGTH + 1, 333, N])
+@pytest.mark.parametrize("cut", [0, 1, LENGTH + 1, N])
 def test_it_goes_on_where_the_state_was_saved(rows, cut):
     """As rows are added, also within a line; and after more was written to the output than the state knows of."""
     assert watch("--out", "whole.csv") == 0
@@ -149,11 +149,9 @@ def as_json(rows):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
-@pytest.mark.parametrize(
-    ("kind", "forgetting"), [("CSV", "auto"), ("JSON", "1"), ("CSV with a mark", "1"), ("JSON with a mark", "auto")]
-)
+@pytest.mark.parametrize(("kind", "forgetting"), [("CSV with a mark", "auto"), ("JSON with a mark", "1")])
 def test_a_command_killed_before_any_call_that_writes_loses_and_repeats_no_row(rows, monkeypatch, kind, forgetting):
-    lines = rows[:50] if kind.startswith("CSV") else as_json(rows[:50])
+    lines = rows[:30] if kind.startswith("CSV") else as_json(rows[:30])
     written("b", [("\ufeff" if "mark" in kind else "") + lines[0], *lines[1:]])
     written("plain", lines)
     words = ["--forgetting", forgetting, "--state", "state", "--out"]
@@ -223,14 +221,14 @@ def log(rng, n_rows):
     return [line.encode() for line in lines]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore")
 def test_predictions_and_bad_lines_do_not_depend_on_how_lines_come(tmp_path, seed):
     """In any pieces, also from one process to the next, to the last bit."""
     rng, place = np.random.default_rng(seed), StandardInput(number=os.open(os.devnull, os.O_RDONLY))
     lines = log(rng, 120)
     roles = Roles(("u", "v"), ("r",), "id", "done", "cut", None, "g", "rho", "c", "w", (), "t", ("id",))
-    settings = WatchSettings(0.9, 0.8, 1.0, VARIANTS[seed % 3], True, (), ["auto", 1.0, 0.99][seed // 3 % 3])
+    settings = WatchSettings(0.9, 0.8, 1.0, VARIANTS[seed], True, (), ["auto", 1.0, 0.99][seed])
 
     def followed(pieces, again):
         watched, rows, bad = Watch("f", roles, settings), [], []
