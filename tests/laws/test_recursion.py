@@ -69,6 +69,9 @@ def test_standard_errors_are_those_of_the_batch_estimator(variant, episodes, m):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected = batch.predict(X[:4], return_std=True)
+            one, other = model.predict_interval(X[0], 0.9), batch.predict_interval(X[:1], 0.9)
         for found, wanted in zip(model.predict(X[:4], return_std=True), expected, strict=True):
             assert_close(found, wanted, "solve")
+        for name in ("lower", "upper", "degrees_of_freedom", "shift"):
+            assert_close(getattr(one, name), getattr(other, name)[0], "solve")
         first = stop

@@ -9,51 +9,12 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import naive
 from lstd import LSTD, RecursiveLSTD
-from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError
-from online_streams import FORMS, UNIT, VARIANTS, check_reading, read_weights, streams, system
+from lstd.errors import InvalidInputError
 from tolerances import assert_close
 from twins import compiled_only
-
-RATES = (0.05, 0.5, 0.9, 0.97, 0.999)
-
-
-def faded(stream, forgetting):
-    """The stream as the last update sees it: the weight of each transition times f^{T−1−t}."""
-    last = len(stream) - 1
-    return [step._replace(weight=step.weight * forgetting ** (last - t)) for t, step in enumerate(stream)]
-
-
-def check_reading_of(model, stream, variant, alpha):
-    """The weights of a variant are those of the definition."""
-    n = len(stream[0].x)
-    A, b = system(faded(stream, model.forgetting), variant, model.lmbda)
-    M = A + np.diag(naive.forgotten_ridge(np.broadcast_to(alpha, n), len(stream), model.forgetting))
-    found, warned = read_weights(model, variant)
-    if not warned:
-        check_reading(found, warned, M, np.linalg.solve(M, b))
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    streams(most=14, widths=(1, 3, 17), weighted=True), st.sampled_from(VARIANTS), UNIT, st.sampled_from(RATES),
-    st.sampled_from([0.1, 1.0, "each"]), st.sampled_from(["dense", "entries"]),
-)  # fmt: skip
-def test_weights_are_those_of_the_definition(stream, variant, lmbda, forgetting, alpha, form):
-    alpha = np.linspace(0.5, 2.0, len(stream[0].x)) if alpha == "each" else alpha
-    with warnings.catch_warnings():
-        for category in (IllConditionedWarning, BrokenEpisodeWarning):
-            warnings.simplefilter("ignore", category)
-        model = RecursiveLSTD(len(stream[0].x), lmbda=lmbda, alpha=alpha, variant=variant, forgetting=forgetting)
-        for t, step in enumerate(stream):
-            step.feed(model, FORMS[form])
-            check_reading_of(model, stream[: t + 1], variant, alpha)
-        for other in VARIANTS:
-            check_reading_of(model, stream, other, alpha)
 
 
 def drawn(n_rows=400, n=4, m=None, seed=0):
@@ -67,9 +28,7 @@ def drawn(n_rows=400, n=4, m=None, seed=0):
 
 
 @compiled_only
-@pytest.mark.parametrize("forgetting", [0.5, 0.9, 0.99])
-@pytest.mark.parametrize("m", [None, 2])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("forgetting", "m", "variant"), [(0.5, None, "boyan"), (0.9, 2, "mixed")])
 def test_a_long_stream_equals_the_batch_estimator(forgetting, m, variant):
     """So long that the sums are divided by the growth of the weights, many times at f = 0.5."""
     X, y, rows = drawn(m=m)
@@ -108,22 +67,6 @@ def test_updates_and_recorded_rows_are_the_same_and_survive_saving():
     assert two.weights[0].tolist() == single.weights.tolist()
     assert one.forgetting == 0.8
     assert repr(one).startswith("RecursiveLSTD(4, gamma=0.9, lmbda=0.6, alpha=1, variant='boyan', forgetting=0.8")
-
-
-def test_no_forgetting_is_what_it_was():
-    X, y, rows = drawn(100)
-    one, two = RecursiveLSTD(4), RecursiveLSTD(4, forgetting=1.0)
-    assert one.partial_fit(X, y, **rows).weights.tolist() == two.partial_fit(X, y, **rows).weights.tolist()
-    assert one.n_effective == one.n_updates
-
-
-def test_a_change_is_forgotten():
-    model, still = RecursiveLSTD(1, gamma=0.0, forgetting=0.9), RecursiveLSTD(1, gamma=0.0)
-    rewards = np.repeat([0.0, 1.0], [300, 60])
-    for each in (model, still):
-        each.partial_fit(np.ones((360, 1)), rewards)
-    assert abs(model.weights[0] - 1.0) < 0.1  # the ridge is a tenth of the effective sample
-    assert still.weights[0] < 0.2
 
 
 @compiled_only
@@ -198,7 +141,7 @@ def test_a_chosen_rate_survives_saving_and_chunks(m):
     assert parts.forgetting_ == whole.forgetting_ < 1.0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_horizon_row_is_predicted_before_its_episode_is_cut_off(seed):
     """With γ = 0 an error is known once the row after the next has come, or at the end of its episode."""
     random, n_rows = np.random.default_rng(seed), 150

@@ -20,25 +20,6 @@ def rows(n_rows, seed=0):
     return X, X[:, 0] + random.normal(size=n_rows)
 
 
-@pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
-@pytest.mark.parametrize("episodes", [None, "terminated", "some cut off"])
-def test_errors_are_those_of_the_batch_estimator_on_the_same_transitions(variant, episodes):
-    X, y = rows(1281)
-    X, X_next, y, ends = X[:-1], X[1:], y[:-1], {}
-    if episodes is not None:
-        episode = np.arange(1280) // 8
-        over = np.arange(1280) % 8 == 7
-        ends = {"episode": episode, "terminated": over & (episodes == "terminated" or episode % 2 == 0)}
-    model = RecursiveLSTD(N, 0.9, variant=variant, check_every=300)
-    for part in (slice(0, 700), slice(700, 701), slice(701, None)):
-        model.partial_fit(X[part], y[part], X_next=X_next[part], **{k: v[part] for k, v in ends.items()})
-    batch = LSTD(0.9, variant=variant, fit_intercept=False).fit(X, y, X_next=X_next, **ends)
-    assert_close(model.predict(X[:5], return_std=True), batch.predict(X[:5], return_std=True), "solve")
-    one, other = model.predict_interval(X[0], level=0.9), batch.predict_interval(X[:1], level=0.9)
-    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "shift"):
-        assert_close(getattr(one, name), getattr(other, name)[0], "solve")
-
-
 def test_several_rewards_and_one_row_have_their_shapes():
     X, y = rows(500)
     model = RecursiveLSTD(N, 0.9, n_rewards=2).partial_fit(X, np.column_stack([y, 2.0 * y]))

@@ -95,9 +95,14 @@ def test_errors_of_tasks_are_passed_on_and_the_rest_is_dropped():
 # The same model
 
 
-@pytest.mark.parametrize("extension", [".csv", ".parquet"])
-@pytest.mark.parametrize("settings", [Settings(0.9), Settings(0.9, 0.7, 2.0, "mixed", True)])
-@pytest.mark.parametrize("lengths", [[30] * 20, [600], [1] * 50 + [200, 3, 347]])
+@pytest.mark.parametrize(
+    ("extension", "settings", "lengths"),
+    [
+        (".csv", Settings(0.9), [1] * 50 + [200, 3, 347]),
+        (".parquet", Settings(0.9, 0.7, 2.0, "mixed", True), [30] * 20),
+        (".parquet", Settings(0.9), [600]),
+    ],
+)
 def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, lengths):
     paths = [write(episodes(lengths, seed=1), tmp_path / f"a{extension}")]
     kept = {}
@@ -125,29 +130,6 @@ def test_the_same_bytes_where_products_are_large(tmp_path):
         for n_jobs in (1, 2, 3)
     ]
     assert kept[0] == kept[1] == kept[2]
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
-@pytest.mark.parametrize("independent", [False, True])
-def test_the_same_bits_of_several_tables_whatever_sums_them(tmp_path, independent):
-    rng, sizes, n = np.random.default_rng(0), (9000, 40, 0, 5000, 12_000), 30
-    tables = []
-    for i, n_rows in enumerate(sizes):
-        columns = {f"x{j}": rng.normal(size=n_rows) for j in range(n)} | {"r": rng.normal(size=n_rows)}
-        columns |= {"id": i * 10**6 + np.arange(n_rows) // 37, "end": np.arange(n_rows) % 74 == 73}
-        tables.append(pa.table(columns))
-    names = {"features": None, "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9, "memory": 2**24}
-    ways = [{"n_jobs": n_jobs} for n_jobs in (1, 2, 5)] + [{"executor": partial(ThreadPoolExecutor, 2)}]
-    ways += [{"store": tmp_path}, {"store": tmp_path}]
-    models = [lstd.fit_tables(tables, **names, independent=independent, **how) for how in ways]
-    models.append(lstd.fit_tables(iter(tables), **names, independent=independent))
-    X = tables[0].slice(0, 9).select([f"x{j}" for j in range(n)]).to_pandas()
-    predicted, errors = models[0].predict(X, return_std=True)
-    assert len(models[0].model_.blocks.shares) > 30
-    for model in models[1:]:
-        for one, other in zip(model.predict(X, return_std=True), (predicted, errors), strict=True):
-            np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(model.statistics_.A, models[0].statistics_.A)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -202,21 +184,6 @@ def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
 # The Python function
 
 
-def test_fit_files_is_the_estimator(tmp_path):
-    data = episodes([9, 4, 7, 30], seed=3)
-    path = tmp_path / "a.parquet"
-    write(data, path)
-    model = lstd.fit_tables(path, **NAMES, lmbda=0.7, alpha=2.0, variant="mixed", fit_intercept=True, n_jobs=2)
-    X = np.column_stack([data["x"], data["y"]])
-    expected = lstd.LSTD(0.9, 0.7, 2.0, "mixed", True)
-    expected.fit(X, data["r"].to_numpy(), episode=data["id"].to_numpy(), terminated=data["done"].to_numpy())
-    assert_close(model.coef_, expected.coef_, "solve")
-    assert_close(model.intercept_, expected.intercept_, "solve")
-    every = lstd.fit_tables(path, **{**NAMES, "features": None}, truncated="cut")
-    assert every.model_.feature_names == ("x", "y")
-    assert lstd.fit_tables(path, **NAMES, lmbda="auto").lmbda_ in np.linspace(0, 1, 101)
-
-
 def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
     data = episodes([9, 4, 7, 30], seed=3)
     paths = [Path(write(data.slice(first, 20), tmp_path / f"{first}.csv")) for first in (0, 20, 40)]
@@ -246,12 +213,9 @@ def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
         lstd.fit_tables(path, **NAMES, n_jobs=n_jobs)
 
 
-OVERFLOW = [("x", 1e200), ("y", -1e200), ("r", 1.7e308)]
-
-
-@pytest.mark.parametrize(("column", "value"), OVERFLOW)
-@pytest.mark.parametrize("lmbda", [0.9, "auto"])
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("column", "value", "lmbda", "n_jobs"), [("x", 1e200, 0.9, 1), ("y", -1e200, "auto", 2), ("r", 1.7e308, 0.9, 2)]
+)
 def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jobs):
     paths = []
     for i in range(3):
@@ -318,7 +282,7 @@ def test_features_without_a_penalty_come_as_any_iterable(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning", "ignore::lstd.errors.UnobservedWarning")
-@pytest.mark.parametrize("kind", [str, int, float, "a long text before {}".format])
+@pytest.mark.parametrize("kind", [int, "a long text before {}".format])
 def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path, kind):
     def table(*ids):
         n = len(ids)

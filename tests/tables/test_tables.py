@@ -26,12 +26,10 @@ from hypothesis import strategies as st
 from lstd import LSTD, LSTDStatistics, fit_tables
 from lstd.data.ids import id_key
 from lstd.data.seen_ids import SeenIds
-from lstd.data.settings import Settings
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError
 from lstd.tables import csv_table as files
 from lstd.tables.arrow_tables import dataset_tables
 from lstd.tables.column_roles import Roles
-from lstd.tables.fit_stream import fit_stream
 from lstd.tables.reader import RowReader
 from lstd.tables.sources import open_table
 from table_files import episodes, statistics, write
@@ -134,22 +132,6 @@ def test_first_and_last_id_are_integers_where_text_is_one(tmp_path, names, exten
     found = statistics([write(episodes([2, 2, 2], 1, names=names), tmp_path / f"a{extension}")], chunk_rows=2)
     assert (found.first_episode, found.last_episode) == (first, last)
     assert (type(found.first_episode), type(found.last_episode)) == (type(first), type(last))
-
-
-def test_several_rewards_and_an_intercept(tmp_path):
-    table = episodes([5, 6, 3], seed=4).append_column("s", pa.array(np.arange(14.0)))
-    path = write(table, tmp_path / "a.parquet")
-    roles = Roles(("x", "y"), ("r", "s"), "id", "done")
-    model = fit_stream([path], roles, Settings(0.9, 0.7, 2.0, "mixed", True), chunk_rows=3)[0]
-    X = np.column_stack([table["x"], table["y"], np.ones(14)])
-    expected = LSTDStatistics.from_arrays(
-        X, np.column_stack([table["r"], table["s"]]), gamma=0.9, lmbda=0.7,
-        episode=table["id"].to_numpy(), terminated=table["done"].to_numpy(),
-    )  # fmt: skip
-    weights = np.linalg.solve(expected.matrix("mixed") + np.diag([2.0, 2.0, 0.0]), expected.b)
-    assert_close(model.coef, weights[:2].T, "solve")
-    assert_close(model.intercept, weights[2], "solve")
-    assert_close(model.predict(X[:, :2]), X @ weights, "solve")
 
 
 def test_values_in_csv_may_be_written_in_many_ways(tmp_path):

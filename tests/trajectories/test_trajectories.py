@@ -157,15 +157,6 @@ def test_unsorted_sparse_features_of_the_caller_stay_as_they_are():
     assert X.indptr.tolist() == [0, 3]
 
 
-def test_pickle_keeps_everything_and_stays_read_only():
-    data = example(discount=0.5, feature_names=["p", "q"])
-    again = pickle.loads(pickle.dumps(data))
-    for name, array in data.to_arrays().items():
-        assert_array_equal(again.to_arrays()[name], array)
-        assert not again.to_arrays()[name].flags.writeable
-    assert again.feature_names == data.feature_names
-
-
 def test_concat():
     first, second = example(), example(episode=["c", "c", "d", "d"])
     both = Trajectories.concat([first, second])
@@ -173,10 +164,6 @@ def test_concat():
     assert both.episode.tolist() == list("aabbccdd")
     assert_array_equal(both.X, np.vstack([X4, X4]))
     assert both.n_transitions == 6
-
-
-def test_concat_of_one_equals_it():
-    assert_array_equal(Trajectories.concat([example()]).y, example().y)
 
 
 def test_concat_renumbers_episodes_that_share_ids():
@@ -192,11 +179,6 @@ def test_concat_makes_missing_ratios_one():
 def test_concat_of_sparse_and_dense():
     both = Trajectories.concat([example(), example(X=sparse.csr_array(X4), episode=list("ccdd"))])
     assert_array_equal(both.X.toarray(), np.vstack([X4, X4]))
-
-
-def test_concat_with_an_empty_part():
-    both = Trajectories.concat([Trajectories(np.empty((0, 2)), []), example()])
-    assert both.episode.tolist() == list("aabb")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
-from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -66,11 +65,6 @@ def test_rows_are_the_same_from_every_kind_of_table():
         assert (data.n_episodes, data.n_transitions) == (3, 4)
 
 
-def test_chunked_arrow_tables():
-    table = pa.concat_tables([pa.table(COLUMNS).slice(0, 2), pa.table(COLUMNS).slice(2)])
-    assert_array_equal(Trajectories.from_frame(table, **NAMES).y, read().y)
-
-
 def test_the_index_of_a_pandas_frame_does_not_matter():
     frame = pd.DataFrame(COLUMNS, index=[3, 3, 1, 0, 9, 9])
     assert_array_equal(Trajectories.from_frame(frame, **NAMES).X, read().X)
@@ -98,41 +92,6 @@ def test_text_means_what_it_means_in_a_file(kind):
     assert data.episode.tolist() == ["1", "1", "02", "x", "x", "x"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "values",
-    [[7, 7, 3, 5, 5, 5], [dt.date(2020, 1, i) for i in (7, 7, 3, 5, 5, 5)], [Decimal(i) for i in (7, 7, 3, 5, 5, 5)]],
-    ids=["integers", "dates", "decimals"],
-)
-def test_ids_of_other_types(kind, values):
-    data = read(changed("id", values), kind)
-    assert data.n_episodes == 3
-    if isinstance(values[0], dt.date):
-        assert (data.episode.dtype.kind, data.episode[2].astype("M8[D]").item()) == ("M", dt.date(2020, 1, 3))
-    else:
-        assert data.episode.astype(float).tolist() == [7, 7, 3, 5, 5, 5]
-
-
-def test_objects_as_ids():
-    times = [dt.datetime(2020, 1, 1, hour) for hour in (7, 7, 3, 5, 5, 5)]
-    data = Trajectories(np.ones((6, 1)), np.ones(6), episode=np.array(times, dtype=object), terminated=[False] * 6)
-    assert data.episode[0].item() == times[0]
-    prices = [Decimal(one) for one in ("1.0", "1.00", "20", "3.5", "3.50", "3.5")]
-    assert read(changed("id", prices)).n_episodes == 3
-    mixed = read(changed("id", pd.Series([7, "7", "x", 3.5, "3.5", 3.5], dtype=object)))
-    assert mixed.episode.tolist() == ["7", "7", "x", "3.5", "3.5", "3.5"]
-
-
-def test_categorical_ids():
-    for frame in (
-        pd.DataFrame(COLUMNS).astype({"id": "category"}),
-        pl.DataFrame(COLUMNS).with_columns(pl.col("id").cast(pl.Categorical)),
-        pl.DataFrame(COLUMNS).with_columns(pl.col("id").cast(pl.Enum(["c", "b", "a"]))),
-        pa.table(COLUMNS).set_column(0, "id", pa.array(COLUMNS["id"]).dictionary_encode()),
-    ):
-        assert Trajectories.from_frame(frame, **NAMES).episode.tolist() == list("aabccc")
-
-
 @pytest.mark.parametrize("ids", [[[1]], [[1], [2]]])
 def test_a_column_of_arrays_holds_no_ids(ids):
     """NumPy reads it as a matrix."""
@@ -155,64 +114,6 @@ def test_a_frame_of_features_keeps_their_names(frame):
         nameless.to_arrays(frame=frame)
     with pytest.raises(InvalidInputError, match="`frame` must be one of 'pandas', 'polars'; got 'xarray'"):
         read().to_arrays(frame="xarray")
-
-
-@pytest.mark.parametrize("kind", ["polars", "pyarrow", "pandas-arrow", "pandas"])
-def test_numbers_of_other_types(kind):
-    columns = changed("x", [Decimal("0.5"), Decimal(1), Decimal(2), Decimal(3), Decimal(4), Decimal(5)])
-    columns["on"] = [1, 0, 1, 1, 0, 0]
-    columns["end"] = [0, 1, 0, 0, 0, 0]
-    data = read(columns, kind)
-    assert_array_equal(data.X[:2], [[0.5, 1.0], [1.0, 0.0]])
-    assert data.terminated.sum() == 1
-
-
-def test_objects_of_pandas():
-    frame = pd.DataFrame(COLUMNS).astype({"on": object, "end": object, "r": object})
-    assert_array_equal(Trajectories.from_frame(frame, **NAMES).X, read().X)
-
-
-def test_without_ids_an_episode_ends_where_it_terminates():
-    data = Trajectories.from_frame(
-        pl.DataFrame({"x": [1, 2, 3], "r": [1.0, 2.0, None], "end": [False, True, False]}),
-        features="x",
-        reward="r",
-        terminated="end",
-    )
-    assert data.episode.tolist() == [0, 0, 1]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sort_restores_shuffled_rows(kind):
-    order = [5, 0, 2, 4, 1, 3]
-    mixed = {name: [values[i] for i in order] for name, values in COLUMNS.items()}
-    data = read(mixed, kind, time="t", sort=True, truncated="cut", discount="gamma", importance_ratio="rho")
-    expected = Trajectories.concat(
-        [read(changed_rows([3, 4, 5])), read(changed_rows([0, 1])), read(changed_rows([2]))]  # by first appearance
-    )
-    assert_array_equal(data.X, expected.X)
-    assert_array_equal(data.y, expected.y)
-    assert_array_equal(data.terminated, expected.terminated)
-    assert data.episode.tolist() == expected.episode.tolist()
-
-
-def changed_rows(rows):
-    return {name: [values[i] for i in rows] for name, values in COLUMNS.items()}
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-@pytest.mark.parametrize("step", [dt.timedelta(microseconds=1), dt.timedelta(days=1)], ids=["microseconds", "days"])
-def test_times_may_be_dates(kind, step):
-    times = [dt.datetime(2020, 1, 1) + i * step for i in range(6)]
-    assert read(changed("t", times), kind, time="t").n_episodes == 3
-    with pytest.raises(InvalidInputError, match=r"'t' \(`time`\), row 1 .* is earlier than the row before"):
-        read(changed("t", times[::-1]), kind, time="t")
-
-
-def test_times_beyond_double_precision():
-    times = [2**60 + i for i in range(6)]
-    for kind in KINDS:
-        assert read(changed("t", times), kind, time="t").n_episodes == 3
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint64])

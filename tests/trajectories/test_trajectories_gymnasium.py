@@ -115,13 +115,6 @@ def test_frozen_lake():
     assert_array_equal(again.X, data.X)
 
 
-def test_cart_pole():
-    env = cartpole()()
-    data = Trajectories.from_gymnasium(env, toward_left, n_episodes=10, seed=5)
-    check(data, by_hand(env, toward_left, 5, 10))
-    assert 0 < data.terminated.sum() < 10
-
-
 def test_pendulum_is_always_truncated():
     env = gym.make("Pendulum-v1", max_episode_steps=5)
     data = Trajectories.from_gymnasium(env, torque, n_episodes=4, seed=1)
@@ -229,15 +222,6 @@ def test_vector_environment_is_its_sub_environments(mode, copy):
     data = Trajectories.from_gymnasium(envs, toward_left_each, n_episodes=8, seed=5)
     check(data, rows_of_all(functions, toward_left, 5, [3, 3, 2]))
     assert 0 < data.terminated.sum() < 8
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_vector_environment_of_states(mode):
-    functions = [lambda: gym.make("FrozenLake-v1", max_episode_steps=6)] * 2
-    policy = lambda state: int(state % 4)  # noqa: E731
-    envs = SyncVectorEnv(functions, autoreset_mode=mode)
-    data = Trajectories.from_gymnasium(envs, lambda states: states % 4, n_episodes=7, seed=11)
-    check(data, rows_of_all(functions, policy, 11, [4, 3], one_hot(16)))
 
 
 def test_vector_environment_in_processes():

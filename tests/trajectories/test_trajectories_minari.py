@@ -70,7 +70,7 @@ def collected(name, make, policy, n_episodes, data_format):
     return dataset
 
 
-@pytest.mark.parametrize("data_format", ["hdf5", "arrow", "parquet"])
+@pytest.mark.parametrize("data_format", ["hdf5", "parquet"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore:.*eval_env.*:UserWarning")
 def test_a_collected_dataset_is_what_the_environment_gave(data_format):
