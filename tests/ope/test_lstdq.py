@@ -32,16 +32,6 @@ def test_weights_are_those_of_the_definition(trace, variant):
     assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
 
 
-def test_weights_discounts_and_groups_are_those_of_the_definition():
-    data, random = logged(), np.random.default_rng(2)
-    weight, discount = random.uniform(0.2, 2.0, len(data["y"])), random.uniform(0.5, 1.0, len(data["y"]))
-    groups = data["episode"] % 2
-    model = LSTDQ(0.9, 0.7, alpha=0.5, fit_intercept=False)
-    model.fit(**data, weight=weight, discount=discount, groups=groups)
-    A, b = systems(data, 0.7, "retrace", "boyan", 0.9, weight, discount)
-    assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
-
-
 def pairs(X, actions):
     """The blocks of `StateActionFeatures` as a function."""
     return np.array([naive.pair_features(x, a, PROCESS.A) for x, a in zip(X, actions, strict=True)])
@@ -174,23 +164,6 @@ def test_without_traces_it_is_lstd_with_expected_successors_to_the_last_bit():
         np.testing.assert_array_equal(model.coef_, expected.coef_)
 
 
-def test_retrace_on_policy_has_coefficients_of_one():
-    data = logged()
-    data["behavior_probability"] = data["target_policy"][np.arange(len(data["y"])), data["actions"]]
-    one = np.ones(len(transitions(data)["y"]))
-    expected = LSTD(0.9, 0.8).fit(**transitions(data), trace_coefficient=one)
-    np.testing.assert_array_equal(LSTDQ(0.9, 0.8).fit(**data).coef_, expected.coef_)
-
-
-def test_a_coefficient_of_zero_cuts_a_trace_as_a_new_episode_does():
-    data = transitions(logged())
-    c = np.random.default_rng(0).choice([0.0, 1.0], size=len(data["y"]))
-    cut = np.cumsum((c == 0.0) | (np.diff(data["episode"], prepend=-1) != 0))
-    one = LSTD(0.9, 0.8).fit(**data, trace_coefficient=c)
-    two = LSTD(0.9, 0.8).fit(**data | {"episode": cut}, trace_coefficient=np.ones(len(c)))
-    assert_close(one.coef_, two.coef_, "solve")
-
-
 @pytest.mark.parametrize("trace", TRACES)
 def test_exact_frequencies_give_the_exact_values(trace):
     process = DecisionProcess(2, 2, seed=3)
@@ -267,15 +240,6 @@ def test_it_follows_the_conventions_of_scikit_learn():
     fitted = copy.fit(**data)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.action_values(data["X"]), fitted.action_values(data["X"]))
-
-
-def test_names_of_columns_are_those_of_states():
-    pandas = pytest.importorskip("pandas")
-    data = logged()
-    frame = pandas.DataFrame(data["X"], columns=["u", "v", "w"])
-    model = LSTDQ(0.9).fit(**data | {"X": frame})
-    assert model.feature_names_in_.tolist() == ["u", "v", "w"]
-    assert_close(model.action_values(frame[["w", "u", "v"]]), model.action_values(frame), "sums")
 
 
 # ---------------------------------------------------------------- input

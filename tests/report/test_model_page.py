@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import subprocess
 import sys
@@ -18,7 +16,7 @@ from scipy import sparse
 from scipy.stats import t as student
 
 from lstd import LSTD
-from lstd.errors import InvalidInputError, MissingTerminationWarning, OutputError
+from lstd.errors import InvalidInputError
 from lstd.estimators.model_parts import Checks
 from lstd.metrics import backtest, calibration, effective_degrees_of_freedom, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
@@ -33,7 +31,7 @@ from lstd.report import (
 from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.model_figures import draw_degrees_of_freedom
-from lstd.report.style import plain, rendered
+from lstd.report.style import rendered
 from other_user import other_user
 from page_outline import assert_sound, outline
 from tolerances import assert_close
@@ -193,15 +191,6 @@ def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
     assert beyond == ("band cut off" in [text.get_text() for text in figure.axes[0].texts])
 
 
-def test_episodes_of_one_row_have_bands_too():
-    X, y = np.ones((30, 1)), np.arange(30.0)
-    terminated = np.ones(30, dtype=bool)
-    figure = plot_predictions(LSTD().fit(X, y, terminated=terminated), X, y, terminated=terminated)[0].figure
-    bars = figure.axes[0].collections[-1].get_segments()
-    assert len(bars) == 30
-    assert all(bar[0, 1] < bar[1, 1] for bar in bars)
-
-
 # ---------------------------------------------------------------- calibration
 
 
@@ -223,15 +212,6 @@ def test_the_page_says_how_much_of_the_returns_was_observed(page, tmp_path, quic
     assert ax.get_ylabel().replace("\N{NO-BREAK SPACE}", " ") == f"mean return, {100 * share:.0f} % observed"
     with pytest.raises(InvalidInputError, match=r'"drop" must have episodes that all terminated or were all cut off'):
         write_fit_report(tmp_path / "fit.html", model, X, y, unobserved="drop", **columns)
-
-
-def test_the_page_of_a_model_with_successors_and_ratios(tmp_path, quick):
-    X, y = stream(400)
-    data = {"X_next": X[1:], "importance_ratio": np.random.default_rng(0).uniform(0.5, 1.5, 400)}
-    model = LSTD(gamma=0.9).fit(X[:-1], y[:-1], **data)
-    page = write_fit_report(tmp_path / "fit.html", model, X[:-1], y[:-1], **data)
-    score = model.score(X[:-1], y[:-1], **data)
-    assert f"(R² {score:.3f})".replace("-", "−") in words(page.read_text(encoding="utf-8"))
 
 
 def test_calibration_shows_deciles_with_intervals_over_episodes():
@@ -256,19 +236,6 @@ def test_bars_of_one_stream_take_long_blocks_as_independent():
     assert found.groups == "blocks"
     n_rows = found.weight.sum()
     assert max(found.calibration(0, 1).n_groups) == n_rows // 200  # two horizons of 100 rows each
-
-
-def test_too_few_blocks_have_no_bars():
-    X, y = stream(800)
-    (ax,) = plot_calibration(LSTD().fit(X, y), X, y)[0].figure.axes
-    assert ax.containers[0].has_yerr is False
-
-
-def test_constant_predictions_and_returns_are_drawn():
-    X, y, terminated = np.ones((20, 1)), np.zeros(20), np.tile([False, True], 10)
-    model = LSTD().fit(X, y, terminated=terminated)
-    for plot in (plot_predictions, plot_calibration):
-        assert svg_is_sound(plot(model, X, y, terminated=terminated)[0].figure)
 
 
 # ---------------------------------------------------------------- choice of λ and α
@@ -373,19 +340,6 @@ def test_many_features_are_drawn_in_order_and_not_all_of_them():
     assert {1, 5000} <= set(both[:, 0])
 
 
-def test_features_that_little_data_supports_are_flagged():
-    X = np.eye(2)[np.repeat([0, 0, 0, 1], 15)]
-    y = np.random.default_rng(2).normal(size=60)
-    terminated = np.ones(60, dtype=bool)
-    X[45:, 1] = np.arange(15) < 1  # the second feature in one episode only
-    model = LSTD(alpha=0.01).fit(X, y, terminated=terminated)
-    expected = model.predict_interval(np.eye(2)).degrees_of_freedom < 5
-    assert expected[1]
-    ax = plot_degrees_of_freedom(model)[0].axes
-    marked = [int(at) for line in ax.lines if line.get_marker() == "D" for _, at in line.get_xydata()]
-    assert marked == np.flatnonzero(expected).tolist()
-
-
 # ---------------------------------------------------------------- the page
 
 
@@ -465,16 +419,6 @@ def test_few_episodes_and_two_rewards_with_names(tmp_path, quick):
         write_fit_report(path, model, X, y, episode=episode, terminated=terminated, rewards=["one"])
 
 
-def test_episodes_without_terminated_are_said_to_be_cut_off(tmp_path, quick):
-    X, y, episode = np.ones((40, 1)), np.ones(40), np.repeat(np.arange(4), 10)
-    with pytest.warns(MissingTerminationWarning):
-        model = LSTD(gamma=0.5).fit(X, y, episode=episode)
-    text = write_fit_report(tmp_path / "fit.html", model, X, y, episode=episode).read_text(encoding="utf-8")
-    assert "terminated was not given: every episode is taken as cut off" in words(text)
-    with pytest.warns(MissingTerminationWarning):
-        plot_predictions(model, X, y, episode=episode)
-
-
 @pytest.mark.parametrize("kind", ["sparse", "many rewards", "one row", "singular"])
 def test_pages_of_every_kind_of_fit(tmp_path, kind):
     X, y, terminated = chain(300)
@@ -497,21 +441,6 @@ def test_pages_of_every_kind_of_fit(tmp_path, kind):
     assert expected.get(kind, "observed") in said
 
 
-def test_the_page_is_there_whole_or_not_at_all(tmp_path, monkeypatch, quick):
-    model, X, y, terminated = fitted_chain()
-    path = tmp_path / "fit.html"
-    path.write_text("what was there")
-    with pytest.raises(InvalidInputError, match="`y` must have one reward per row"):
-        write_fit_report(path, model, X, y[:-1], terminated=terminated)
-    with pytest.raises(OutputError, match=r"nowhere could not be written|could not be written"):
-        write_fit_report(tmp_path / "no" / "folder" / "fit.html", model, X, y, terminated=terminated)
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OutputError, match="No space left"):
-        write_fit_report(path, model, X, y, terminated=terminated)
-    assert path.read_text() == "what was there"
-    assert [file.name for file in tmp_path.iterdir()] == ["fit.html"]
-
-
 def test_data_that_does_not_fit_the_model_is_refused():
     model, X, y, terminated = fitted_chain()
     for arguments, columns, message in (
@@ -522,14 +451,6 @@ def test_data_that_does_not_fit_the_model_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             plot_predictions(model, *arguments, **columns)
-
-
-def test_names_that_the_font_lacks_do_not_disturb():
-    figure = draw_degrees_of_freedom(np.array([0.5]), ["報酬 \N{PILE OF POO}"], np.array([False]))[0].figure
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert svg_is_sound(figure)
-    assert plain("a\nb $c$") == r"a b \$c\$"
 
 
 def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_path):
@@ -544,13 +465,6 @@ def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_
     command = [sys.executable, "-c", program, str(tmp_path / "fit.html")]
     subprocess.run(command, check=True, env=other_user(tmp_path))
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
-
-
-def test_figures_can_be_saved_by_their_own_means():
-    model, X, y, terminated = fitted_chain()
-    buffer = io.BytesIO()
-    plot_calibration(model, X, y, terminated=terminated)[0].figure.savefig(buffer, format="png")
-    assert buffer.getvalue().startswith(b"\x89PNG")
 
 
 def test_groups_are_taken_as_independent(tmp_path, quick):
