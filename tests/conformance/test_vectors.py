@@ -86,15 +86,6 @@ def test_sums(case):
     assert_vector(found.b, case["expected"]["b"])
 
 
-@each("lstd", "weights")
-def test_sums_of_two_chunks_cut_anywhere(case):
-    for cut in range(len(case["X"]) + 1):
-        found = statistics(case, slice(cut)).then(statistics(case, slice(cut, None)))
-        for variant in VARIANTS:
-            assert_vector(found.matrix(variant), case["expected"]["A"][variant])
-        assert_vector(found.b, case["expected"]["b"])
-
-
 def estimator(case, alpha, variant):
     return LSTD(**settings(case), alpha=float(numbers(alpha)), variant=variant, fit_intercept=False)
 
@@ -237,12 +228,6 @@ def test_td(case):
         for (_, step), weights in zip(transitions(case), expected, strict=True):
             step.feed(model)
             assert_vector(model.weights, weights)
-
-
-@each("td")
-def test_td_of_whole_streams(case):
-    for model, expected in td_models(case):
-        assert_vector(model.partial_fit(**arrays(case)).weights, expected[-1])
 
 
 # ---------------------------------------------------------------- random processes

@@ -98,14 +98,6 @@ def test_cut_episodes_count_their_transitions():
     assert_close(sums(given, 0.9, 0.0).counts.sample.size, sums(data, 0.9, 0.0).counts.sample.size, "solve")
 
 
-def test_equal_episodes_count_as_many_as_they_are():
-    data = {**episodes(7, 12), "importance_ratio": np.ones(84)}
-    sample = sums(data, 1.0, 1.0).counts.sample
-    assert_close(sample.size, [7.0, 7.0, 7.0], "solve")
-    assert not sample.off_policy
-    assert sums({**data, "importance_ratio": None}, 1.0, 1.0).counts.sample is None
-
-
 def test_data_with_ratios_and_without_them_has_no_known_size():
     data = episodes(7, 12)
     mixed = sums(data, 1.0, 1.0) + sums({**data, "importance_ratio": None}, 1.0, 1.0)

@@ -8,9 +8,8 @@ import pytest
 
 import naive
 from logged_actions import PROCESS, logged
-from lstd import LSTD
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
-from lstd.ope import LSTDQ, StateActionFeatures, importance_sampling
+from lstd.ope import LSTDQ, importance_sampling
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of a few episodes
@@ -70,42 +69,6 @@ def test_without_a_target_policy_it_is_the_mean_return():
         assert_close(found.value, returns.mean(), "sums")
         assert_close(found.standard_error, returns.std(ddof=1) / np.sqrt(40), "sums")
         assert_close(found.effective_sample_size, 40.0, "sums")
-
-
-@pytest.mark.parametrize(("robust", "plain"), [("dr", "pdis"), ("wdr", "wpdis")])
-def test_doubly_robust_without_values_is_per_decision_importance_sampling(robust, plain):
-    data = logged(8)
-    one = importance_sampling(gamma=0.9, estimator=robust, q=lambda X: np.zeros((len(X), 3)), **data)
-    two = importance_sampling(gamma=0.9, estimator=plain, **data)
-    assert_close([one.value, one.lower], [two.value, two.lower], "sums")
-
-
-def test_a_start_row_with_importance_traces_is_doubly_robust_with_the_values_of_the_same_fit():
-    data = logged(8, p_end=0.2)
-    model = LSTDQ(0.9, 1.0, "importance", alpha=0.1, fit_intercept=False).fit(**data)
-    robust = importance_sampling(gamma=0.9, estimator="dr", q=model, **data)
-    features, starts, columns = StateActionFeatures(3), [], []
-    for name in dict.fromkeys(data["episode"].tolist()):
-        rows = np.flatnonzero(data["episode"] == name)
-        full = rows if data["terminated"][rows[-1]] else rows[:-1]
-        phi = features.transform(data["X"][full], data["actions"][full])
-        bar = features.expected(data["X"][rows], data["target_policy"][rows])
-        after = np.vstack([bar, 0.0 * bar[:1]])[: len(full) + 1]
-        ratios = data["target_policy"][full, data["actions"][full]] / data["behavior_probability"][full]
-        starts.append(np.concatenate([[1.0], np.zeros(len(full))]))
-        done = np.zeros(len(full) + 1, dtype=bool)
-        done[-1] = data["terminated"][rows[-1]]
-        columns.append({
-            "X": np.vstack([0.0 * phi[:1], phi]), "X_next": after, "y": np.append(0.0, data["y"][full]),
-            "trace_coefficient": np.append(1.0, ratios), "discount": np.append(1.0, np.full(len(full), 0.9)),
-            "terminated": done, "episode": np.full(len(full) + 1, name),
-        })  # fmt: skip
-    arrays = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
-    arrays["X"] = np.column_stack([np.concatenate(starts), arrays["X"]])
-    arrays["X_next"] = np.column_stack([np.zeros(len(arrays["y"])), arrays["X_next"]])
-    fit = LSTD(0.9, 1.0, alpha=np.append(0.0, np.full(9, 0.1)), fit_intercept=False).fit(**arrays)
-    assert_close(fit.coef_[1:], model.coef_, "solve")
-    assert_close(fit.coef_[0], robust.value, "solve")
 
 
 def test_labels_of_actions_and_data_frames_change_nothing():

@@ -157,19 +157,6 @@ def test_a_state_seen_only_in_a_horizon_row_does_not_spoil_the_others():
             assert_close(weights, [1.25, 1.0, 0.0], "solve")  # the mean of 1 + 0.5 · 1 and of 1
 
 
-def test_a_ones_column_beside_one_hot_features_changes_no_prediction():
-    random = np.random.default_rng(0)
-    X, y = np.eye(4)[random.integers(0, 4, 60)], random.integers(-3, 4, 60).astype(float)
-    alone = LSTDStatistics.from_arrays(X, y, gamma=0.5, lmbda=0.25).solve(0.0).weights
-    beside = LSTDStatistics.from_arrays(np.insert(X, 4, 1.0, axis=1), y, gamma=0.5, lmbda=0.25)
-    for penalty in ([1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 2.0, 4.0, 8.0, 0.0]):
-        found = solve(beside.matrix(), beside.b, 0.0, penalty=np.array(penalty))  # without a warning
-        assert_close(found.weights[:4, 0] + found.weights[4, 0], alone, "solve")
-        assert_close(found.weights[:4, 0] @ penalty[:4], 0.0, "solve")
-    assert found.condition_number == solve(beside.matrix()[:4, :4], beside.b[:4], 0.0).condition_number
-    assert not found.singular
-
-
 @pytest.mark.parametrize("penalty", [[1.0, 1.0, 0.0], [4.0, 0.25, 0.0]])
 def test_a_ones_column_that_repeats_others_has_the_weights_that_a_vanishing_ridge_term_gives(penalty):
     A = np.array([[1.0, -0.5, 0.5], [0.0, 2.0, 2.0], [1.0, 1.5, 2.5]])  # the last is the sum of the others
@@ -231,10 +218,6 @@ def test_from_where_there_is_a_warning():
         assert solve(nearly_singular(2.0**-32), np.ones((2, 1)), 0.0).condition_number > 1e10
 
 
-def test_silence_may_be_asked_for():
-    assert solve(np.zeros((1, 1)), np.ones((1, 1)), 0.0, warn=False).singular
-
-
 @pytest.mark.parametrize(
     ("A", "b"), [([[np.inf]], [[1.0]]), ([[np.nan]], [[1.0]]), ([[1.0]], [[np.inf]]), ([[1e-200]], [[1e200]])]
 )
@@ -258,9 +241,8 @@ def exact_weights(X, y, gamma, lmbda, alpha, variant):
         return np.array([float(w) for w in mpmath.lu_solve(A, b)])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("nearness", [1e-1, 1e-3, 1e-5, 1e-6])
-@pytest.mark.parametrize("lmbda", [0.0, 0.9])
+@pytest.mark.parametrize(("variant", "lmbda"), [("boyan", 0.9), ("mixed", 0.0), ("mixed", 0.9)])
+@pytest.mark.parametrize("nearness", [1e-1, 1e-5, 1e-6])
 @pytest.mark.parametrize("scale", [1.0, 2.0 ** np.array([20, -10, 3, 0])])
 def test_digits_lost_are_those_of_the_condition_number(variant, nearness, lmbda, scale):
     """Features that nearly repeat one another: the relative error is within condition number × rounding of the sums."""
