@@ -87,18 +87,6 @@ def test_rows_in_chunks_are_the_transitions_between_them(size):
     assert np.array(found).tolist() == np.array(expected).tolist()
 
 
-def test_one_column_of_a_long_stream_is_the_sum_of_its_discounted_differences():
-    random = np.random.default_rng(0)
-    values, rewards = random.normal(size=3001), random.normal(size=3000)
-    window = CompletedReturns(50)
-    found = np.concatenate([window.add([values[t]], [rewards[t]], 0.9)[:, 0] for t in range(3000)])
-    powers = 0.9 ** np.arange(51)
-    for row in (0, 1, 49, 50, 2949):
-        expected = values[row] - powers[:50] @ rewards[row : row + 50] - powers[50] * values[row + 50]
-        assert_close(found[row], expected, "sums")
-    assert len(found) == 2950
-
-
 def test_the_horizon_leaves_less_than_the_share():
     assert horizon_of(0.0) == horizon_of(0.005) == 1
     assert 0.9 ** horizon_of(0.9) < 0.01 <= 0.9 ** (horizon_of(0.9) - 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lstd import RecursiveLSTD
 from online_streams import COMPILED, PLACES, PYTHON
 from tolerances import assert_close
 
@@ -77,19 +76,3 @@ def test_project_multiplies_by_the_inverse_and_its_panel(waiting, how):
             assert counts[k.AHEAD] == 0
             assert_close(state[k.P_PHI], P @ following, "sums")
             assert_close(state[k.PHI_P], following @ P, "sums")
-
-
-def test_padding_stays_zero():
-    random = np.random.RandomState(0)
-    model = RecursiveLSTD(5, lmbda=0.5)
-    rows = random.normal(size=(41, 5))
-    for t in range(40):
-        model.update(rows[t], random.normal(), rows[t + 1], truncated=t == 20)
-        if t == 20:
-            rows[t + 1] = random.normal(size=5)
-    state, k = model.snapshot()["cores.0.state"], COMPILED.rank_one
-    assert state.shape[1] == COMPILED.blocked.BLOCK
-    assert not state[: k.SCALARS, 5:].any()
-    assert state[k.THETA + 9 : k.THETA + 14, :5].all()
-    assert not state[k.THETA :, 5:].any()
-    assert not state[k.THETA + 14 :].any()

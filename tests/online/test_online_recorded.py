@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-import naive
 from lstd import LSTD, RecursiveLSTD
 from lstd.errors import InvalidInputError
 from online_streams import VARIANTS
@@ -86,37 +85,11 @@ def test_any_chunks_give_the_same(size, form):
     assert_close(parts.weights, batch.coef_, "solve")
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
-def test_a_restored_stream_continues_with_the_same_bits(form):
-    X, y, rows = drawn(n=40)
-    X[np.random.default_rng(1).random(X.shape) < 0.8] = 0.0
-    model = RecursiveLSTD(40, **SETTINGS)
-    for first in range(0, 22, 4):
-        part, restored = slice(first, first + 4), saved(model)
-        for one in (model, restored):
-            one.partial_fit(form(X[part]), y[part], **{name: values[part] for name, values in rows.items()})
-        assert restored.weights.tolist() == model.weights.tolist()
-
-
 def saved(model):
     file = io.BytesIO()
     np.savez(file, **model.snapshot())
     file.seek(0)
     return RecursiveLSTD.restore(np.load(file))
-
-
-def test_several_rewards_are_the_definition_at_every_step():
-    random = np.random.default_rng(2)
-    phi, rewards = random.normal(size=(31, 4)), random.normal(size=(30, 3))
-    discounts = np.full(31, 0.9)
-    for variant in VARIANTS:
-        model = RecursiveLSTD(4, gamma=0.9, lmbda=0.6, alpha=0.3, variant=variant, n_rewards=3)
-        columns = [naive.weights_every_step(variant, phi, r, 0.6, 0.3, discounts) for r in rewards.T]
-        for t in range(30):
-            model.update(phi[t], rewards[t], phi[t + 1])
-            assert_close(model.weights, [column[t + 1] for column in columns], "solve")
-        assert_close(model.predict(phi), phi @ model.weights.T, "sums")
-        assert model.predict(phi[0]).shape == (3,)
 
 
 def test_several_rewards_survive_lost_digits():
@@ -128,14 +101,6 @@ def test_several_rewards_survive_lost_digits():
     X[:, 1] = 10 * X[:, 0] + 1e-3 * X[:, 1]
     model.partial_fit(X, y)
     assert_close(model.predict(X), batch.partial_fit(X, y).predict(X), "fixed_point")
-
-
-def test_one_reward_is_the_first_of_several():
-    X, y, rows = drawn(2)
-    single, several = RecursiveLSTD(5, **SETTINGS), RecursiveLSTD(5, **SETTINGS, n_rewards=2)
-    single.partial_fit(X, y[:, 0], **rows)
-    several.partial_fit(X, y, **rows)
-    assert several.weights[0].tolist() == single.weights.tolist()
 
 
 def test_an_update_in_between_takes_the_place_of_the_next_row():

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import naive
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.online import TD, TrueOnlineTD
 from online_streams import FORMS, PYTHON, UNIT, online_lambda_return, streams, td_every_step
@@ -25,7 +24,7 @@ from twins import compiled_only
 
 KINDS = ("accumulating", "replacing", "true_online")
 COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "copy": copy.copy, "deepcopy": copy.deepcopy}
-bounded = settings(max_examples=80, deadline=None, derandomize=True)
+bounded = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def make_td(kind, n, **parameters):
@@ -65,20 +64,6 @@ def test_td_by_the_python_bodies(kind):
     assert_close(twin.weights, compiled, "sums")
     twin.update(X[0], 1.0, X[1])
     assert_close(body.weights, twin.weights, "sums")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_td_is_the_recursion_of_the_experiments(kind):
-    random = np.random.RandomState(1)
-    phi, rewards = random.normal(size=(41, 4)), random.normal(size=40)
-    phi[random.uniform(size=phi.shape) < 0.3] = 0.0
-    discounts = np.r_[0.0, random.uniform(size=40) * (random.uniform(size=40) < 0.9)]
-    name = {"accumulating": "td", "replacing": "td_replacing", "true_online": "true_online_td"}[kind]
-    expected = naive.TD[name](phi, rewards, 0.7, 0.1, discounts)
-    model = make_td(kind, 4, lmbda=0.7, step_size=0.1)
-    for t in range(40):
-        model.update(phi[t], rewards[t], phi[t + 1], discount=discounts[t + 1])
-        assert_close(model.weights, expected[t + 1], "sums")
 
 
 @st.composite
@@ -152,7 +137,7 @@ def test_updates_after_partial_fit_replace_the_pending_row():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["X", "X_next"])
-@pytest.mark.parametrize("row", [0, 3, 7])
+@pytest.mark.parametrize("row", [0, 7])
 def test_features_that_are_not_finite_leave_all_as_it_was(kind, name, row):
     random = np.random.RandomState(0)
     chunks = [{"X": random.normal(size=(8, 3)), "y": np.ones(8), "X_next": random.normal(size=(8, 3))} for _ in "012"]

@@ -42,7 +42,7 @@ TOLERANCES = {
     "reading": Tolerance(4e-14, 1e-7, "promised are 8 digits, or those of a solve; a read-out may grow errors by 100"),
     "units": Tolerance(1e-6, 1e-7, "promised under any scales of features and shifts of a million standard deviations"),
     "conformance": Tolerance(1e-13, 0.0, "stated in conformance/README.md; times the condition number for weights"),
-    "long_recursion": Tolerance(1e-11, 0.0, "1e6 recursive updates against a solve of sums, condition number below 10"),
+    "long_recursion": Tolerance(1e-11, 0.0, "2e5 recursive updates against a solve of sums, condition number below 10"),
 }
 
 
