@@ -41,7 +41,7 @@ def test_features_that_represent_the_values_seldom_raise_an_alarm():
     p_values = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BiasWarning)  # chance alone gives one now and then
-        for seed in range(60):
+        for seed in range(30):
             states, y, columns = walk(40, seed)
             model = LSTD(gamma=1.0, lmbda=0.0).fit(tabular(states), y, **columns)
             p_values.append(model.bias_check(tabular(states), y, **columns).p_value)
@@ -97,15 +97,6 @@ def test_it_is_the_f_of_the_definition():
         assert_close(found.size, np.sqrt(theta[1.0] @ gram @ theta[1.0]), "solve")
 
 
-def test_each_reward_has_its_own_and_an_intercept_takes_part():
-    states, y, columns = walk(30, 3)
-    X, both = aggregated(states)[:, :1], np.column_stack([y, 2 * y])
-    alone = LSTD(1.0, 0.5, fit_intercept=True).fit(X, y, **columns).bias_check(X, y, **columns)
-    found = LSTD(1.0, 0.5, fit_intercept=True).fit(X, both, **columns).bias_check(X, both, **columns)
-    assert_close(found.p_value, [alone.p_value] * 2, "solve")
-    assert_close(found.difference, [alone.difference, 2 * alone.difference], "solve")
-
-
 def test_what_is_refused():
     states, y, columns = walk(30, 4)
     X = tabular(states)
@@ -121,13 +112,6 @@ def test_what_is_refused():
     X[5, 2] = np.nan
     with pytest.raises(InvalidInputError, match="row 5 has nan in column 2"):
         LSTD(1.0, 0.5).fit(tabular(states), y, **columns).bias_check(X, y, **columns)
-
-
-def test_large_rewards_make_no_difference():
-    states, y, columns = walk(30, 5)
-    X = aggregated(states)
-    model = LSTD(1.0, 0.5).fit(X, y, **columns)
-    assert_close(model.bias_check(X, 1e120 * y, **columns).p_value, model.bias_check(X, y, **columns).p_value, "solve")
 
 
 def test_no_rows_are_refused_as_such():
