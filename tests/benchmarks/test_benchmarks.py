@@ -89,36 +89,11 @@ def results(date="2030-01-01", *, quick=False, only=None, median=2.0):
 # ---------------------------------------------------------------- ratios
 
 
-def test_both_sides_take_turns_after_a_run_that_does_not_count(load):
-    ran = []
-    ours, beside = load("ratios").in_turn(lambda: ran.append("A"), lambda: ran.append("B"), 3)
-    assert "".join(ran) == "ABABABAB"
-    assert (len(ours), len(beside)) == (3, 3)
-
-
 def test_a_ratio_is_the_median_of_the_ratios_of_neighbours(load):
     row = load("ratios").Ratio("one", [1.0, 2.0, 4.0], [3.0, 20.0, 4.0]).row()
     assert row["ratio"] == {"median": 3.0, "low": 1.0, "high": 10.0}  # that of medians would be 2
     assert row["seconds"]["lstd"] == {"median": 2.0, "low": 1.0, "high": 4.0}
     assert row["met"] is None
-
-
-@pytest.mark.parametrize(
-    ("cost", "goal", "seconds_goal", "met"),
-    [
-        (False, 2.0, None, True),
-        (False, 2.1, None, False),
-        (True, 0.5, None, True),
-        (True, 0.4, None, False),
-        (False, 2.0, 0.9, False),
-        (False, None, 1.0, True),
-    ],
-)
-def test_goals_are_met_or_not(load, cost, goal, seconds_goal, met):
-    ratios = load("ratios")
-    row = ratios.Ratio("one", [1.0], [2.0], cost=cost, goal=goal, seconds_goal=seconds_goal).row()
-    assert row["met"] is met
-    assert ("MISSED" in ratios.table([row])[-1]) is not met
 
 
 # ---------------------------------------------------------------- the entry point

@@ -34,14 +34,6 @@ def test_losses_come_first_with_the_median_of_ratios(real_logs):
     ]
 
 
-def test_series_are_compared_with_the_best_of_the_other_methods(real_logs):
-    errors = {"default": 4.0, "auto": 2.0, "uncorrected": 5.0, "ridge": 3.0, "true online TD": 4.0, "smoothing": 1.0}
-    errors |= {"chosen": 3.0, "best pair": 2.0, "mean so far": 8.0}
-    *summary, line = real_logs.by_series([{"log": "s", "gamma": 0.9, "size": 7, "errors": errors}])
-    assert "| default | 0.50 (0.50 to 0.50) | 1 of 1 |" in summary
-    assert line == "| s | 7 | 0.9 | 4.00 | 2.00 | 5.00 | 3.00 | 4.00 | 1.00 | 8.00 | 2.00 | 1.50 |"
-
-
 def test_the_page_has_the_newest_results(real_logs):
     page = real_logs.PAGE.read_text(encoding="utf-8")
     for kind in real_logs.KINDS:

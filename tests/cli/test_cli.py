@@ -17,7 +17,7 @@ import lstd
 from lstd.cli.app import run
 from lstd.cli.options import OPTIONS
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, PROVENANCE, ResultsFolder
+from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
 
 DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
@@ -232,31 +232,6 @@ def test_other_configuration_is_exit_code_3(small, capsys):
 
 
 @POSIX
-def test_full_disk_is_one_line_and_exit_code_1(tmp_path):
-    import resource
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    words = [*DRIVER, "0", "reproduce", "small", "--runs", "9", "--quiet", "--out", str(tmp_path / "out")]
-    done = subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1
-    assert "could not be written: File too large" in done.stderr
-    files = {file.name for file in (tmp_path / "out").rglob("*") if file.is_file()}
-    assert files == {CONFIGURATION, PROVENANCE}
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_stdout_that_cannot_be_written_is_exit_code_1(tmp_path):
-    words = ["reproduce", "small", "--runs", "1", "--quiet", "--out", tmp_path]
-    with open("/dev/full", "w") as full:
-        code, _, errors = finish(start(*words, seconds="0", stdout=full))
-    assert code == 1
-    assert errors == "lstd: the summary could not be written to standard output: No space left on device.\n"
-
-
-@POSIX
 def test_closed_streams_are_no_failure(tmp_path):
     process = start("reproduce", "small", "--runs", "1", "--out", tmp_path, seconds="0.05")
     process.stdout.close()
@@ -301,18 +276,6 @@ def test_ignored_signal_stays_ignored(tmp_path):
     wait_for(lambda: (tmp_path / CONFIGURATION).exists())
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=300) == 0
-
-
-@POSIX
-def test_second_process_on_a_folder_is_refused(tmp_path):
-    words, ended = ["reproduce", "small", "--runs", "2", "--quiet", "--out", tmp_path / "out"], tmp_path / "ended"
-    first = start(*words, seconds=f"0,0,{ended}")
-    wait_for(lambda: (tmp_path / "out" / CONFIGURATION).exists())
-    code, output, errors = finish(start(*words))
-    ended.touch()
-    assert (code, output, errors.count("\n")) == (2, "", 1)
-    assert f"`--out` must not be in use; process {first.pid} is writing to" in errors
-    assert finish(first)[0] == 0
 
 
 @POSIX

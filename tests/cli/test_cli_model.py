@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -311,38 +310,6 @@ def test_reader_that_goes_away_is_no_failure(folder):
     assert process.wait(timeout=300) == 0
     assert process.stderr.read() == ""
     process.stderr.close()
-
-
-# Interruption
-
-
-@pytest.fixture(scope="module")
-def long_table(tmp_path_factory):
-    """A file that takes seconds to read."""
-    path = tmp_path_factory.mktemp("long") / "long.csv"
-    write_csv(pa.concat_tables([table(100_000)] * 24).set_column(3, "id", pa.array(np.arange(2_400_000))), path)
-    return path
-
-
-@POSIX
-@pytest.mark.parametrize(("command", "number", "code"), [("fit", "SIGTERM", 143), ("predict", "SIGINT", 130)])
-def test_interruption_leaves_nothing_half_written(folder, long_table, number, code, command):
-    assert run([*FIT, "--quiet"]) == 0
-    Path("long.csv").symlink_to(long_table)
-    words = {
-        "fit": ["fit", "long.csv", "--features", "x,y", "--reward", "t", "--gamma", "0.9", "-o", "new"],
-        "predict": ["predict", "model", "long.csv", "-o", "new.csv"],
-    }[command]
-    before = files()
-    process = start(*words)
-    assert process.stderr.readline().startswith("lstd: 0 %")
-    time.sleep(0.05)
-    process.send_signal(getattr(signal, number))
-    found, output, errors = finish(process)
-    assert (found, output) == (code, "")
-    assert files() == before
-    said = {"fit": "no model was written", "predict": "no predictions were written"}[command]
-    assert errors.splitlines()[-1] == f"lstd: {'interrupted' if code == 130 else 'terminated'}; {said}."
 
 
 @POSIX

@@ -466,7 +466,7 @@ def test_standard_errors_follow_the_model(rows):
 def test_a_change_is_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    written("a.csv", ["u,r", *(f"{rng.normal():.3f},{rng.normal() + 2 * (t >= 6000):.3f}" for t in range(6500))])
+    written("a.csv", ["u,r", *(f"{rng.normal():.3f},{rng.normal() + 2 * (t >= 3000):.3f}" for t in range(3400))])
     words = ["watch", "a.csv", "--features", "u", "--reward", "r", "--gamma", "0.9", "--no-wait", "--out", "p.csv"]
     assert run([*words, "--forgetting", "0.999"]) == 0
     error = capsys.readouterr().err

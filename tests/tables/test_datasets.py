@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
 
 NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done", "gamma": 0.9}
 DATA = episodes([30, 20, 7, 50, 40], seed=1)
-FORMATS = ("parquet", "feather", "csv")
+FORMATS = ("feather", "csv")
 
 
 def files(tmp_path, data=DATA, cuts=(60, 61), extension=".parquet"):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lstd import LSTD
-from lstd.data.returns import discounted_returns
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, UnobservedWarning
 from lstd.estimators.model import read_model
@@ -21,31 +18,6 @@ from lstd.tables.predicting import csv_sink, predict_tables
 from lstd.tables.scoring import score_tables
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=6), st.floats(0, 1))
-def test_returns_are_those_of_the_definition(drawn, gamma):
-    rng = np.random.default_rng(len(drawn))
-    last = np.concatenate([np.arange(length) == length - 1 for length, _ in drawn])
-    terminated = last & np.repeat([ends for _, ends in drawn], [length for length, _ in drawn])
-    y = rng.normal(size=(len(last), 2))
-    y[last & ~terminated] = np.nan
-    returns, unobserved = discounted_returns(y, gamma, last, terminated)
-    single, _ = discounted_returns(y[:, 0], gamma, last, terminated)
-    for t in range(len(last)):
-        end = t + int(np.argmax(last[t:]))
-        rows = np.arange(t, end + 1 if terminated[end] else end)
-        assert_close(returns[t], (gamma ** (rows - t)) @ y[rows] if len(rows) else np.zeros(2), "sums")
-        assert_close(unobserved[t], 0.0 if terminated[end] else gamma ** (end - t), "sums")
-    assert_close(single, returns[:, 0], "sums")
-
-
-def test_returns_of_no_row_and_of_one():
-    for rows in (0, 1):
-        returns, unobserved = discounted_returns(np.ones(rows), 0.5, np.ones(rows), np.zeros(rows))
-        assert returns.tolist() == [0.0] * rows
-        assert unobserved.tolist() == [1.0] * rows
 
 
 def lengths_for(gamma):
