@@ -266,7 +266,7 @@ def test_calibration_finds_the_true_means_of_wrong_predictions(gamma):
 def test_standard_errors_of_completed_returns_are_the_spread_over_samples():
     predicted = np.array([5.0, 4.0])
     means, errors = [], []
-    for seed in range(60):
+    for seed in range(120):
         states, columns, _ = two_states(150, seed)
         returns = observed_returns(np.ones(len(states)), gamma=1.0, prediction=predicted[states], **columns)
         found = calibration(predicted[states], returns, groups=columns["episode"])
