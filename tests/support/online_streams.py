@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import warnings
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, getcontext, localcontext
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import NamedTuple
-from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,6 +15,7 @@ from lstd._kernels import blocked, change_detection, online_step, rank_one, td_u
 from lstd.errors import IllConditionedWarning
 from streams import draw_rows
 from tolerances import TOLERANCES
+from twins import python_bodies
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 PLACES = ("blocked", "change_detection", "rank_one", "online_step", "td_update")
@@ -25,23 +23,10 @@ ENDS = [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.8, 0.0, 0.2), (0.6, 0.2, 0.2)]  # c
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 
 
-def python_bodies():
-    """The kernel modules loaded anew with `kernel` doing nothing."""
-    identity = ModuleType("lstd._kernels.compilation")
-    identity.kernel = lambda function: function
-    bodies = {}
-    with mock.patch.dict(sys.modules, {identity.__name__: identity}):
-        for name in PLACES:
-            spec = importlib.util.find_spec(f"lstd._kernels.{name}")
-            bodies[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(bodies[name])
-    return SimpleNamespace(**bodies)
-
-
 COMPILED = SimpleNamespace(
     blocked=blocked, change_detection=change_detection, rank_one=rank_one, online_step=online_step, td_update=td_update
 )
-PYTHON = python_bodies()
+PYTHON = python_bodies({name: f"lstd._kernels.{name}" for name in PLACES}, lanes=0)
 
 
 class Transition(NamedTuple):

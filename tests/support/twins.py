@@ -29,7 +29,7 @@ UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 LENGTHS = st.one_of(st.sampled_from([0, 1, 2]), st.integers(3, 20))
 
 
-def python_bodies(lanes):
+def python_bodies(places, lanes):
     """The kernel modules loaded anew with `kernel` doing nothing, so that inner kernels are plain Python too.
 
     Blocks are of `lanes` pairs, for speed, and so that few pairs make several blocks.
@@ -38,7 +38,7 @@ def python_bodies(lanes):
     identity.kernel = lambda function: function
     bodies = {}
     with mock.patch.dict(sys.modules, {identity.__name__: identity}):
-        for name, place in PLACES.items():
+        for name, place in places.items():
             spec = importlib.util.find_spec(place)
             bodies[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(bodies[name])
@@ -49,7 +49,7 @@ def python_bodies(lanes):
 
 
 COMPILED = SimpleNamespace(alignment=alignment, chain=chain, sweep_dense=sweep_dense, sweep_onehot=sweep_onehot, td=td)
-PYTHON = python_bodies(lanes=3)
+PYTHON = python_bodies(PLACES, lanes=3)
 BOTH = {"Python": PYTHON, "compiled": COMPILED}
 
 
