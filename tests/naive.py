@@ -14,7 +14,6 @@ import math
 import struct
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import pairwise
 
 import numpy as np
 
@@ -548,22 +547,6 @@ def degrees_of_freedom(u, shares):
     return min(max(2 / below, 2.0), max(2.0, 1 / w2 - 1)) if below > 0 else max(2.0, 1 / w2 - 1)
 
 
-def td_error_scores(phi, rewards, theta, lmbda, discounts, edges):
-    """g_e = Σ z_t δ_t of Boyan's estimator over the transitions of each block, (E, n); literal.
-
-    `phi` (T + 1, n); block e has the transitions edges[e] ≤ t < edges[e + 1].
-    """
-    phi, discounts, _ = _stream(phi, discounts, None)
-    scores = []
-    for first, end in pairwise(edges):
-        g = np.zeros(phi.shape[1])
-        for t in range(first, end):
-            error = rewards[t] + discounts[t + 1] * phi[t + 1] @ theta - phi[t] @ theta
-            g += trace(phi, t, lmbda, discounts) * error
-        scores.append(g)
-    return np.array(scores)
-
-
 def reference_returns(phi, rewards, w, lmbda, discounts, rho=None):
     """λ-returns bootstrapped by weights w, (T,): G_t = φ_tᵀw + Σ_{j≥t} decay(t, j) δ_j, to the end of the stream."""
     phi, discounts, rho = _stream(phi, discounts, rho)
@@ -801,13 +784,6 @@ def position(time, edges):
 
 
 # ---------------------------------------------------------------- changes of a stream
-
-
-def monitored_errors(errors, ratios, decay):
-    """Those errors of one continuing stream that enter the charts: each with 50 runs of rows up to its own, or more."""
-    off_policy = np.cumsum(ratios != 1.0) > 0
-    sizes = [effective_sample(ratios[: t + 1], decay, [t + 1], *np.ones((2, t + 1))) for t in range(len(errors))]
-    return [error for error, off, size in zip(errors, off_policy, sizes, strict=True) if not off or size >= 50]
 
 
 def change_levels(errors, gamma, n_features):

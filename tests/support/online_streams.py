@@ -127,15 +127,6 @@ def system(stream, variant, lmbda):
     return A, b
 
 
-def lstd_every_step(stream, variant, lmbda, alpha):
-    """Weights after each transition by their definition, (T, n)."""
-    result = []
-    for end in range(1, len(stream) + 1):
-        A, b = system(stream[:end], variant, lmbda)
-        result.append(np.linalg.solve(A + alpha * np.eye(len(b)), b))
-    return np.array(result)
-
-
 decimals = np.vectorize(lambda number: Decimal(float(number)), otypes=[object])
 
 
