@@ -117,20 +117,18 @@ def parts(random, n_rows, most):
 
 
 @st.composite
-def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None, weighted=True):
-    """Streams of up to `max_rows` rows: episodes, discounts, ratios, zeros among the features, NaN in horizon rows.
-
-    Trace coefficients and weights too, if `weighted`.
+def streams(draw, *, successors=None):
+    """Streams of up to 24 rows: episodes, discounts, ratios, zeros among the features, NaN in horizon rows.
 
     Numbers come from a generator whose seed is drawn, since most of those that Hypothesis draws are zero.
     """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n_rows = random.integers(8, max_rows + 1) if draw(st.sampled_from([True, True, False])) else draw(st.integers(0, 7))
+    n_rows = random.integers(8, 25) if draw(st.sampled_from([True, True, False])) else draw(st.integers(0, 7))
     n = draw(st.integers(1, 4))
     m = draw(st.sampled_from([None, 1, 3]))
     lengths = [length for length in parts(random, n_rows, 5) if length]
     ending = (random.uniform(size=len(lengths)) < 0.4).tolist()
-    with_ids = draw(st.booleans()) if ids is None else ids
+    with_ids = draw(st.booleans())
     if not with_ids:
         ending = [True] * len(ending[:-1]) + ending[-1:]
     terminated = np.zeros(n_rows, dtype=bool)
@@ -146,14 +144,14 @@ def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None, weight
     return Stream(
         X, y,
         gamma=random.choice([0.0, 0.5, 0.95, 1.0]),
-        lmbda=random.choice(lmbdas or [0.0, 0.3, 0.9, 1.0]),
+        lmbda=random.choice([0.0, 0.3, 0.9, 1.0]),
         episode=np.repeat(names, lengths) if with_ids else None,
         terminated=terminated,
         X_next=random.normal(size=(n_rows, n)) if given else None,
         discount=random.choice([0.0, 0.5, 0.9, 1.0], n_rows) if draw(st.booleans()) else None,
         importance_ratio=random.choice([0.0, 0.5, 1.0, 1.3], n_rows) if draw(st.booleans()) else None,
-        trace_coefficient=random.choice([0.0, 0.5, 1.0, 1.2], n_rows) if weighted and draw(st.booleans()) else None,
-        weight=random.choice([0.0, 0.5, 1.0, 2.0], n_rows) if weighted and draw(st.booleans()) else None,
+        trace_coefficient=random.choice([0.0, 0.5, 1.0, 1.2], n_rows) if draw(st.booleans()) else None,
+        weight=random.choice([0.0, 0.5, 1.0, 2.0], n_rows) if draw(st.booleans()) else None,
     )  # fmt: skip
 
 
