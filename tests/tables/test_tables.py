@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import pickle
-import tracemalloc
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -71,7 +70,7 @@ def whole(table, **options):
 
 
 @pytest.mark.parametrize("extension", [".csv", ".csv.gz", ".parquet"])
-@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 7, 10, 1000])
+@pytest.mark.parametrize("chunk_rows", [1, 3, 1000])
 def test_chunks_give_the_statistics_of_the_whole(tmp_path, extension, chunk_rows):
     table = episodes([3, 1, 5, 2, 4, 1, 9], seed=1)
     path = write(table, tmp_path / f"a{extension}")
@@ -90,29 +89,6 @@ def test_files_are_read_as_one_table(tmp_path, lengths, cut, chunk_rows, parquet
     second = ".parquet" if parquet else ".csv"
     paths = [write(table[:cut], tmp_path / "a.csv"), write(table[cut:], tmp_path / f"b{second}")]
     assert_same(statistics(paths, chunk_rows=chunk_rows), whole(table))
-
-
-def test_flags_divide_the_rows_without_ids(tmp_path):
-    table = episodes([3, 2, 4, 1, 2], seed=2)
-    path = write(table, tmp_path / "a.csv")
-    roles = Roles(("x", "y"), ("r",), None, "done", "cut")
-    expected = whole(table)
-    for chunk_rows in (1, 2, 100):
-        found = statistics([path], roles, chunk_rows)
-        assert (found.first_episode, found.last_episode) == (None, None)
-        assert_close(found.A, expected.A, "sums")
-        assert_close(found.matrix("boyan"), expected.matrix("boyan"), "sums")
-        assert_close(found.b, expected.b, "sums")
-
-
-def test_one_stream_without_ids_and_flags(tmp_path):
-    table = episodes([9], seed=3).set_column(3, "r", pa.array(np.arange(9.0)))
-    path = write(table, tmp_path / "a.csv")
-    found = statistics([path], Roles(("x", "y"), ("r",)), 4)
-    expected = LSTDStatistics.from_arrays(
-        np.column_stack([table["x"], table["y"]]), np.arange(9.0), gamma=0.9, lmbda=0.7
-    )
-    assert_same(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -191,32 +167,6 @@ def test_the_index_of_a_frame_does_not_count(tmp_path, has_index):
             RowReader(tables, roles)
 
 
-@pytest.mark.parametrize("as_dataset", [False, True])
-@pytest.mark.parametrize("extension", ["csv", "parquet", "feather"])
-def test_names_of_columns_are_held_once(tmp_path, as_dataset, extension):
-    path = str(tmp_path / f"a.{extension}")
-    columns = pa.table({f"feature_number_{i}": [1.0, 2.0] for i in range(1000)})
-    if extension == "csv":
-        pyarrow.csv.write_csv(columns, path)
-    elif extension == "parquet":
-        pq.write_table(columns, path)
-    elif as_dataset:
-        pyarrow.feather.write_feather(columns, path)
-    else:
-        return
-    readers, held = [], []
-    tracemalloc.start()
-    try:
-        for n in (2, 12):
-            paths = pyarrow.dataset.dataset([path] * n, format=extension) if as_dataset else [path] * n
-            before = tracemalloc.get_traced_memory()[0]
-            readers.append((paths, RowReader(dataset_tables(paths) if as_dataset else paths, Roles(None))))
-            held.append(tracemalloc.get_traced_memory()[0] - before)
-    finally:
-        tracemalloc.stop()
-    assert (held[1] - held[0]) / 10 < 5000, held
-
-
 # Ids that were seen
 
 
@@ -276,7 +226,7 @@ def rows_by_python(content, columns):
 
 def test_blocks_have_the_rows_that_python_reads(tmp_path, monkeypatch):
     rng, kinds = np.random.default_rng(0), Counter()
-    for _ in range(300):
+    for _ in range(200):
         monkeypatch.setattr(files, "READ_BYTES", int(rng.integers(20, 80)))
         n, end = int(rng.integers(1, 4)), [b"\n", b"\r\n", b"\r"][rng.choice(3, p=[0.6, 0.3, 0.1])]
         lines = [b",".join([b"x", b'"y"' if rng.random() < 0.2 else b"y", b"z"][:n])]
