@@ -17,9 +17,7 @@ from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.estimators.choose_settings import choose
-from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import read_model
-from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import Sample, fit_stream
 from lstd.tables.reader import RowReader
 from table_files import ROLES, episodes, write
@@ -42,24 +40,6 @@ def arrays(data):
 
 
 # Intervals
-
-
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("chunk_rows", [7, 10_000])
-def test_intervals_of_tables_are_those_of_the_estimator(tmp_path, variant, intercept, chunk_rows):
-    data = table(1000)
-    path = write(data, tmp_path / "a.parquet")
-    settings = Settings(0.9, 0.5, 2.0, variant, intercept)
-    model, _ = fit_stream([path], Roles(("x", "y"), ("r",), "id", "done"), settings, chunk_rows=chunk_rows)
-    expected = LSTD(0.9, 0.5, 2.0, variant, intercept).fit(**arrays(data))
-    X = arrays(data)["X"]
-    one, two = model.interval(X, 0.9), expected.predict_interval(X, 0.9)
-    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom"):
-        assert_close(getattr(one, name), getattr(two, name), "solve", err_msg=name)
-    assert (one.little_data == two.little_data).all()
-    frame = data.select(["x", "y"]).to_pandas()
-    assert_close(estimator_of(model).predict_interval(frame, 0.9).upper, two.upper, "solve")
 
 
 @pytest.mark.parametrize("out", ["", "out.csv", "out.parquet"])
@@ -141,12 +121,6 @@ def test_model_without_intervals_says_so(folder, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("lstd: model has no intervals. Intervals need at least 5 episodes")
-
-
-def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("lstd.statistics.blocks.default_limit", lambda n, n_bytes: 0)
-    found, _ = fit_stream([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
-    assert found.no_intervals.startswith("Intervals of 3 weights need at least ")
 
 
 def test_standard_errors_are_shown(folder, capsys):
