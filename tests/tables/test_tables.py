@@ -226,7 +226,7 @@ def rows_by_python(content, columns):
 
 def test_blocks_have_the_rows_that_python_reads(tmp_path, monkeypatch):
     rng, kinds = np.random.default_rng(0), Counter()
-    for _ in range(200):
+    for _ in range(300):
         monkeypatch.setattr(files, "READ_BYTES", int(rng.integers(20, 80)))
         n, end = int(rng.integers(1, 4)), [b"\n", b"\r\n", b"\r"][rng.choice(3, p=[0.6, 0.3, 0.1])]
         lines = [b",".join([b"x", b'"y"' if rng.random() < 0.2 else b"y", b"z"][:n])]
