@@ -213,6 +213,7 @@ def plot_policy_values(
     Returns
     -------
     matplotlib.container.ErrorbarContainer
+        The points, with their intervals.
 
     Raises
     ------
