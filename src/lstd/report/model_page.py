@@ -109,7 +109,7 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         backtest=backtest and str(backtest),
         fitted=fitted,
         summary=summary,
-        coefficients={name: summary.table(j) for j, name in enumerate(fitted.reward_names)},
+        coefficients=[(name, summary.table(j)) for j, name in enumerate(evaluation.rewards)],
         predictions=_drawing(draw_predictions(evaluation)),
         calibration=_calibration(evaluation) if observed else None,
         grid=grid,
