@@ -97,17 +97,25 @@ class Adding:
                 self._add(batch)
         self.at = end
 
-    def sums_before(self, pending: Any, *, final: bool) -> Added:
+    def copies(self, number: int) -> Array:
+        """Return memory for so many copies of the sums: in one piece, which the system provides in less time."""
+        return np.empty((number, len(self.sums) + (0 if self.cuts is None else len(self.cuts)), self.sums.shape[1]))
+
+    def sums_before(self, pending: Any, goal: Array | None) -> Added:
         """Return the sums, without the boundary term of the last row added, which is `pending`.
 
-        They are copies, unless they are `final`: no rows are added to them later.
+        They are copies in `goal`, of :meth:`copies`, or None if no rows are added to them later.
         """
-        if final:
+        if goal is None:
             return Added(self.sums, self.cuts, self.trace)
-        sums = self.sums.copy()
+        sums, cuts = goal[: len(self.sums)], None
+        sums[...] = self.sums
         if pending is not None and pending.complete and self._inner[self.at - 1]:
             sums[: len(pending.phi)] += np.multiply.outer(pending.phi, self.trace[1])
-        return Added(sums, None if self.cuts is None else self.cuts.copy(), self.trace.copy())
+        if self.cuts is not None:
+            cuts = goal[len(self.sums) :]
+            cuts[...] = self.cuts
+        return Added(sums, cuts, self.trace.copy())
 
     def _batches(self, end: int) -> Iterator[_Batch]:
         """Yield the next rows, in order."""
@@ -225,23 +233,20 @@ def chunk_statistics(rows: Rows, nothing: Any, at: Iterable[int] = (), *, thread
 
 
 def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
-    """Return where chunks begin, and the end, and whether each has enough work for a thread.
+    """Return where chunks begin, and the end, and whether threads share them, as each has enough work for one.
 
-    They are cut where memory requires it and before the rows `at`. That depends on the rows only.
+    All are cut before the rows `at`. Dense rows, whose products the BLAS shares among threads, are not cut otherwise;
+    sparse ones are where memory requires it, and such that merging the chunks is little of the work. That depends on
+    the rows only.
     """
-    edges = sorted({*range(0, len(rows), _chunk_length(rows, lmbda)), *at, len(rows)})
-    many = len(edges) > 2 and len(rows) * rows.n_features**2 >= (len(edges) - 1) * CHUNK_WORK
-    return edges, many
-
-
-def _chunk_length(rows: Rows, lmbda: float) -> int:
-    """Return the rows of a chunk; for sparse rows, such that merging the chunks is little of the work."""
-    n = max(1, rows.n_features)
-    if is_dense(rows.X):
-        return max(1, ENTRIES_AT_ONCE // n)
-    entries = max(1.0, rows.X.nnz / max(1, len(rows)))
+    n, n_rows = max(1, rows.n_features), len(rows)
+    if is_dense(rows.X) and hasattr(rows.X, "dtype"):
+        return sorted({0, *at, n_rows}), False
+    entries = max(1.0, rows.X.nnz / max(1, n_rows))
     work = entries * (entries if is_short(rows, lmbda) else n)
-    return int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
+    length = int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
+    edges = sorted({*range(0, n_rows, length), *at, n_rows})
+    return edges, len(edges) > 2 and n_rows * n**2 >= (len(edges) - 1) * CHUNK_WORK
 
 
 def _column(column: Array, rows: slice, factor: float = 1.0) -> Array:

@@ -26,6 +26,7 @@ from lstd.data.ids import id_key, not_contiguous
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
+from lstd.statistics.adding import CHUNK_WORK
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.stream_sums import check_sums
 from lstd.statistics.threads import one_blas_thread
@@ -184,7 +185,8 @@ class Blocks(Record):
         begins[0] = not goes_on
         layout, starts = layout.extended(begins)
         # Starting the threads of the BLAS takes longer than the sums of a short block.
-        with one_blas_thread() if len(starts) > 1 else nullcontext():
+        short = len(starts) > 1 and len(rows) * rows.n_features**2 < len(starts) * CHUNK_WORK
+        with one_blas_thread() if short else nullcontext():
             return self._continued(rows, total.totals(rows, starts, threads=threads), layout, starts)
 
     def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:

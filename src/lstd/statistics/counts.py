@@ -146,16 +146,27 @@ class Counts(Record):
     observed: Chains = NOTHING_OBSERVED  # not known if successors were given
     cut_ids: Annotated[NDArray[np.int64], "257"] | None = None  # cuts with known ids, and sums of 256 signs of the ids
 
-    @classmethod
-    def of_rows(cls, rows: Rows, seen: slice, part: slice, lmbda: float) -> Counts:
-        """Count the rows of `seen`, and as transitions those of `part`, which are summed."""
+    def with_rows(self, rows: Rows, seen: slice, part: slice) -> Counts:
+        """Add the next rows, `seen`, and as transitions those of `part`, which are summed; the chains stay."""
         full, weight = rows.full_among(part), rows.weight[part]
         n_transitions = int(np.count_nonzero(full))
-        return cls(
-            seen.stop - seen.start, n_transitions, float(n_transitions if uniform(weight) else weight @ full),
-            count_unused(rows, part), mark_of(rows, seen), reward_mark_of(rows.y[part], weight, full),
-            _sample_of(rows, lmbda, part, full), _observed_of(rows, part, full),
-        )  # fmt: skip
+        mark = reward_mark_of(rows.y[part], weight, full)
+        return self.changed(
+            n_rows=self.n_rows + seen.stop - seen.start,
+            n_transitions=self.n_transitions + n_transitions,
+            total_weight=self.total_weight + float(n_transitions if uniform(weight) else weight @ full),
+            unused=self.unused + count_unused(rows, part),
+            mark=(self.mark + mark_of(rows, seen)) % _MODULUS,
+            reward_mark=self._reward_mark_with(mark),
+        )
+
+    def with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
+        """Add the rows of `part`, which are counted and summed, to the chains."""
+        full = rows.full_among(part)
+        sample, observed = _sample_of(rows, lmbda, part, full), _observed_of(rows, part, full)
+        if self.n_rows > len(rows):
+            sample, observed = _joined_samples(self.sample, sample), self.observed.then(observed)
+        return self.changed(sample=sample, observed=observed)
 
     def then(self, later: Counts) -> Counts:
         """Return the counts of these rows and later ones of the stream."""
@@ -167,18 +178,14 @@ class Counts(Record):
             self.total_weight + later.total_weight,
             self.unused + later.unused,
             (self.mark + later.mark) % _MODULUS,
-            (self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * later.reward_mark) % _MODULUS,
-            self._sample_with(later) if later.n_rows else self.sample,
+            self._reward_mark_with(later.reward_mark),
+            _joined_samples(self.sample, later.sample) if later.n_rows else self.sample,
             self.observed.then(later.observed),
             later.cut_ids if self.cut_ids is None else self.cut_ids + (0 if later.cut_ids is None else later.cut_ids),
         )
 
-    def _sample_with(self, later: Counts) -> Chains | None:
-        """Return the chains of sizes, which are not known if only one of the two has ratios or weights."""
-        if self.sample is not None and later.sample is not None:
-            return self.sample.then(later.sample)
-        known = self.sample or later.sample
-        return known and known.unknown()
+    def _reward_mark_with(self, later: int) -> int:
+        return (self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * later) % _MODULUS
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of independent data."""
@@ -193,7 +200,7 @@ class Counts(Record):
         return self.changed(
             n_transitions=self.n_transitions + 1,
             total_weight=self.total_weight + row.weight,
-            reward_mark=(self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * mark) % _MODULUS,
+            reward_mark=self._reward_mark_with(mark),
             sample=self.sample and self.sample.then(Chains.sampled(ratio, coefficient, weight, decay, one)),
             observed=self.observed.then(observed),
         )
@@ -235,6 +242,14 @@ def signs_of(ids: Sequence[Any]) -> NDArray[np.int64]:
     bits ^= bits >> np.uint64(31)
     ones = np.unpackbits(bits.view(np.uint8)).reshape(-1, 256).sum(axis=0, dtype=np.int64)
     return np.append(len(ids), 2 * ones - len(ids))
+
+
+def _joined_samples(one: Chains | None, two: Chains | None) -> Chains | None:
+    """Return the chains of sizes, which are not known if only one of the two has ratios or weights."""
+    if one is not None and two is not None:
+        return one.then(two)
+    known = one or two
+    return known and known.unknown()
 
 
 def _observed_of(rows: Rows, part: slice, full: Flags) -> Chains:

@@ -253,26 +253,31 @@ class LSTDStatistics(StreamSums, Saved):
             yield (total := total.merged(chunk))
 
     def _passed(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
-        """Yield the statistics with the next rows of the stream up to each of `ends`, in one pass."""
+        """Yield the statistics with the next rows of the stream up to each of `ends`, in one pass.
+
+        All but the last have the effective sample and the observed share of `self`.
+        """
         about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
         new, group = not self.n_rows, None if rows.groups is None else rows.groups[0]
         goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
         (arrays, counts), n_episodes = self._settled(goes_on), self.n_episodes + (not goes_on)
         n_groups = None if group is None else (self.n_groups or 0) - (not new and self.in_group(group))
-        adding, first = Adding(rows, self.lmbda, arrays), 0
+        adding, first, begins = Adding(rows, self.lmbda, arrays), 0, rows.last if n_groups is None else rows.begins
         start = self.changed(
             about=about, successors=rows.X_next is not None, first_group=group if new else self.first_group,
             first_episode=rows.first_episode if new else self.first_episode,
         )  # fmt: skip
-        for end in ends:
+        for end, goal in zip(ends, [*adding.copies(len(ends) - 1), None], strict=True):
             pending, summed = None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1), adding.at
             adding.add_until(end - (pending is not None and not pending.complete))
-            counts = counts.then(Counts.of_rows(rows, slice(first, end), slice(summed, adding.at), self.lmbda))
+            counts = counts.with_rows(rows, slice(first, end), slice(summed, adding.at))
+            if goal is None:
+                counts = counts.with_chains(rows, slice(0, adding.at), self.lmbda)
             n_episodes += int(np.count_nonzero(rows.last[max(0, first - 1) : end - 1]))
             if n_groups is not None:
-                n_groups += int(np.count_nonzero(rows.begins[first:end]))
+                n_groups += int(np.count_nonzero(begins[first:end]))
             yield start.changed(
-                **adding.sums_before(pending, final=end == ends[-1])._asdict(),
+                **adding.sums_before(pending, goal)._asdict(),
                 pending=pending, n_episodes=n_episodes, n_groups=n_groups,
                 last_episode=None if rows.episode is None else rows.episode[end - 1],
                 last_group=None if rows.groups is None else rows.groups[end - 1], counts=counts,

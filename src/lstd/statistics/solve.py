@@ -37,11 +37,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from lstd._kernels.equilibration import equilibration
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.types import Array
-
-Exponents = NDArray[np.intc]
 
 _EPS = float(np.finfo(np.float64).eps)
 _WARN_FROM = 1e10  # condition number from which fewer than five digits are correct
@@ -49,9 +48,6 @@ _NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up t
 _NEGLIGIBLE = 1e-8  # relative size of a quantity that is zero but for rounding
 _NO_END = 1e-13  # mean of 1 − γ below which no end is reached
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
-_SWEEPS = 30
-_ALIKE = 1.5  # largest ratio of two sums of rows, or of columns, that are close enough
-_LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overflows
 
 
 @dataclass(frozen=True)
@@ -238,56 +234,6 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, boo
         unbounded = bool((outside | unsolved).any())
         x = x if unbounded else x - V @ c
     return np.ldexp(x, columns[:, np.newaxis]), unbounded
-
-
-def equilibration(M: Array) -> tuple[Exponents, Exponents]:
-    """Return exponents r and c, (n,), that bring the absolute row and column sums of 2^r_i M_ij 2^c_j close together.
-
-    They start from the diagonal, as for a Gram matrix, so that features scaled by powers of two give the same S. Then
-    rows and columns are divided by their sums in turn (Sinkhorn and Knopp 1967). Rows and columns of zeros keep their
-    scale.
-    """
-    start = _from_diagonal(M)
-    with np.errstate(over="ignore", under="ignore"):
-        size = np.minimum(np.abs(np.ldexp(M, start[:, np.newaxis] + start)), _LARGEST)
-    row, column = np.ones((2, len(M)))
-    for _ in range(_SWEEPS):
-        if _alike(row * (size @ column)) and _alike(column * (row @ size)):
-            break
-        row = _reciprocals(size @ column)
-        column = _reciprocals(row @ size)
-    return start + _exponents(row), start + _exponents(column)
-
-
-def _from_diagonal(M: Array) -> Exponents:
-    """Return exponents that bring the diagonal near one; where that is zero, the largest known entry."""
-    diagonal = np.abs(M.diagonal())
-    start = -(np.frexp(diagonal)[1] // 2)
-    known = diagonal > 0.0
-    while not known.all() and known.any():
-        missing = np.flatnonzero(~known)
-        beside = np.maximum(np.abs(M[missing][:, known]), np.abs(M[known][:, missing].T))
-        with np.errstate(over="ignore", under="ignore"):
-            largest = np.ldexp(beside, start[known]).max(axis=1)
-        if not largest.any():
-            break
-        start[missing] = -np.frexp(largest)[1]
-        known[missing[largest > 0.0]] = True
-    return np.asarray(start, dtype=np.intc)
-
-
-def _alike(sums: Array) -> bool:
-    some = sums if sums.min() > 0.0 else sums[sums > 0.0]
-    return not len(some) or bool(some.max() <= _ALIKE * some.min())
-
-
-def _reciprocals(sums: Array) -> Array:
-    """Return 1/s, and 1 for s = 0."""
-    return np.asarray(1.0 / np.where(sums > 0.0, np.clip(sums, 1.0 / _LARGEST, _LARGEST), 1.0))
-
-
-def _exponents(factors: Array) -> Exponents:
-    return np.asarray(np.rint(np.log2(factors)), dtype=np.intc)
 
 
 def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
