@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import lstd.statistics.adding as running_module
 import lstd.statistics.adding as summing_module
 import naive
-from lstd._kernels.reward_marks import add_reward_marks
+from lstd._kernels.traces import add_reward_marks
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning

@@ -1,4 +1,4 @@
-"""Eligibility traces of a batch of rows, as the left factor of a matrix product.
+"""Eligibility traces of a batch of rows, as the left factor of a matrix product, and what is counted beside them.
 
 With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace, λ_t = c_t λ with the trace
 coefficient c_t, ρ_t the importance ratio and w_t the weight:
@@ -10,6 +10,8 @@ to batch. Traces may be longer than the features, which then are zero at the end
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from lstd._kernels.compilation import kernel
 
@@ -193,3 +195,24 @@ def sample_sums(ratios, weights, coefficients, decay, step, square):  # type: ig
         for i in range(3):
             u[i] *= decay[t]
             v[i] *= decay[t]
+
+
+@kernel
+def add_reward_marks(rewards, weights, full, factors, g, state):  # type: ignore[no-untyped-def]
+    """Add full transitions to the mark of `lstd.statistics.counts` and multiply gᵗ, the entries of `state` (2,).
+
+    Parameters: the bits of floats as integers, `rewards` (T, m) and `weights` (T,) or (1,) for all rows; `full` (T,);
+    `factors` (1 + m,), k_j of the weight and of the rewards. All but `full` have dtype uint64.
+    """
+    mark, power, same = state[0], state[1], len(weights) == 1
+    high, low = np.uint64(52), np.uint64(12)  # the lowest bits then differ between small integers and halves
+    for t in range(len(full)):
+        if full[t]:
+            bits = weights[0 if same else t]
+            term = factors[0] * (bits >> high | bits << low)
+            for j in range(rewards.shape[1]):
+                bits = rewards[t, j]
+                term += factors[j + 1] * (bits >> high | bits << low)
+            mark += power * term
+            power *= g
+    state[0], state[1] = mark, power

@@ -45,8 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.reward_marks import add_reward_marks
-from lstd._kernels.traces import observed_weight, sample_sums
+from lstd._kernels.traces import add_reward_marks, observed_weight, sample_sums
 from lstd.data.episode_warnings import count_unused
 from lstd.data.ids import id_keys
 from lstd.data.rows import FACTORS, Record, Rows, uniform
