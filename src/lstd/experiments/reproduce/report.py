@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection, resource_tracker
+from typing import Any
 
 from lstd.experiments import protocol
 from lstd.experiments.reproduce.results import Results, Row, above_text, loop_ratio, lowest_text, write_table
@@ -156,26 +157,17 @@ def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -
 
 
 def _facts(about: Row) -> dict[str, str]:
+    """Return the entries of provenance.json that the page shows, as text."""
     # Without the report's own time, so that the same results give the same page.
     wall = {stage: seconds for stage, seconds in about["wall_seconds"].items() if stage != "report"}
-    facts = {
-        "lstd": about["lstd"],
-        "Python": about["python"],
-        "packages": _readable(about["packages"]),
-        "processor": about["cpu"],
-        "cores; threads used": f"{about['cores']}; {about['threads']}",
-        "threading": about["numba_threading"],
-        "platform": about["platform"],
-        "run seeds": "{} to {}".format(*about["run_seeds"]),
-        "seed of the MRPs": str(about["mrp_seed"]),
-        "arguments": _readable(about["arguments"]),
-        "started": about["started"],
-        "seconds of sweep and timings": _readable(wall),
-    }
+    shown = {name: value for name, value in about.items() if name not in ("configuration", "files", "sessions")}
+    facts = {name.replace("_", " "): _readable(value) for name, value in (shown | {"wall_seconds": wall}).items()}
     if about["sessions"] > 1:
         facts["sessions"] = f"{about['sessions']}; versions, processor and threads are those of the last"
     return {name: text for name, text in facts.items() if text}
 
 
-def _readable(entries: Row) -> str:
-    return ", ".join(f"{name}: {'–' if value is None else value}" for name, value in entries.items())
+def _readable(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {'–' if entry is None else entry}" for name, entry in value.items())
+    return " to ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -39,25 +39,19 @@ class Sweep:
     @cached_property
     def mean(self) -> Array:
         """Mean over the runs, shape (lmbdas, alphas); infinite where any run diverged."""
-        return np.asarray(self._scale * (self.errors / self._scale).mean(axis=0))
+        return np.asarray((self.errors / self.n_runs).sum(axis=0))  # the sum of errors near 1e308 would overflow
 
     @cached_property
     def std(self) -> Array:
         """Standard deviation over the runs (divisor runs − 1), shape (lmbdas, alphas).
 
-        NaN where a run diverged, and everywhere if there is only one run.
+        NaN where a run diverged or a square overflows, and everywhere if there is only one run.
         """
         if self.n_runs < 2:
             return np.full(self.errors.shape[1:], np.nan)
-        finite = np.isfinite(self.errors).all(axis=0)
-        std = self._scale * np.where(finite, self.errors / self._scale, 0.0).std(axis=0, ddof=1)
-        return np.where(finite, std, np.nan)
-
-    @cached_property
-    def _scale(self) -> Array:
-        """Largest finite error over the runs: errors near 1e300 must not overflow in a sum or a square."""
-        largest = np.where(np.isfinite(self.errors), self.errors, 0.0).max(axis=0)
-        return np.where(largest > 1.0, largest, 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = self.errors.std(axis=0, ddof=1)
+        return np.where(np.isfinite(std), std, np.nan)
 
     @property
     def best_alpha(self) -> NDArray[np.intp]:
