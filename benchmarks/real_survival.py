@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,14 @@ def logs() -> Iterator[tuple[str, str, Subjects]]:
     table = lifelines.load_dd()
     features = table[["un_continent_name", "democracy", "regime", "start_year"]]
     yield "dd (regimes)", "years", subjects(features, table["duration"], table["observed"])
+    yield "actg175", "days", actg175()
+
+
+def actg175() -> Subjects:
+    """Return patients with HIV and four treatments; `lifelines` has the file, and no function that loads it."""
+    table = pd.read_csv(Path(lifelines.__file__).parent / "ACTG175.csv", index_col=0)
+    later = ["pidnum", "offtrt", "cd420", "cd496", "r", "cd820", "cens", "days"]  # or no features
+    return subjects(table.drop(columns=later).astype({"arms": str}), table["days"], table["cens"])
 
 
 def windowed(X: Array, to_go: Array) -> Array:
