@@ -1,11 +1,14 @@
 """Count warnings of predictions that rewards do not allow: on simulated logs of the guide, and where they are due.
 
     python benchmarks/bounds_warnings.py [--docs docs/guide/scores.md]
+    python benchmarks/bounds_warnings.py --futures 200
 
 Each simulated log has features that suit it, so no warning is due. A model is fitted to the log, and scored on another
 log of the same process; a recursive model predicts each row before it learns it. Due are warnings of a model of
 purchases (CDNOW, from the package `lifetimes`) by frequency and tenure, at γ = 0.98, and of Boyan's recursive estimator
-on 203 quarters of inflation (from `statsmodels`), at γ = 0.97. The seeds are not those with which thresholds were set.
+on 203 quarters of inflation (from `statsmodels`), at γ = 0.97. With `--futures`, the R² of `LSTDCV` on simulated
+customers' purchases of 350 weeks to come is printed, for so many logs of purchases with a warning and without. The
+seeds are not those with which thresholds were set.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 
 import backtest
 from customer_value import Histories
-from data_logs import KINDS, Log
+from data_logs import KINDS, Log, buyer
 from lstd import LSTD, LSTDCV, RecursiveLSTD
 from lstd.errors import BoundsWarning
 from pages import measure_or_write
@@ -99,6 +102,25 @@ def inflation() -> Iterator[tuple[str, bool]]:
         )
 
 
+def futures(n_logs: int) -> None:
+    """Print how well models of purchases with a warning, and without one, predict what customers buy later."""
+    random, kind = np.random.default_rng(1), "purchases"
+    lives = [list(buyer(random, 400)) for _ in range(4000)]
+    X = np.array([features for life in lives for week, features, _ in life if week == 52])
+    G = np.array([sum(0.98 ** (week - 52) * buys for week, _, buys in life if week >= 52) for life in lives])
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(4 * FIRST, 4 * FIRST + n_logs):
+        log = KINDS[kind](np.random.default_rng([seed, list(KINDS).index(kind)]))
+        model = LSTDCV(log.gamma, [0.0, 0.9], cv=3)
+        warned = bool(given(partial(model.fit, log.X, log.y, **log.columns)))
+        found[warned].append(1.0 - np.mean((G - model.predict(X)) ** 2) / np.var(G))
+    for warned, scores in found.items():
+        low, middle, high = np.quantile(scores, (0.0, 0.5, 1.0)) if scores else np.full(3, np.nan)
+        print(
+            f"{len(scores)} models {'with' if warned else 'without'} warning: R² {middle:.2f} ({low:.2f} to {high:.2f})"
+        )
+
+
 def measured() -> dict[str, Any]:
     """Count warnings."""
     with ProcessPoolExecutor(2) as pool:
@@ -140,7 +162,13 @@ def main() -> None:
     """Measure, store and print; or write the table of stored results into a page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--docs", type=Path, metavar="PAGE", help="write the table of stored results into this page")
+    parser.add_argument(
+        "--futures", type=int, metavar="LOGS", help="score models with a warning and without on futures"
+    )
     arguments = parser.parse_args()
+    if arguments.futures:
+        futures(arguments.futures)
+        return
     page, docs = arguments.docs or Path(), arguments.docs is not None
     measure_or_write("bounds-warnings", "benchmarks/bounds_warnings.py", page, measured, table, docs=docs)
 

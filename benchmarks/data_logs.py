@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,15 +38,21 @@ def purchases(random: Any) -> Log:
     """Customers who never say goodbye: a shrunken rate, limited recency and their product."""
     rows = []
     for customer in range(200):
-        rate, bought, since = random.gamma(0.8, 0.25), 0, 0
-        first, stays = random.integers(13), random.geometric(0.04)
-        for week in range(first, 53):
-            age = week - first
-            buys = random.poisson(rate) if age < stays else 0
-            seen = (bought + 0.25) / (age + 4)
-            rows.append((seen, min(since, 13), seen * np.exp(-since / 13), buys if week < 52 else np.nan, customer, 0))
-            bought, since = bought + buys, 0 if buys else since + 1
+        for week, features, buys in buyer(random, 53):
+            rows.append((*features, buys if week < 52 else np.nan, customer, 0))
     return _log(rows, 0.98)
+
+
+def buyer(random: Any, weeks: int) -> Iterator[tuple[int, tuple[float, ...], int]]:
+    """Yield the week, features and purchases of a customer who never says goodbye."""
+    rate, bought, since = random.gamma(0.8, 0.25), 0, 0
+    first, stays = random.integers(13), random.geometric(0.04)
+    for week in range(first, weeks):
+        age = week - first
+        buys = random.poisson(rate) if age < stays else 0
+        seen = (bought + 0.25) / (age + 4)
+        yield week, (seen, min(since, 13), seen * np.exp(-since / 13)), buys
+        bought, since = bought + buys, 0 if buys else since + 1
 
 
 def arms(random: Any) -> Log:

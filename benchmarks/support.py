@@ -30,7 +30,7 @@ from provenance import describe_machine
 
 Array = NDArray[Any]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "support.md"
-FIRST_SEED = 70_000  # the rule was made with other seeds
+FIRST_SEED = 60_000  # the rule was made with other seeds
 SIZES = ("40", "400", "4000")  # episodes of a log
 
 

@@ -1,6 +1,7 @@
 """What rows and rewards of a fit say against predictions, and rows to be predicted beyond them: said, and only then."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ from scipy import sparse
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd._kernels.ranges import any_outside
+from lstd.data.check_rows import check_rows
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
+from lstd.estimators.model_parts import Limits
 from lstd.report import write_fit_report
 from lstd.statistics.counts import Counts, signs_of
 from support.tolerances import assert_close
@@ -320,7 +323,7 @@ def test_clip_needs_rewards_and_is_a_flag():
     X, y, columns = far_from_zero()
     model = LSTD(0.5, 1.0, **PLAIN).fit_statistics(LSTDStatistics.from_arrays(X, y, gamma=0.5, lmbda=1.0, **columns))
     model.predict(1000.0 * X)
-    with pytest.raises(InvalidInputError, match=r"`clip` must be False for a model fitted to tables.*`numpy.clip`"):
+    with pytest.raises(InvalidInputError, match=r"`clip` must be False for a model fitted to chunks.*`numpy.clip`"):
         model.predict(X, clip=True)
     with pytest.raises(InvalidInputError, match="`clip`"):
         model.predict(X, clip="yes")
@@ -442,3 +445,94 @@ def test_features_that_only_grow_in_a_chunk_are_said_once():
         model = fitted_in_chunks(X, y, columns, [330])
     assert len(given) == 1
     assert model.model_.said == (str(given[0].message),)
+
+
+# ---------------------------------------------------------------- the same of tables
+
+
+def unlike_rewards():
+    """Predictions that rewards do not allow."""
+    X, y, columns = far_from_zero(400)
+    return pd.DataFrame({"x": X[:, 0], "y": y, "id": np.arange(400), "done": columns["terminated"]})
+
+
+def growing_table():
+    """A feature that only grows within one cohort of episodes, which are cut off."""
+    X, y, episode = episodes(60)
+    return pd.DataFrame({"x": np.arange(len(X)) % 11, "y": y, "id": episode, "done": False})
+
+
+def unsupported():
+    """Importance ratios of a log that does not take all actions."""
+    X, y, episode = episodes(200)
+    done = np.arange(len(X)) % 11 == 10
+    return pd.DataFrame({"x": X[:, 0], "y": y, "id": episode, "done": done, "rho": np.resize([0.5, 0.7], len(X))})
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning", "ignore::lstd.errors.UnobservedWarning")
+@pytest.mark.parametrize("size", [10**6, 100, 11])
+@pytest.mark.parametrize(
+    ("table", "category", "intercept"),
+    [
+        (unlike_rewards(), BoundsWarning, False),
+        (growing_table(), ExtrapolationWarning, True),
+        (unsupported(), SupportWarning, True),
+    ],
+)
+def test_tables_are_doubted_as_the_same_rows_in_memory_are(table, category, intercept, size):
+    """Also where each episode is a table, or goes on in the next one."""
+    ratio = {"importance_ratio": "rho"} if "rho" in table else {}
+    columns = {name: table[column].to_numpy() for name, column in (IDS | ratio).items()}
+    parameters = {"gamma": 0.99, "lmbda": 0.5, "alpha": 1.0, "fit_intercept": intercept}
+    with pytest.warns(category) as given:
+        one = LSTD(**parameters).fit(table[["x"]], table["y"], **columns).model_
+    parts = parts_of(table, size)
+    with pytest.warns(category) as found:
+        model = lstd.fit_tables(parts, features="x", reward="y", **IDS, **ratio, **parameters, n_jobs=1)
+    assert [str(warning.message) for warning in found] == [str(warning.message) for warning in given]
+    assert model.model_.doubts == one.doubts
+    assert_close(model.model_.bounds, one.bounds, "solve")
+    assert_close(model.model_.limits.ranges, one.limits.ranges, "sums")
+    assert model.model_.limits.n_rows == len(table)
+
+
+def test_only_the_first_rows_of_tables_are_doubted_and_all_are_in_the_limits():
+    wrong = unsupported()
+    right = pd.concat([wrong.assign(rho=1.0)] * 3, ignore_index=True)
+    right["id"] = np.arange(len(right)) // 11
+    later = wrong.assign(x=wrong["x"] + 1000.0, id=wrong["id"] + 10**6)
+    options = {
+        "features": "x",
+        "reward": "y",
+        **IDS,
+        "importance_ratio": "rho",
+        "gamma": 0.9,
+        "alpha": 1.0,
+        "n_jobs": 1,
+    }
+    model = lstd.fit_tables([right, later], **options)
+    assert model.model_.limits.ranges.max() > 1000.0
+    with pytest.warns(SupportWarning):
+        lstd.fit_tables([later, right], **options)
+    with pytest.warns(ExtrapolationWarning, match="x of 100 % of the rows"):
+        model.predict(pd.DataFrame({"x": [1e5]}))
+    assert model.predict(pd.DataFrame({"x": [0.0]}), clip=True).shape == (1,)
+
+
+@settings(max_examples=30, deadline=None)
+@given(at=st.lists(st.integers(0, 44), max_size=6).map(sorted), ends=st.booleans(), bracket=st.booleans())
+def test_limits_of_tables_are_those_of_the_rows(at, ends, bracket):
+    X, y, episode = episodes(4, 11)
+    done = (np.arange(44) % 11 == 10) & ends
+    rows = check_rows(X, y, gamma=0.9, episode=episode, terminated=done, warn=False)
+    parts = [check_rows(X[p], y[p], gamma=0.9, episode=episode[p], terminated=done[p], warn=False)
+             for p in np.split(np.arange(44), at) if len(p)]  # fmt: skip
+    limits = [Limits.of(part) for part in parts]
+    goes_on = [one.last_episode == two.first_episode and not one.terminated[-1] for one, two in pairwise(parts)]
+    while limits[1:]:
+        i = len(limits) - 2 if bracket else 0
+        limits[i : i + 2] = [limits[i].joined(limits[i + 1], goes_on.pop(i))]
+    (found,), whole = limits, Limits.of(rows)
+    for name in ("rewards", "ranges", "open"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    assert (found.ends, found.n_rows, found.gamma) == (whole.ends, whole.n_rows, whole.gamma)

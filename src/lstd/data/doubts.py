@@ -307,6 +307,6 @@ def _text(mean: float, error: float, whole: float, rows: str) -> str:
     return (
         f"The mean importance ratio {rows} is {mean:.3g}, with a standard error of {error:.2g}, and not 1"
         f"{'' if mean == whole else f' (of all rows {whole:.3g})'}: {below if mean < 1.0 else above}. "
-        "Values of the target policy are then wrong. Check the probabilities with "
+        "Values of the target policy may be far off. Check the probabilities with "
         "`lstd.ope.action_calibration`, or choose a target policy whose actions the log takes."
     )

@@ -102,13 +102,13 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ------
         InvalidInputError
             When `X` breaks a rule; `return_std` is true and the model was fitted to too few episodes or rows; or `clip`
-            is true and the model does not know rewards, as it was not fitted by `fit` or `partial_fit`.
+            is true and the model does not know rewards, as it was fitted to chunks or statistics.
 
         Warns
         -----
         ExtrapolationWarning
             When a dense feature of more than 2 % of the rows is outside of its range in the fit, by more than half of
-            that range. At most 2000 rows are looked at; models fitted to tables, chunks or statistics know no range.
+            that range. At most 2000 rows are looked at; models fitted to chunks or statistics know no range.
         BoundsWarning
             When predictions of 30 rows or more are far outside of what rewards allow, after `partial_fit`; `fit` warns
             itself.

@@ -47,7 +47,7 @@ def clipped(prediction: Array, model: Model) -> Array:
     """Return predictions of shape (T,) or (T, m) within what the rewards of the fit allow."""
     if model.bounds is None:
         raise InvalidInputError(
-            "`clip` must be False for a model fitted to tables, chunks or statistics, which does not know the least "
+            "`clip` must be False for a model fitted to chunks or statistics, which does not know the least "
             "and greatest reward; use `numpy.clip`."
         )
     low, high = model.bounds[:, 0] if model.statistics.single else model.bounds

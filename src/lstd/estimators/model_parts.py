@@ -256,12 +256,14 @@ class Limits:
             self.ends or given or bool(rows.terminated.any()), self.n_rows + len(rows),
         )  # fmt: skip
 
-    def joined(self, other: Limits) -> Limits:
-        """Return the limits of independent data."""
-        alike = self.ranges is not None and other.ranges is not None
+    def joined(self, later: Limits, goes_on: bool) -> Limits:
+        """Return the limits of these rows and later ones, which continue the last episode if it `goes_on`."""
+        alike, rewards = self.ranges is not None and later.ranges is not None, _joined(self.rewards, later.rewards)
+        if goes_on:
+            widen(self.open, rewards)
         return Limits(
-            _joined(self.rewards, other.rewards), _joined(self.ranges, other.ranges) if alike else None, other.open,
-            max(self.gamma, other.gamma), self.ends or other.ends, self.n_rows + other.n_rows,
+            rewards, _joined(self.ranges, later.ranges) if alike else None, later.open,
+            max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows,
         )  # fmt: skip
 
     def bounds(self, settings: Settings) -> Array:

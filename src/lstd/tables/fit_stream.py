@@ -32,7 +32,7 @@ from lstd.tables.sum_tables import Ends, SumTables, chunks_in_order, memory_suff
 from lstd.tables.table import Table, overflow_at
 from lstd.version import __version__
 
-_DOUBTED_ROWS = 5000  # that predictions are compared with
+_DOUBTED_ROWS = 5000  # the first, which are looked at for doubts that sums do not show
 _FEWEST_ROWS = 64  # of a sample
 _LARGE = 1e150  # a value whose square may overflow
 SAMPLE_ENTRIES = 2**20  # features of the rows that are kept for a report, 8 MiB
@@ -98,7 +98,8 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     if not at_hand or (isinstance(tables[0], str) and not Path(tables[0]).exists()):  # workers have the files
         return model
     leaf = replace(leaf, roles=part.ends.roles, chunk_rows=_DOUBTED_ROWS)
-    return doubted(model, next(chunks_in_order(tables, leaf)).rows)
+    rows = Sample(chunks_in_order(tables, leaf), _DOUBTED_ROWS * model.n_features).rows
+    return model if rows is None else doubted(model, rows)
 
 
 def _solved(

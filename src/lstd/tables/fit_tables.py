@@ -122,8 +122,11 @@ def fit_tables(
         When episodes have ids and no column says which terminated.
     TerminationWarning
         When `time` is given, and nearly all subjects of the latest time are marked as ended.
-    IllConditionedWarning, RidgeWarning
+    IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, UnusedRewardWarning, UnobservedWarning
         As in :meth:`lstd.LSTD.fit`.
+    BoundsWarning, SupportWarning, ExtrapolationWarning
+        As in :meth:`lstd.LSTD.fit`, but only the first 5000 rows are looked at, if this process has the tables. Limits
+        of rewards and features are those of all rows.
 
     Examples
     --------

@@ -66,7 +66,7 @@ class Ends:
         head, tail = (*rows.head, *later.head)[:2], (*rows.tail, *later.tail)[-2:]
         rows = rows._replace(head=head, tail=tail, seen=seen, times=rows.times.then(later.times))
         one, two = self.limits, after.limits
-        limits = one.joined(two) if one is not None and two is not None else one or two
+        limits = one.joined(two, not begins) if one is not None and two is not None else one or two
         return replace(self, rows=rows, limits=limits), begins
 
     def check(self) -> None:
