@@ -98,7 +98,8 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     if not at_hand or (isinstance(tables[0], str) and not Path(tables[0]).exists()):  # workers have the files
         return model
     leaf = replace(leaf, roles=part.ends.roles, chunk_rows=_DOUBTED_ROWS)
-    rows = Sample(chunks_in_order(tables, leaf), _DOUBTED_ROWS * model.n_features).rows
+    chunks = chunks_in_order(tables, leaf)
+    rows = next(chunks).rows if len(tables) == 1 else Sample(chunks, _DOUBTED_ROWS * model.n_features).rows
     return model if rows is None else doubted(model, rows)
 
 
