@@ -249,14 +249,21 @@ class Rows(Record):
 
     @classmethod
     def joined(cls, chunks: Sequence[Rows], **changes: Any) -> Rows:
-        """Return consecutive chunks of a stream, whose episodes have ids, as one, with other values of some fields."""
-        first = chunks[0]
-        for name in ("X", "X_next", *_PER_ROW):
+        """Return consecutive chunks of a stream as one, with other values of some fields; ids say where episodes end.
+
+        Without ids, `last` must be given.
+        """
+        for name in ("X", "X_next", "episode", *_PER_ROW):
             parts: list[Any] = [getattr(chunk, name) for chunk in chunks]
-            if name not in changes and parts[0] is not None:
-                usual = name in COLUMNS and all(map(uniform, parts))
-                changes[name] = repeated(parts[0][0], sum(map(len, parts))) if usual else np.concatenate(parts)
-        return first.changed(**{**changes, "last": last_rows(changes["episode"])})
+            if name in changes or parts[0] is None:
+                continue
+            if name == "last" and "episode" in changes:
+                changes[name] = last_rows(changes["episode"])
+            elif name in COLUMNS and all(map(uniform, parts)):
+                changes[name] = repeated(parts[0][0], sum(map(len, parts)))
+            else:
+                changes[name] = np.concatenate(parts)
+        return chunks[0].changed(**changes)
 
     def split(self, at: Iterable[int]) -> list[Rows]:
         """Split into consecutive chunks, of which one begins with each of the rows `at`."""

@@ -190,20 +190,6 @@ class Counts(Record):
         """Return the counts of independent data."""
         return self.then(other).changed(reward_mark=(self.reward_mark + other.reward_mark) % _MODULUS)
 
-    def with_transition(self, row: Any, lmbda: float) -> Counts:
-        """Return the counts with the pending row as a full transition."""
-        mark = reward_mark_of(row.reward[np.newaxis], np.array([row.weight]), np.ones(1, np.bool_))
-        numbers = (row.ratio, row.coefficient, row.weight, lmbda * row.discount, 1.0)
-        ratio, coefficient, weight, decay, one = np.array(numbers).reshape(-1, 1)
-        observed = Chains.observed(np.array([row.discount]), one > 0.0, coefficient, weight)
-        return self.changed(
-            n_transitions=self.n_transitions + 1,
-            total_weight=self.total_weight + row.weight,
-            reward_mark=self._reward_mark_with(mark),
-            sample=self.sample and self.sample.then(Chains.sampled(ratio, coefficient, weight, decay, one)),
-            observed=self.observed.then(observed),
-        )
-
     def closed(self, *, unused: bool, cut: tuple[Any, ...]) -> Counts:
         """Return the counts without a next row; `unused`: the last one has an unused reward; `cut`: ids cut there."""
         return self.changed(

@@ -36,13 +36,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import add_later_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.check_rows import check_rows
 from lstd.data.episode_warnings import warn_of_breaks
 from lstd.data.feature_arrays import all_finite
-from lstd.data.rows import Columns, Rows
+from lstd.data.rows import FACTORS, Columns, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
@@ -260,13 +259,13 @@ class LSTDStatistics(StreamSums, Saved):
         about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
         new, group = not self.n_rows, None if rows.groups is None else rows.groups[0]
         goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
-        (arrays, counts), n_episodes = self._settled(goes_on), self.n_episodes + (not goes_on)
+        (arrays, counts), n_episodes, first = self._settled(goes_on), self.n_episodes + (not goes_on), 0
         n_groups = None if group is None else (self.n_groups or 0) - (not new and self.in_group(group))
-        adding, first, begins = Adding(rows, self.lmbda, arrays), 0, rows.last if n_groups is None else rows.begins
         start = self.changed(
             about=about, successors=rows.X_next is not None, first_group=group if new else self.first_group,
             first_episode=rows.first_episode if new else self.first_episode,
         )  # fmt: skip
+        adding, begins = Adding(rows, self.lmbda, arrays), rows.last if n_groups is None else rows.begins
         for end, goal in zip(ends, [*adding.copies(len(ends) - 1), None], strict=True):
             pending, summed = None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1), adding.at
             adding.add_until(end - (pending is not None and not pending.complete))
@@ -306,7 +305,7 @@ class LSTDStatistics(StreamSums, Saved):
     @np.errstate(over="ignore", invalid="ignore")  # `_in_range` and `check_sums` report overflow
     def _settled(self, goes_on: bool) -> tuple[Added, Counts]:
         """Return sums and counts with the pending row as a transition if the stream `goes_on`, else as a cut."""
-        row, n, u, v, counts = self.pending, self.n_features, *self.trace, self.counts
+        row, n, v, counts = self.pending, self.n_features, self.trace[1], self.counts
         sums, cuts, trace = self.sums, self.cuts, self.trace
         if row is None or not goes_on:
             if row is not None:
@@ -320,12 +319,11 @@ class LSTDStatistics(StreamSums, Saved):
             sums[:n] -= np.multiply.outer(row.phi, v)
         else:
             self.end.check_continued()
-            z = (row.ratio * row.coefficient * self.lmbda) * u
-            z[:n] += row.ratio * row.phi
-            weighted, sums = row.weight * z, sums.copy()
-            add_product(sums[:n], row.phi[np.newaxis], (weighted - v)[np.newaxis])
-            sums[n:] += np.multiply.outer(row.reward, weighted)
-            trace, counts = row.discount * np.stack([z, weighted]), counts.with_transition(row, self.lmbda)
+            rows = row.as_rows(frozenset() if counts.sample is None else FACTORS)
+            adding, one = Adding(rows, self.lmbda, Added(sums, cuts, trace)), slice(0, 1)
+            adding.add_until(1)
+            counts = counts.with_rows(rows, slice(0, 0), one).with_chains(rows, one, self.lmbda)
+            return adding.sums_before(None, None), counts
         return Added(sums, cuts, trace), counts
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:

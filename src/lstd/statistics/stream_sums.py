@@ -19,7 +19,7 @@ from lstd.data.doubts import warn_of_ratios
 from lstd.data.feature_arrays import check_finite
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import same_id
-from lstd.data.rows import ReadOnly, Rows
+from lstd.data.rows import COLUMNS, ReadOnly, Rows
 from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError
 from lstd.statistics.counts import UNKNOWN, About, Counts
@@ -52,6 +52,15 @@ class Pending(ReadOnly):
             phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
             ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
             coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
+        )  # fmt: skip
+
+    def as_rows(self, given: frozenset[str]) -> Rows:
+        """Return the row as one of a stream that goes on; `given` says which of `COLUMNS` were given."""
+        no, numbers = np.zeros(1, np.bool_), np.array([self.discount, self.ratio, self.coefficient, self.weight])
+        columns = {name: numbers[i : i + 1] for i, name in enumerate(COLUMNS)}
+        return Rows.of(
+            X=self.phi[np.newaxis], X_next=None, y=self.reward[np.newaxis], known=~no, last=no, terminated=no,
+            **columns, episode=None, given=given,
         )  # fmt: skip
 
 
