@@ -10,7 +10,7 @@ import pytest
 
 from lstd import LSTD
 from lstd.errors import InvalidInputError
-from lstd.statistics import waiting
+from lstd.statistics import blocks
 
 T, N = 300, 3
 RANDOM = np.random.default_rng(5)
@@ -21,10 +21,10 @@ ENDED = LAST & (EPISODE % 3 > 0)  # others are cut off
 Y[LAST & ~ENDED] = 0.0
 
 
-def in_chunks(sizes, read_at=(), limit=waiting.MOST_CHUNKS):
+def in_chunks(sizes, read_at=(), limit=blocks.MOST_WAITING):
     """Fit in chunks, reading a prediction after some of them."""
     model, first = LSTD(0.9, 0.8), 0
-    with mock.patch.object(waiting, "MOST_CHUNKS", limit):
+    with mock.patch.object(blocks, "MOST_WAITING", limit):
         for k, size in enumerate(sizes):
             rows = slice(first, first + size)
             model.partial_fit(X[rows], Y[rows], episode=EPISODE[rows], terminated=ENDED[rows])
@@ -34,7 +34,7 @@ def in_chunks(sizes, read_at=(), limit=waiting.MOST_CHUNKS):
     return model
 
 
-@pytest.mark.parametrize("limit", [1, 3, waiting.MOST_CHUNKS])
+@pytest.mark.parametrize("limit", [1, 3, blocks.MOST_WAITING])
 @pytest.mark.parametrize("read_at", [(), (45, 46, 47, 80)])
 def test_chunks_of_any_size_give_the_model_of_the_whole(limit, read_at):
     whole = LSTD(0.9, 0.8).fit(X, Y, episode=EPISODE, terminated=ENDED)

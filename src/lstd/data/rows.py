@@ -262,7 +262,8 @@ class Rows(Record):
             elif name in COLUMNS and all(map(uniform, parts)):
                 changes[name] = repeated(parts[0][0], sum(map(len, parts)))
             else:
-                changes[name] = np.concatenate(parts)
+                kinds = {part.dtype.kind for part in parts}  # ids may be numbers in one, and texts in another
+                changes[name] = np.concatenate(parts, dtype=object if len(kinds) > 1 else None)
         return chunks[0].changed(**changes)
 
     def split(self, at: Iterable[int]) -> list[Rows]:

@@ -15,19 +15,19 @@ from lstd.data.arguments import check_array
 from lstd.data.doubts import COMPLETED, little_observed, small, warn_of_ratios
 from lstd.data.episode_warnings import warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, product
+from lstd.data.follow import StreamEnd
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.model_parts import Checks, Limits, MisfitCheck, Origin, Selection
 from lstd.files import read_record, write_record
-from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.blocks import Blocks, joined, may_wait, no_blocks, with_waiting
 from lstd.statistics.intervals import Influence, Interval, influence_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.stream_sums import check_weighted
-from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
 from lstd.types import Array
 
 _OPTIONS = ("n_blocks",)  # parameters of LSTD that are not settings
@@ -59,7 +59,7 @@ class Model:
     warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks", and those of `QUIET`
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
-    waiting: Waiting = NONE_WAIT  # rows that are not in `summed` yet
+    waiting: tuple[Rows, ...] = ()  # chunks that are not in `summed` yet
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     limits: Limits | None = None  # ranges of rewards and features, if the rows are known
     ridge_at: int = 0  # transitions at the last look at the ridge term, which comes again when they have doubled
@@ -81,12 +81,7 @@ class Model:
     @cached_property
     def blocks(self) -> Blocks:
         """Sums over the data, in blocks."""
-        return self.summed.extended(self.waiting.joined()) if self.waiting.chunks else self.summed
-
-    @property
-    def stream(self) -> tuple[Blocks, Waiting]:
-        """Sums over the data, and the rows that wait to be added to them."""
-        return (self.blocks, NONE_WAIT) if "blocks" in vars(self) else (self.summed, self.waiting)
+        return self.summed.extended(joined(self.waiting)) if self.waiting else self.summed
 
     @classmethod
     def of_rows(
@@ -106,13 +101,14 @@ class Model:
 
     def then(self, rows: Rows, settings: Settings, options: Mapping[str, Any], forgetting: float) -> Model:
         """Return the model of the stream with its next rows, as :meth:`of_rows` takes them, and with these settings."""
-        blocks, waiting = self.stream
+        blocks, waiting = (self.blocks, ()) if "blocks" in vars(self) else (self.summed, self.waiting)
+        end = StreamEnd.of(waiting[-1]) if waiting else blocks.total.end
         if not blocks.total.n_rows:
             return self.of_rows(rows, settings, options, warned=self.warned, rewards=self.rewards)
         goes_on, successor = False, None
         if len(rows):
             blocks.total.check_successors(rows.X_next is not None)
-            goes_on = waiting.end(blocks.total).goes_on_with(rows.first_episode)
+            goes_on = end.goes_on_with(rows.first_episode)
         if goes_on and (pending := blocks.total.pending) is not None and pending.complete:
             successor = pending.phi
         limits = self.limits and self.limits.then(rows, goes_on)
@@ -120,12 +116,12 @@ class Model:
         episodes = episodes_seen(rows, self.episodes, continues=goes_on)
         if forgetting == 1.0 and may_wait(rows, blocks.total):
             if goes_on:
-                waiting.end(blocks.total).check_continued()
-            waiting = waiting.then(rows, goes_on)
-            if waiting.full:
-                blocks, waiting = blocks.extended(waiting.joined()), NONE_WAIT
+                end.check_continued()
+            waiting, is_full = with_waiting(waiting, rows)
+            if is_full:
+                blocks, waiting = blocks.extended(joined(waiting)), ()
         else:
-            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)), NONE_WAIT
+            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)), ()
             blocks = blocks.extended(rows) if len(rows) else blocks
         return Model(
             blocks, settings, self.rewards, options=options, episodes=episodes, waiting=waiting, limits=limits,
