@@ -12,7 +12,7 @@ from scipy import sparse
 
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd._kernels.ranges import any_outside
+from lstd._kernels.scales import any_outside
 from lstd.data.check_rows import check_rows
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
 from lstd.estimators.model_parts import Limits

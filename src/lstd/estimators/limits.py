@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lstd._kernels.ranges import any_outside
+from lstd._kernels.scales import any_outside
 from lstd.data.doubts import FEWEST, MOST, distance, growing_doubt, percent, sides, support_doubt
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import COMPARED, Rows

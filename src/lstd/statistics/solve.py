@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from lstd._kernels.equilibration import equilibration
+from lstd._kernels.scales import equilibration
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.types import Array
