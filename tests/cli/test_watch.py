@@ -18,8 +18,7 @@ from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.files import FolderLock
 from lstd.tables.column_roles import Roles
-from lstd.tables.live_lines import GrowingFile, StandardInput
-from lstd.tables.predicting import PredictionsFile
+from lstd.tables.live_lines import GrowingFile, PredictionsFile, StandardInput
 from lstd.tables.watching import Watch, WatchSettings, read_state
 from tolerances import assert_close
 

@@ -15,8 +15,7 @@ from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lstd.tables.column_roles import Roles
-    from lstd.tables.live_lines import LiveLines
-    from lstd.tables.predicting import PredictionsFile
+    from lstd.tables.live_lines import LiveLines, PredictionsFile
     from lstd.tables.watching import WatchSettings
 
 ON_ERROR = ("stop", "skip")
@@ -133,7 +132,7 @@ class _Session:
 
     def _begin(self) -> None:
         """Begin the state and the output, unless that is done."""
-        from lstd.tables.predicting import PredictionsFile
+        from lstd.tables.live_lines import PredictionsFile
 
         if self._begun:
             return

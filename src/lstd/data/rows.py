@@ -253,6 +253,7 @@ class Rows(Record):
 
         Without ids, `last` must be given.
         """
+        changes["given"] = frozenset().union(*(chunk.given for chunk in chunks))
         for name in ("X", "X_next", "episode", *_PER_ROW):
             parts: list[Any] = [getattr(chunk, name) for chunk in chunks]
             if name in changes or parts[0] is None:
@@ -261,6 +262,8 @@ class Rows(Record):
                 changes[name] = last_rows(changes["episode"])
             elif name in COLUMNS and all(map(uniform, parts)):
                 changes[name] = repeated(parts[0][0], sum(map(len, parts)))
+            elif any(map(sparse.issparse, parts)):
+                changes[name] = sparse.vstack(parts, format="csr")
             else:
                 kinds = {part.dtype.kind for part in parts}  # ids may be numbers in one, and texts in another
                 changes[name] = np.concatenate(parts, dtype=object if len(kinds) > 1 else None)

@@ -19,7 +19,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.episode_warnings import find_break, warn_of_assumed, warn_of_break
 from lstd.data.feature_arrays import column_names
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
-from lstd.data.rows import ARGUMENTS, COLUMNS, Rows
+from lstd.data.rows import ARGUMENTS, Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import Ahead
@@ -321,39 +321,26 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
 
     Episodes are numbered; without ids, an episode continues from chunk to chunk unless chunks are independent.
     """
-    joined: dict[str, list[Any]] = {}
-    entries, number, last, single = 0, 0, None, True
+    parts: list[Rows] = []
+    entries, number, last = 0, 0, None
     for place, chunk in enumerate(chunks):
         with naming(place):
-            columns = columns_of(chunk)
-            rows = leaf.rows(columns)
+            rows = leaf.rows(columns_of(chunk))
         if not len(rows):
             continue
         size = min(len(rows), max(64, (max_entries - entries) // rows.n_features))
         begins = np.concatenate([[False], rows.last[:-1]])
-        if place and joined:
-            begins[0] = leaf.independent or not same_id(last, rows.first_episode) or joined["terminated"][-1][-1]
+        if parts:
+            before = parts[-1]
+            if (before.X_next is None, before.groups is None) != (rows.X_next is None, rows.groups is None):
+                raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
+            begins[0] = leaf.independent or not same_id(last, rows.first_episode) or before.terminated[-1]
         episode = number + np.cumsum(begins)
-        part = {
-            "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,
-            "groups": rows.groups, **{name: getattr(rows, name) for name in COLUMNS},
-        }  # fmt: skip
-        if joined and {name for name, value in part.items() if value is not None} != joined.keys():
-            raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
-        for name, values in part.items():
-            if values is not None:
-                joined.setdefault(name, []).append(values[:size])
-        number, last, single = int(episode[-1]), rows.last_episode, rows.single
+        parts.append(rows.changed(episode=episode).taken(slice(size)))
+        number, last = int(episode[-1]), rows.last_episode
         entries += size * rows.n_features
         if entries >= max_entries:
             break
-    if not joined:
+    if not parts:
         raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
-    arrays = {name: _stacked(parts) for name, parts in joined.items()}
-    y = arrays.pop("y")
-    rows = check_rows(y=y[:, 0] if single else y, **arrays, gamma=leaf.settings.gamma, warn=False, finite=False)
-    return replace(rows, assumed=False)
-
-
-def _stacked(parts: list[Any]) -> Any:
-    return sparse.vstack(parts, format="csr") if any(map(sparse.issparse, parts)) else np.concatenate(parts)
+    return Rows.joined(parts, assumed=False)

@@ -1,13 +1,11 @@
-"""Predictions for tables, written chunk by chunk to CSV or Parquet; and the CSV file that `lstd watch` adds to."""
+"""Predictions for tables, written chunk by chunk to CSV or Parquet."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import io
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +14,9 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lstd.data.arrow_columns import as_text, from_numpy
-from lstd.errors import InvalidInputError, OutputError
+from lstd.errors import InvalidInputError
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
-from lstd.files import reason
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.sources import watched
@@ -97,52 +94,6 @@ def _texts(name: str, column: pa.Array) -> list[Any]:
         raise InvalidInputError(
             f"column {name!r} of type {column.type} cannot be written as text; write to a .parquet file."
         ) from error
-
-
-class PredictionsFile:
-    """A CSV file that predictions are added to.
-
-    It is cut to `written` bytes first. Raises InvalidInputError if it has fewer.
-    """
-
-    def __init__(self, path: Path, header: list[str], written: int = 0) -> None:
-        self._path = path
-        found = path.stat().st_size if path.exists() else None
-        if (found or 0) < written:
-            raise InvalidInputError(
-                f"{path} {'is missing' if found is None else f'has {found} bytes'}, and the state records {written} "
-                "bytes; give the file that was written, or --force to start over."
-            )
-        with self._named():
-            self._file: IO[bytes] = open(path, "w+b" if found is None else "r+b", buffering=0)  # noqa: SIM115
-            self._file.truncate(written)
-            self.written = self._file.seek(written)
-        if not written:
-            self.add([header])
-
-    def add(self, rows: list[Any]) -> None:
-        """Add rows; raises OutputError when there is no room."""
-        data = memoryview(csv_bytes(rows))
-        with self._named():
-            while data:
-                data = data[self._file.write(data) :]
-            self.written = self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def sync(self) -> None:
-        """Return when the rows are on the disk."""
-        with self._named():
-            os.fsync(self._file.fileno())
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            remedy = "free some space or fix the folder."
-            raise OutputError(f"{self._path} could not be written: {reason(error)}; {remedy}") from error
 
 
 # ------------------------------------------------------------ predictions

@@ -30,8 +30,7 @@ from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, Inval
 from lstd.online import RecursiveLSTD
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
-from lstd.tables.live_lines import LiveLines
-from lstd.tables.live_rows import LiveTable
+from lstd.tables.live_lines import LiveLines, LiveTable
 from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.table import FROM_ONE, at_row
 from lstd.types import Array
@@ -267,10 +266,21 @@ class Watch:
         place, before = self.place, self._reader.episodes.state
         try:
             chunk = self._chunk(lines)
-            return [] if chunk is None else self._output(chunk, self._fit(chunk))
+            if chunk is None:
+                return []
+            rows = chunk.rows.with_ones() if self._settings.fit_intercept else chunk.rows
+            predictions = self._fit(rows)
         except InvalidInputError:
             self.place, self._reader.episodes.state = place, before
             raise
+        self.place.predicted += len(rows)
+        self._note_errors(rows, predictions)
+        errors = _standard_errors(self._influence, rows.X)
+        self.last = float(predictions[-1]), float(errors[-1])
+        kept = [column.to_pylist() for column in chunk.kept]
+        shown = [error if math.isfinite(error) else None for error in errors.tolist()]
+        numbers = range(rows.place + 1, rows.place + 1 + len(rows))
+        return list(zip(numbers, *kept, predictions.tolist(), shown, strict=True))
 
     def _chunk(self, lines: list[bytes]) -> Chunk | None:
         """Return the rows of the next lines, None if they have none; raises InvalidInputError at a bad one."""
@@ -291,33 +301,16 @@ class Watch:
         self.place.last, self.place.rows = place.lines + last, place.rows + len(batch)
         return chunk._replace(rows=chunk.rows.changed(episode=np.asarray(chunk.rows.episode) + place.gaps))
 
-    def _fit(self, chunk: Chunk) -> Array:
+    def _fit(self, rows: Rows) -> Array:
         """Return the prediction for each row, made before its transition is learned."""
         assert self.model is not None
-        arguments = chunk.rows.arguments
-        for name in {"X", "X_next"} & arguments.keys():
-            arguments[name] = self._with_ones(arguments[name])
         with warnings.catch_warnings():
             if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
                 warnings.simplefilter("ignore", IllConditionedWarning)
             try:
-                return self.model.partial_fit(**arguments, return_predictions=True)  # type: ignore[no-any-return]
+                return self.model.partial_fit(**rows.arguments, return_predictions=True)  # type: ignore[no-any-return]
             except InvalidInputError as error:
                 raise _NotLearnedError(str(error)) from error
-
-    def _with_ones(self, X: Array) -> Array:
-        return np.column_stack([X, np.ones(len(X))]) if self._settings.fit_intercept else X
-
-    def _output(self, chunk: Chunk, predictions: Array) -> list[Any]:
-        rows = chunk.rows
-        self.place.predicted += len(rows)
-        self._note_errors(rows, predictions)
-        errors = _standard_errors(self._influence, self._with_ones(rows.X))
-        self.last = float(predictions[-1]), float(errors[-1])
-        kept = [column.to_pylist() for column in chunk.kept]
-        shown = [error if math.isfinite(error) else None for error in errors.tolist()]
-        numbers = range(rows.place + 1, rows.place + 1 + len(rows))
-        return list(zip(numbers, *kept, predictions.tolist(), shown, strict=True))
 
     def _note_errors(self, chunk: Rows, predictions: Array) -> None:
         """Average squared errors of recent predictions whose returns are complete."""
