@@ -28,6 +28,7 @@ age L, S is zero from L on: rows with a + H > L might never be complete, and non
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,13 +148,6 @@ def steps_to_complete(discount: float, tolerance: float) -> float:
     return 1.0 if discount <= 0.0 else float(max(1, np.floor(np.log(tolerance) / np.log(discount) * (1 + 1e-12)) + 1))
 
 
-def ipcw_weights(cuts: Cuts, age: NDArray[np.int64], length: NDArray[np.int64], ended: Flags, needed: float) -> Array:
-    """Compute the inverse probability weights of rows of some age, in episodes of some length that ended or not."""
-    complete = (ended | (age + needed <= length)) & (age + needed <= cuts.reach)
-    until = np.minimum(age + needed, length)
-    return np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
-
-
 # ------------------------------------------------------------ which rows are scored
 
 
@@ -173,6 +167,49 @@ def check_unbiased(n_complete: int, n_incomplete: int, n_terminated: int) -> Non
         )
 
 
+class Treatment(NamedTuple):
+    """How returns that were cut off are treated; see the module."""
+
+    unobserved: str
+    tolerance: float
+    gamma: float  # the largest discount
+    cuts: Cuts | None = None  # of all episodes, for "ipcw"
+
+    @property
+    def steps(self) -> float:
+        """The number of steps of a complete return."""
+        return steps_to_complete(self.gamma, self.tolerance)
+
+    @classmethod
+    def ipcw(cls, lengths: NDArray[np.int64], terminated: Flags, tolerance: float, gamma: float) -> Treatment:
+        """Treat returns by the `Cuts` of all episodes; raises InvalidInputError if none can be complete."""
+        found = cls("ipcw", tolerance, gamma, Cuts(lengths, terminated))
+        assert found.cuts is not None
+        found.cuts.check_reach(found.steps)
+        return found
+
+    def weights(self, rows: Rows, shares: Array, first_age: int = 0) -> Array:
+        """Compute the weight (T,) of each row, the first of which has an age in its episode; 0 if it is not scored.
+
+        `shares`, (T,), are those of the returns that were not observed.
+        """
+        if self.cuts is None:
+            return np.asarray(rows.full & ((self.unobserved == "predict") | (shares < self.tolerance)), np.float64)
+        cuts, needed, terminated = self.cuts, self.steps, rows.terminated[rows.ends]
+        age, length, episode = _ages(rows, first_age)
+        until = np.minimum(age + needed, length[episode])
+        complete = (terminated[episode] | (age + needed <= length[episode])) & (age + needed <= cuts.reach)
+        return rows.full * np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
+
+
+def _ages(rows: Rows, first_age: int = 0) -> tuple[NDArray[np.int64], ...]:
+    """Return the age of each row, (T,), the transitions of each episode, and the number of each row's episode, (T,)."""
+    last = np.flatnonzero(rows.ends)
+    episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
+    age = np.arange(len(rows)) - np.append(-first_age, last[:-1] + 1)[episode]
+    return age, (age + rows.full)[last], episode
+
+
 def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) -> Array:
     """Compute the weight (T,) of each row in a score, zero for rows that are not scored; see the module.
 
@@ -181,21 +218,15 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) ->
     InvalidInputError
         With "drop" if some episodes terminated and others were cut off; with "ipcw" if no return can be complete.
     """
-    full, ends = rows.full, rows.ends
-    if unobserved == "predict" or not full.any():
-        return full.astype(np.float64)
-    if unobserved == "drop":
-        complete = full & (shares < tolerance)
-        check_unbiased(int(complete.sum()), int((full & ~complete).sum()), int(rows.terminated.sum()))
-        return complete.astype(np.float64)
-    index, last = np.arange(len(rows)), np.flatnonzero(ends)
-    episode: NDArray[np.int64] = np.cumsum(ends) - ends
-    age = index - np.append(0, last[:-1] + 1)[episode]
-    length = (age + full)[last]
-    cuts = Cuts(length, rows.terminated[last])
-    needed = steps_to_complete(rows.discount[full].max(), tolerance)
-    cuts.check_reach(needed)
-    return full * ipcw_weights(cuts, age, length[episode], rows.terminated[last][episode], needed)
+    full = rows.full
+    if unobserved != "ipcw" or not full.any():
+        weights = Treatment(unobserved, tolerance, rows.gamma).weights(rows, shares)
+        if unobserved == "drop":
+            n_complete = int(weights.sum())
+            check_unbiased(n_complete, int(full.sum()) - n_complete, int(rows.terminated.sum()))
+        return weights
+    lengths, largest = _ages(rows)[1], float(rows.discount[full].max())
+    return Treatment.ipcw(lengths, rows.terminated[rows.ends], tolerance, largest).weights(rows, shares)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,17 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import (
     TOLERANCE,
-    Cuts,
+    Treatment,
     check_treatment,
     check_unbiased,
     completed_returns,
-    ipcw_weights,
-    steps_to_complete,
     unobserved_shares,
 )
 from lstd.data.rows import Rows
@@ -72,36 +69,6 @@ class Score:
     observed_share: float
 
 
-@dataclass(frozen=True)
-class _Treatment:
-    """How returns that were cut off are treated, as by :mod:`lstd.data.returns`."""
-
-    unobserved: str
-    tolerance: float
-    gamma: float  # the largest discount
-    cuts: Cuts | None  # for "ipcw"
-
-    @classmethod
-    def of(cls, reader: RowReader, unobserved: str, tolerance: float, gamma: float) -> _Treatment:
-        cuts = None
-        if unobserved == "ipcw":
-            if reader.roles.next_features:
-                raise InvalidInputError('`unobserved` must not be "ipcw" with features of successors; use "predict".')
-            cuts, gamma = _cuts(reader, gamma)
-            cuts.check_reach(steps_to_complete(gamma, tolerance))
-        return cls(unobserved, tolerance, gamma, cuts)
-
-    def weights(self, rows: Rows, shares: Array, first_age: int) -> Array:
-        """Weight of rows, the first of which has an age in its episode, by the shares of returns not observed."""
-        full, ends = rows.full, np.flatnonzero(rows.ends)
-        if self.cuts is None:
-            return np.asarray(full & ((self.unobserved == "predict") | (shares < self.tolerance)), np.float64)
-        episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
-        age = np.arange(len(rows)) - np.append(-first_age, ends[:-1] + 1)[episode]
-        length, ended = (age + full)[ends][episode], rows.terminated[ends][episode]
-        return full * ipcw_weights(self.cuts, age, length, ended, steps_to_complete(self.gamma, self.tolerance))
-
-
 def score_tables(
     model: Model,
     paths: Sequence[str | Table],
@@ -122,13 +89,14 @@ def score_tables(
     tables = watched(paths, on_progress)
     open_reader = partial(RowReader, tables, roles, gamma=model.settings.gamma, chunk_rows=chunk_rows)
     files = ", ".join(table.file for table in tables)
-    reader = open_reader()
-    treatment = _Treatment.of(reader, unobserved, tolerance, model.settings.gamma)
-    if treatment.cuts is not None:  # for which all rows were read
-        reader = open_reader()
+    treatment = Treatment(unobserved, tolerance, model.settings.gamma)
+    if unobserved == "ipcw":
+        if roles.next_features:
+            raise InvalidInputError('`unobserved` must not be "ipcw" with features of successors; use "predict".')
+        treatment = _with_cuts(open_reader(), treatment)
     sums = _Sums(model, treatment, roles)
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
-        for chunk in reader.chunks():
+        for chunk in open_reader().chunks():
             sums.add(chunk)
         sums.settle(at_end=True)
     if unobserved == "drop":
@@ -148,10 +116,10 @@ def score_tables(
     return Score(r2, sums.squares / sums.weight, sums.rows, sums.count, share)
 
 
-def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
+def _with_cuts(reader: RowReader, treatment: Treatment) -> Treatment:
     """Read the lengths of all episodes, and the largest discount of a transition."""
     parts = [np.zeros((3, 0), np.int64)]  # number of an episode, its rows in a chunk, and whether it terminates there
-    largest, before = 0.0 if "discount" in reader.roles.transitions else gamma, (-1, 0.0)
+    largest, before = 0.0 if "discount" in reader.roles.transitions else treatment.gamma, (-1, 0.0)
     for rows in (chunk.rows for chunk in reader.chunks()):
         last, number = np.flatnonzero(rows.last), np.asarray(rows.episode)
         parts.append(np.array([number[last], np.diff(last, prepend=-1), rows.terminated[last]]))
@@ -160,16 +128,16 @@ def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
         largest, before = float(np.max(inner, initial=largest)), (int(number[-1]), float(rows.discount[-1]))
     numbers, lengths, ended = np.concatenate(parts, axis=1)
     terminated = np.bincount(numbers, ended) > 0.0
-    return Cuts(np.bincount(numbers, lengths).astype(np.int64) - ~terminated, terminated), largest
+    lengths = np.bincount(numbers, lengths).astype(np.int64) - ~terminated
+    return Treatment.ipcw(lengths, terminated, treatment.tolerance, largest)
 
 
-def _too_few(count: int, treatment: _Treatment) -> str:
-    gamma, tolerance = treatment.gamma, treatment.tolerance
+def _too_few(count: int, treatment: Treatment) -> str:
     counts, remedy = "another row of its episode follows or it terminates", "Give longer episodes"
     if treatment.unobserved != "predict":
         counts, remedy = "its episode terminates", 'Use `unobserved="predict"`, name the column of terminated episodes'
-        if gamma < 1.0:
-            counts += f" or goes on for {steps_to_complete(gamma, tolerance):g} steps (γ^h < {tolerance:g})"
+        if treatment.gamma < 1.0:
+            counts += f" or goes on for {treatment.steps:g} steps (γ^h < {treatment.tolerance:g})"
             remedy += ", or give longer ones"
     return f"{count or 'none'} can be scored, and at least 2 are needed: a row is scored if {counts}. {remedy}."
 
@@ -180,7 +148,7 @@ class _Sums:
     Rows whose returns are not known yet wait, with predictions in place of their features.
     """
 
-    def __init__(self, model: Model, treatment: _Treatment, roles: Roles) -> None:
+    def __init__(self, model: Model, treatment: Treatment, roles: Roles) -> None:
         self._model, self._treatment, m = model, treatment, len(roles.rewards)
         self._whole = not {"importance_ratio", "trace_coefficient"}.isdisjoint(roles.transitions)
         self.rows = self.count = self.left_out = self.terminated = 0  # scored: with a weight and without
