@@ -36,7 +36,11 @@ class SeenIds:
 
     def add(self, keys: list[int | bytes]) -> int | None:
         """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
-        new = {kind: np.array([key for key in keys if type(key) is kind], dtype) for kind, dtype in _DTYPES.items()}
+        kinds = {*map(type, keys)}
+        new: dict[type, NDArray[Any]] = {
+            kind: np.array(keys if len(kinds) == 1 else [key for key in keys if type(key) is kind], _DTYPES[kind])
+            for kind in kinds
+        }
         known = any(_contains(self._levels[kind], values).any() for kind, values in new.items())
         if known or len({*keys}) < len(keys):
             before: set[int | bytes] = set()
@@ -45,11 +49,10 @@ class SeenIds:
                     return place
                 before.add(key)
         for kind, values in new.items():
-            if len(values):
-                level, levels = _of_sorted(np.sort(values)), self._levels[kind]
-                while levels and len(levels[-1][0]) <= 2 * len(level[0]):
-                    level = _joined(levels.pop(), level)
-                levels.append(level)
+            level, levels = _of_sorted(np.sort(values)), self._levels[kind]
+            while levels and len(levels[-1][0]) <= 2 * len(level[0]):
+                level = _joined(levels.pop(), level)
+            levels.append(level)
         return None
 
     def packed(self) -> dict[str, Any]:
