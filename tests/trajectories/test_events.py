@@ -157,7 +157,7 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (changed("spend", [*LOG["spend"][:6], np.inf]), {"amount": "spend"}, r"Column 'spend' .*row 6.*infinite"),
         (changed("closed", [True] * 7), {"terminated": "closed"}, "is true, but later events of the same id follow"),
         (LOG, {"amount": "price"}, "Column 'price' .*is not in the frame"),
-        (LOG, {"amount": []}, "`amount` must name each column once, and at least one"),
+        (LOG, {"amount": []}, "`amount` must name at least one column; got none"),
         (LOG, {"amount": ["spend", "spend"]}, "`amount` must name each column once"),
         (LOG, {"episode": 3}, "`episode` must be the name of a column; got 3"),
         ({"id": [], "day": []}, {}, "`frame` must have at least one row"),

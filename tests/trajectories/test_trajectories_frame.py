@@ -194,8 +194,8 @@ REFUSED = {
     "leak": ({}, {"features": ["x", "r"]}, r"`features` must not contain the `reward` column 'r'"),
     "twice": ({}, {"features": ["x", "x"]}, r"`features` .* 'x' is in it twice"),
     "no features": ({}, {"features": []}, r"`features` must name at least one"),
-    "no name": ({}, {"features": [0]}, r"`features` must name columns by str; got 0"),
-    "not names": ({}, {"features": 0}, r"`features` must be a column's name"),
+    "no name": ({}, {"features": [0]}, r"`features` must be the name of a column or several; got 0"),
+    "not names": ({}, {"features": 0}, r"`features` must be the name of a column or several; got 0"),
     "sort by nothing": ({}, {"sort": True}, r"`sort` needs `time`"),
     "first row": ({}, {"first_row": -1}, r"`first_row` must be at least 0"),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,24 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.")
     return value
+
+
+def check_columns(name: str, value: Any, *, several: bool = True, least: int = 1) -> tuple[str, ...]:
+    """Return the names of columns: one alone or, where `several` may be given, a list in order, each once."""
+    if isinstance(value, (set, frozenset)):
+        raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
+    alone = not several or isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
+    names = [value] if alone else [*value]
+    for one in names:
+        if not isinstance(one, str):
+            what = "the name of a column or several" if several else "the name of a column"
+            raise InvalidInputError(f"`{name}` must be {what}; got {shown(one)} of type {type(one).__name__}.")
+    if len({*names}) < len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise InvalidInputError(f"`{name}` must name each column once; {twice!r} is in it twice.")
+    if len(names) < least:
+        raise InvalidInputError(f"`{name}` must name at least one column; got none.")
+    return tuple(names)
 
 
 def is_single(value: Any) -> bool:

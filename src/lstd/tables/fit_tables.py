@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from lstd.data.arguments import check_flag, check_integer, shown
+from lstd.data.arguments import check_columns, check_flag, check_integer
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
 from lstd.distributed.runner import Runner
-from lstd.errors import InvalidInputError, missing_extra
+from lstd.errors import missing_extra
 from lstd.statistics.blocks import check_n_blocks
 from lstd.tables.column_roles import Roles
 
@@ -142,14 +142,21 @@ def fit_tables(
     (6, 2, ['x'])
     """
     runner = Runner(n_jobs, executor, client)
-    free = () if unpenalised is None else _names("unpenalised", unpenalised, least=0)
+    free = () if unpenalised is None else check_columns("unpenalised", unpenalised, least=0)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
     n_blocks = check_n_blocks(n_blocks)
-    roles = roles_of(
-        features, reward, next_features, episode=episode, terminated=terminated, truncated=truncated, groups=groups,
-        discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
-        time=time,
+    named: Any = {
+        "episode": episode, "terminated": terminated, "truncated": truncated, "groups": groups, "discount": discount,
+        "importance_ratio": importance_ratio, "trace_coefficient": trace_coefficient, "weight": weight, "time": time,
+    }  # fmt: skip
+    for role, column in named.items():
+        if column is not None:
+            check_columns(role, column, several=False)
+    none = isinstance(next_features, tuple) and not next_features
+    roles = Roles(
+        None if features is None else check_columns("features", features), check_columns("reward", reward),
+        next_features=() if none else check_columns("next_features", next_features), **named,
     )  # fmt: skip
     try:
         from lstd.tables.sources import tables_of
@@ -166,31 +173,3 @@ def fit_tables(
     return estimator_of(
         fit_leaf(tables, SumTables(settings, n_blocks, memory, store_folder(store), independent, roles), runner)
     )
-
-
-def roles_of(features: Any, reward: Any, next_features: Any = (), **named: Any) -> Roles:
-    """Return checked roles of columns."""
-    for name, column in named.items():
-        if column is not None and not isinstance(column, str):
-            raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {shown(column)}.")
-    columns = None if features is None else _names("features", features)
-    rewards = _names("reward", reward)
-    successors = (
-        () if isinstance(next_features, tuple) and not next_features else _names("next_features", next_features)
-    )
-    return Roles(columns, rewards, next_features=successors, **named)
-
-
-def _names(name: str, value: Any, least: int = 1) -> tuple[str, ...]:
-    if isinstance(value, (set, frozenset)):
-        raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
-    alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
-    names: list[Any] = [value] if alone else [*value]
-    for one in names:
-        if not isinstance(one, str):
-            raise InvalidInputError(
-                f"`{name}` must be the name of a column or several; got {shown(one)} of type {type(one).__name__}."
-            )
-    if len(names) < least:
-        raise InvalidInputError(f"`{name}` must name at least one column; got none.")
-    return tuple(names)

@@ -20,7 +20,7 @@ from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.sources import open_table
-from lstd.tables.table import Table, at_row, equal_parts, overflow_at
+from lstd.tables.table import Table, at_row, overflow_at
 from lstd.types import Array, Flags
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class RowReader:
         self.features = self.roles.features or ()
         self.columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))  # to read
         self.episodes = Episodes(roles, at_row, part=part)
-        self._gamma, self._part = gamma, part
+        self.gamma, self.part = gamma, part
         self._chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
 
     def chunks(self) -> Iterator[Chunk]:
@@ -91,27 +91,14 @@ class RowReader:
                     yield chunk
                 del chunk
 
-    def finish(self) -> None:
-        """Check the last row, unless others may follow."""
-        if not self._part:
-            self.episodes.finish()
-
     def raw(self, owner: Any = None) -> Iterator[Raw]:
         """Yield rows as they are read."""
         for table in self.tables:
-            first = 0
             table.report(0.0)
             for batch in table.batches(self.columns, self._chunk_rows):
-                size = equal_parts(len(batch), self._chunk_rows)
-                for start in range(0, len(batch), size):
-                    yield Raw(owner, self, table, first + start, batch[start : start + size])
-                first += len(batch)
+                yield Raw(owner, self, table, table.rows_read - len(batch), batch)
                 table.report(table.done)
             table.report(1.0)
-
-    def converted(self, batch: pa.RecordBatch) -> Converted:
-        """Convert columns to rows, whose neighbours are not checked yet."""
-        return Converted(batch, self.roles, self._gamma)
 
     def checked(self, table: Table, first: int, found: Converted) -> Chunk:
         """Check the next rows."""
@@ -138,8 +125,8 @@ def chunks_of(
         chunk = None
         if found is not None:
             chunk = raw.reader.checked(raw.table, raw.first, found)
-        elif raw.reader is not None and failure is None:
-            raw.reader.finish()
+        elif raw.reader is not None and failure is None and not raw.reader.part:
+            raw.reader.episodes.finish()
         del found
         if chunk is not None or failure is None:
             yield raw.owner, chunk
@@ -150,16 +137,17 @@ def chunks_of(
 
 def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | None]:
     """Convert rows up to the first one that cannot be read, and return the error for that; what was read is let go."""
-    batch, failure = raw.batch, None
+    batch, reader, failure = raw.batch, raw.reader, None
     if batch is not None and raw.table.text:
-        batch, failure = batch.parsed(raw.reader.columns, raw.reader.roles.numbers)
-    return raw._replace(batch=None), None if batch is None else raw.reader.converted(batch), failure
+        batch, failure = batch.parsed(reader.columns, reader.roles.numbers)
+    found = None if batch is None else Converted(batch, reader.roles, reader.gamma)
+    return raw._replace(batch=None), found, failure
 
 
 class Converted:
     """The rows of a batch, their ids and flags, and the first bad value of each column."""
 
-    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float = 1.0) -> None:
+    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float) -> None:
         self.faults: list[Fault | None] = []
         self._batch = batch
         X, T = self._features(roles.features or ()), len(batch)

@@ -76,8 +76,9 @@ class Ends:
 
     def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
         """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
-        names = (rows[i].name if rows else None for rows, i in ((self.rows.head, 0), (self.rows.tail, -1)))
-        first, last = (_typed(name) for name in names)
+        if not self.rows.head:
+            return statistics
+        first, last = _typed(self.rows.head[0].name), _typed(self.rows.tail[-1].name)
         return replace(statistics, first_episode=first, last_episode=last)
 
     def check_features(self, after: Ends) -> None:
@@ -206,18 +207,14 @@ class _Summed:
         """Add the sums of a chunk, which was divided into pieces."""
         assert work.chunk is not None
         if self.broken is None:
-            self.broken = self._break(work.chunk, rows)
+            found = find_break(rows, self.leaf.settings.lmbda, ids=self.leaf.roles.episode is not None)
+            place = None if found is None or found.row is None else rows.place + found.row + 1
+            self.broken = found and found._replace(row=place, place=work.chunk.file)
         self.limits = Limits.of(rows) if self.limits is None else self.limits.then(rows, work.goes_on)
         try:
             self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
             raise work.chunk.overflow(error) from error
-
-    def _break(self, chunk: Chunk, rows: Rows) -> Break | None:
-        """Return the first break in a chunk, with its file and the row there."""
-        found = find_break(rows, self.leaf.settings.lmbda, ids=self.leaf.roles.episode is not None)
-        row = None if found is None or found.row is None else rows.place + found.row + 1
-        return found and found._replace(row=row, place=chunk.file)
 
     def finished(self) -> Part:
         """Return the sums over the table, and add them to the store; check both ends if tables are independent."""

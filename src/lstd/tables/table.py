@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstd.data.arguments import listed
 from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
 from lstd.errors import InvalidInputError
 from lstd.files import reason
 
 UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)  # errors of files
 FROM_ONE = "(the first row of data is 1)"
-_SHOWN = 12  # names of columns listed in a message
 
 
 class Table:
@@ -46,15 +46,14 @@ class Table:
                 raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
 
     def _no_column(self, column: str) -> InvalidInputError:
-        names = self.own or self.names
-        listed = ", ".join(map(repr, names[:_SHOWN]))
-        listed += f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        hint = ""
+        names, hint = self.own or self.names, ""
         if len(names) == 1 and {";", "\t", "|"} & set(names[0]):
             hint = " Separate values by commas."
         elif close := next((name for name in names if name.strip() == column.strip()), None):
             hint = f" Spaces count: write '\"{close}\"' for {close!r}."
-        return InvalidInputError(f"{self.file}: column {column!r} is missing; the {self.kind} has {listed}.{hint}")
+        return InvalidInputError(
+            f"{self.file}: column {column!r} is missing; the {self.kind} has {listed([*map(repr, names)])}.{hint}"
+        )
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[Any]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
@@ -64,15 +63,18 @@ class Table:
         self.rows_read = 0
         try:
             for batch in self._read([*columns], most_rows):
-                self.rows_read += len(batch)
-                yield batch
+                size = equal_parts(len(batch), most_rows)
+                for first in range(0, len(batch), size):
+                    part = batch[first : first + size]
+                    self.rows_read += len(part)
+                    yield part
         except InvalidInputError:
             raise
         except UNREADABLE as error:
             raise self._unreadable(error) from error
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[Any]:
-        """Yield the batches; may raise any of `UNREADABLE`."""
+        """Yield batches, which may be larger; may raise any of `UNREADABLE`."""
         raise NotImplementedError
 
     def _unreadable(self, error: Exception) -> InvalidInputError:

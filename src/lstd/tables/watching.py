@@ -31,7 +31,7 @@ from lstd.online import RecursiveLSTD
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines, LiveTable
-from lstd.tables.reader import Chunk, RowReader
+from lstd.tables.reader import Chunk, Converted, RowReader
 from lstd.tables.table import FROM_ONE, at_row
 from lstd.types import Array
 
@@ -290,7 +290,7 @@ class Watch:
         self.place = replace(place, lines=place.lines + len(lines))
         if not last:
             return None
-        found = reader.converted(batch)
+        found = Converted(batch, reader.roles, reader.gamma)
         for X, names in ((found.rows.X, reader.features), (found.rows.X_next, reader.roles.next_features)):
             unused = found.rows.terminated[:, np.newaxis] & (X is found.rows.X_next)
             if X is not None and len(large := np.argwhere((np.abs(X) > HUGE) & ~unused)):

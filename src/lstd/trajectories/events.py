@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
-from lstd.data.arguments import check_real, shown
+from lstd.data.arguments import check_columns, check_real, shown
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame_columns import FrameColumns
 from lstd.types import Array, Flags
@@ -48,7 +48,11 @@ def read_events(
 
     `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
     """
-    roles = _roles(columns)
+    roles = {
+        role: [*check_columns(role, given, several=role == "amount")]
+        for role, given in columns.items()
+        if given is not None or role in ("episode", "time")
+    }
     is_file = isinstance(source, (str, os.PathLike, list, tuple))
     table = FrameColumns(_read_files(source) if is_file else source, roles, 1 if is_file else 0)
     times, dates, zoned = table.clock()
@@ -66,22 +70,6 @@ def read_events(
     if not isinstance(columns["amount"], (list, tuple)):
         arrays["y"] = arrays["y"][:, 0]
     return arrays | {"time": moments[arrays["time"]], "feature_names": names}
-
-
-def _roles(columns: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the names of the columns that were given; raises InvalidInputError on names that clash."""
-    roles: dict[str, list[str]] = {}
-    for role, given in columns.items():
-        if given is None and role in ("amount", "terminated"):
-            continue
-        names = list(given) if role == "amount" and isinstance(given, (list, tuple)) else [given]
-        for name in names:
-            if not isinstance(name, str):
-                raise InvalidInputError(f"`{role}` must be the name of a column; got {shown(name)}.")
-        if len({*names}) < max(1, len(names)):
-            raise InvalidInputError(f"`{role}` must name each column once, and at least one; got {names}.")
-        roles[role] = names
-    return roles
 
 
 def _read_files(source: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import check_choice, check_integer, check_real
+from lstd.data.arguments import check_choice, check_columns, check_integer, check_real
 from lstd.data.episode_warnings import warn_of_assumed
 from lstd.data.follow import Episodes, Marks
 from lstd.data.ids import EPISODE_AGAIN, Ids, last_rows
@@ -74,21 +74,11 @@ def read_frame(
 
 def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     """Check the names of columns; returns the list of names of each argument that was given."""
-    roles: dict[str, list[str]] = {}
-    for role, given in columns.items():
-        if given is None and role != "features":
-            continue
-        several = role in ("features", "reward") and not isinstance(given, str)
-        if several and not isinstance(given, Iterable):
-            raise InvalidInputError(f"`{role}` must be a column's name, or a list; got {given!r}.")
-        names = roles[role] = list(given) if several else [given]
-        if not names:
-            raise InvalidInputError(f"`{role}` must name at least one column; got none.")
-        for name in names:
-            if not isinstance(name, str):
-                raise InvalidInputError(f"`{role}` must name columns by str; got {name!r}. Rename the column first.")
-            if names.count(name) > 1:
-                raise InvalidInputError(f"`{role}` must name each column once; {name!r} is in it twice.")
+    roles = {
+        role: [*check_columns(role, given, several=role in ("features", "reward"))]
+        for role, given in columns.items()
+        if given is not None or role == "features"
+    }
     known_later = {
         name: role for role in ("reward", "terminated", "truncated", "stop", "event") for name in roles.get(role, ())
     }
