@@ -18,7 +18,7 @@ from lstd.errors import InvalidInputError
 from lstd.tables.table import UNREADABLE, FrameTable, Table, could_not_be_read, equal_parts, shared
 
 _BUFFER, _BUFFERS = 2**20, 2**23  # bytes of a column, and of all columns together
-_PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many small requests
+_PRE_BUFFERED, _MANY = 2**25, 128  # bytes of a row group, and columns, that are worth the time of small requests
 _RUN = 2**22  # bytes of small row groups that are read as one
 _READING = {"use_threads": False, "batch_readahead": 0, "fragment_readahead": 1}
 _UNFIT = " Give the dataset a schema that fits all values, such as float64 for numbers, or give the paths of its files."
@@ -34,7 +34,8 @@ class ParquetTable(Table):
             self.names = shared(tuple(parquet.schema_arrow.names))
             about = parquet.metadata
             sizes = (about.row_group(group).total_byte_size for group in range(about.num_row_groups))
-            self._n_rows, self._pre_buffer = about.num_rows, pre_buffer or max(sizes, default=0) <= _PRE_BUFFERED
+            self._n_rows, many = about.num_rows, len(self.names) > _MANY
+            self._pre_buffer = pre_buffer or (many and max(sizes, default=0) <= _PRE_BUFFERED)
 
     @property
     def done(self) -> float:
