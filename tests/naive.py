@@ -786,6 +786,13 @@ def position(time, edges):
 # ---------------------------------------------------------------- changes of a stream
 
 
+def monitored_errors(errors, ratios, decay):
+    """Those errors of one continuing stream that enter the charts: each with 50 runs of rows up to its own, or more."""
+    off_policy = np.cumsum(ratios != 1.0) > 0
+    sizes = [effective_sample(ratios[: t + 1], decay, [t + 1], *np.ones((2, t + 1))) for t in range(len(errors))]
+    return [error for error, off, size in zip(errors, off_policy, sizes, strict=True) if not off or size >= 50]
+
+
 def change_levels(errors, gamma, n_features):
     """After each short block of one-step errors, how high the charts are over their limits; see `change_detection`."""
     ahead = max(16.0, 1.0 / (1.0 - gamma))

@@ -32,18 +32,19 @@ def updated(model, X, y, terminated, importance_ratio, episode):
 
 
 def sizes(model):
-    return model.reader.total().counts.sample.size
+    return model.reader.sample
 
 
-def test_it_is_that_of_the_definition():
-    given = factors(84)
+@pytest.mark.parametrize("forgetting", [1.0, 0.98])
+def test_it_is_that_of_the_definition(forgetting):
+    given, faded = factors(84), forgetting ** np.arange(83, -1, -1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveSampleWarning)
-        model = RecursiveLSTD(2, 0.9, 0.8).partial_fit(**rows(84), **given)
+        model = RecursiveLSTD(2, 0.9, 0.8, forgetting=forgetting).partial_fit(**rows(84), **given)
     ones, rho, w, c = np.ones(84), given["importance_ratio"], given["weight"], given["trace_coefficient"]
     most = np.minimum(c, 1.0)
     expected = [
-        naive.effective_sample(ratios, 0.72, [12] * 7, weights, coefficients)
+        naive.effective_sample(ratios, 0.72, [12] * 7, faded * weights, coefficients)
         for ratios, weights, coefficients in ((rho, ones, c), (ones, w, most), (ones, ones, most))
     ]
     assert_close(sizes(model), expected, "solve")

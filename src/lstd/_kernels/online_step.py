@@ -33,8 +33,8 @@ from lstd._kernels.rank_one import (
     COEFFICIENT,
     DECAY,
     EPISODES,
+    FACTORS,
     FEATURES,
-    FEW,
     FORGETTING,
     FRACTION,
     GROWTH,
@@ -42,6 +42,7 @@ from lstd._kernels.rank_one import (
     LMBDA,
     MOST_GROWN,
     NEXT,
+    OFF_POLICY,
     P_PHI,
     PHI,
     PHI_P,
@@ -49,14 +50,19 @@ from lstd._kernels.rank_one import (
     R_AT,
     RENEW_AT,
     REWARDS,
+    SAMPLE,
     SCALARS,
+    SIZES,
     SOLVED,
+    SQUARE,
     THETA,
+    TOTAL,
     TRACE,
-    UNIT,
     UPDATES,
     WAITING,
     WEIGHT,
+    E,
+    F,
     Y,
     counts_of,
     project,
@@ -73,6 +79,8 @@ DONE, LOOK, BAD, JUMP, ASK = 0, 1, -1, -2, -3
 GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
 DISCOUNT, RATIO, OF_TRACE, OF_ROW, EPISODE, TERMINAL = range(-6, 0)  # the last columns of the buffer
 
+RUNS = 50.0  # of rows, with which errors are those of the stream and not of weights that few products of ratios decide
+SAMPLED = 1024  # transitions between two looks at the effective sample of a stream with ratios or weights
 GROWN_AT = 2.0**32  # g at which P is computed anew, relative to the last weight
 # Largest feature and entry of the trace, and its square the largest product of trace and reward: products are then so
 # far below the largest float64, 1.8e308, that no stream is long enough for their sums to reach it.
@@ -237,7 +245,7 @@ def enter(reward, discount, ratio, terminated, state, counts, buffer):  # type: 
     decay = state[SCALARS, COEFFICIENT] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
     if sum_beyond(decay, state[TRACE], state[PHI], HUGE / most) > 0:
         return BAD
-    if not decay * state[SCALARS, UNIT] + 1.0 <= HUGE / most:
+    if not decay * state[SAMPLE, SIZES + E] + 1.0 <= HUGE / most:  # the trace of a feature that is always one
         return BAD
     if (state[SCALARS, BOOTSTRAP] != 0.0 or counts[AHEAD] == 1) and differs(state[PHI], state[NEXT]) > 0:
         if state[SCALARS, BOOTSTRAP] != 0.0:
@@ -267,7 +275,7 @@ def advance(state, counts, buffer):  # type: ignore[no-untyped-def]
         note_error(row[2 * counts[FEATURES]], here, False, state, counts)
     lost = sherman_morrison(phi_p, phi_y, p, y, q, (ratio, weight, decay, bootstrap))
     copy(state[PHI_P], state[counts[R_AT] + k])
-    state[SCALARS, UNIT] = ratio * (decay * state[SCALARS, UNIT] + 1.0)
+    add_to_sample(row, state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[SCALARS, FORGETTING], state[SAMPLE])
     for i in range(len(z)):
         z[i] = ratio * (decay * z[i] + phi[i])
     for j in range(counts[REWARDS]):
@@ -294,8 +302,9 @@ def finish(lost, weight, discount, terminated, state, counts, size):  # type: ig
         note_error(0.0, 0.0, True, state, counts)
     if lost:
         counts[SOLVED] = 1
-    full = counts[BUFFERED] >= size or counts[UPDATES] >= counts[RENEW_AT] or state[SCALARS, GROWTH] >= GROWN_AT
-    return LOOK if lost or full or counts[CHANGED] == 1 else DONE
+    due = counts[BUFFERED] >= size or counts[UPDATES] >= counts[RENEW_AT] or state[SCALARS, GROWTH] >= GROWN_AT
+    due = due or (state[SAMPLE, FACTORS] == 1.0 and counts[UPDATES] % SAMPLED == 0)
+    return LOOK if lost or due or counts[CHANGED] == 1 else DONE
 
 
 @kernel
@@ -304,11 +313,37 @@ def note_error(reward, here, over, state, counts):  # type: ignore[no-untyped-de
 
     `here` is that value, and `reward` follows it, unless the episode is over.
     """
-    if state[CHART, OPEN] == 1.0 and counts[SOLVED] == 0 and counts[FEW] == 0:
+    if state[CHART, OPEN] == 1.0 and counts[SOLVED] == 0 and not few_runs(state[SAMPLE]):
         error = state[CHART, REWARD] + state[SCALARS, DECAY] * here - state[CHART, VALUE]
         charts = state[CHART:PHI].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
         counts[CHANGED] = max(counts[CHANGED], add_error(error, charts))
     state[CHART, VALUE], state[CHART, REWARD], state[CHART, OPEN] = here, reward, not over
+
+
+@kernel
+def add_to_sample(row, decay, forgetting, sample):  # type: ignore[no-untyped-def]
+    """Add a transition, a row of the buffer, to the effective sample sizes of `lstd.statistics.counts`.
+
+    `decay` is λγ on arrival, 0 at the start of an episode. All that came before counts `forgetting` times as much.
+    """
+    if row[RATIO] != 1.0:
+        sample[OFF_POLICY] = 1.0
+    if row[RATIO] != 1.0 or row[OF_ROW] != 1.0 or row[OF_TRACE] != 1.0:
+        sample[FACTORS] = 1.0
+    for which in range(3):
+        sums = sample[SIZES + 4 * which : SIZES + 4 * which + 4]
+        left = decay * (row[OF_TRACE] if which == 0 else min(row[OF_TRACE], 1.0))
+        sums[E] = (row[RATIO] if which == 0 else 1.0) * (left * sums[E] + 1.0)
+        g = (row[OF_ROW] if which == 1 else 1.0) * sums[E]
+        sums[F] = g + left * forgetting * sums[F]
+        sums[TOTAL] = forgetting * sums[TOTAL] + g
+        sums[SQUARE] = forgetting * forgetting * sums[SQUARE] + g * (2.0 * sums[F] - g)
+
+
+@kernel
+def few_runs(sample):  # type: ignore[no-untyped-def]
+    """Return whether importance ratios leave fewer than RUNS runs of rows."""
+    return sample[OFF_POLICY] == 1.0 and sample[SIZES + TOTAL] ** 2 < RUNS * sample[SIZES + SQUARE]
 
 
 # ---------------------------------------------------------------- signatures: other argument types are not compiled

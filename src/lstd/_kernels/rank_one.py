@@ -21,22 +21,24 @@ from lstd._kernels.compilation import kernel
 # The state is one array, as each array among the arguments of a call takes 50 ns. Its rows are these vectors, of which
 # COUNTS, integers in the same memory, has two and CHART six, and those from PHI on are scratch; then θ of each reward,
 # Q, R and M. RIDGE is the diagonal of R, ALPHA what it is restored to; P_NEXT and NEXT_P are products of M with NEXT.
-Y, TRACE, NEXT, P_NEXT, NEXT_P, RIDGE, ALPHA, SCALARS, COUNTS, CHART, PHI = *range(9), 10, 16
-P_PHI, PHI_P, ARRIVES, LANES, THETA = 17, 18, 19, 20, 28
+Y, TRACE, NEXT, P_NEXT, NEXT_P, RIDGE, ALPHA, SCALARS, COUNTS, SAMPLE, CHART, PHI = *range(9), 10, 11, 17
+P_PHI, PHI_P, ARRIVES, LANES, THETA = 18, 19, 20, 21, 29
 # λ; the discount of the transition before, for the trace, and times its weight, for A (0 where its boundary term is
 # closed); the fraction of the boundary term that weights are read with; f and g; weight and trace coefficient of the
-# transition to take, 1 between calls; the growth of errors above which a read-out is solved for;
-# the trace of a feature that is always one.
-LMBDA, DECAY, BOOTSTRAP, FRACTION, FORGETTING, GROWTH, WEIGHT, COEFFICIENT, MOST_GROWN, UNIT = range(10)
+# transition to take, 1 between calls; the growth of errors above which a read-out is solved for.
+LMBDA, DECAY, BOOTSTRAP, FRACTION, FORGETTING, GROWTH, WEIGHT, COEFFICIENT, MOST_GROWN = range(9)
 # Features, rewards, rows of a panel; where Q, R and M begin; the number of transitions in which the ridge of each
 # feature is restored once.
 FEATURES, REWARDS, PANEL, Q_AT, R_AT, M_AT, ROTATION = range(7)
 # Changes that wait in the panels, and whether P_NEXT and NEXT_P are known. Transitions so far, those in the buffer,
 # those after which P was computed anew and is to be again, and how many were to be in between. Whether weights are
-# solved for. Episodes that are over, and whether one was cut off. Whether the charts say that the stream has changed,
-# and whether importance ratios leave too few rows for them.
-WAITING, AHEAD, UPDATES, BUFFERED, RENEWED, RENEW_AT, INTERVAL, SOLVED, EPISODES, CUT, CHANGED, FEW = range(7, 19)
-N_COUNTS = 19
+# solved for. Episodes that are over, and whether one was cut off. Whether the charts say that the stream has changed.
+WAITING, AHEAD, UPDATES, BUFFERED, RENEWED, RENEW_AT, INTERVAL, SOLVED, EPISODES, CUT, CHANGED = range(7, 18)
+N_COUNTS = 18
+# Entries of SAMPLE: whether a ratio was other than one, and whether any factor was. Then, for the effective sample
+# sizes with ratios alone, with weights alone, and without both, the traces e and f, Σ g and the double sum.
+OFF_POLICY, FACTORS, SIZES = range(3)
+E, F, TOTAL, SQUARE = range(4)
 
 LOST = 1e-6  # a denominator this much smaller than its terms, or larger than 1 / LOST, loses six digits
 COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
@@ -64,7 +66,7 @@ def sherman_morrison(phi_p, phi_y, p, y, q, numbers):  # type: ignore[no-untyped
 @kernel
 def counts_of(state):  # type: ignore[no-untyped-def]
     """Return a view of the counts."""
-    return state[COUNTS:CHART].reshape(-1).view(np.int64)
+    return state[COUNTS:SAMPLE].reshape(-1).view(np.int64)
 
 
 @kernel

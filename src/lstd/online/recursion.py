@@ -45,9 +45,8 @@ from lstd._kernels.rank_one import (
     WAITING,
     Y,
 )  # fmt: skip
-from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_ratios
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, repeated
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import SparseRow, aligned, compiled, take
@@ -58,13 +57,12 @@ from lstd.statistics.solve import Solution, solve
 from lstd.types import Array
 
 _PAGE = 512  # float64 in a page of 4 KiB
-_BUFFERED, _ENTRIES = 4096, 2**20  # largest number of rows in the buffer, and of features of rows and successors
+_BUFFERED, _ENTRIES = 8192, 2**20  # largest number of rows in the buffer, and of features of rows and successors
 _BYTES = 2**26  # of all blocks, with "auto"
 _SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
 _FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals
 # Condition number from which weights are solved for. Up to 1e5, a read-out may multiply errors by 100; above, by less.
 _SOLVED_ABOVE, _MOST_GROWN = 1e7, 100.0
-_RUNS = 50.0  # of rows, with which errors are those of the stream and not of weights that few products of ratios decide
 
 
 def rotation(n: int, forgetting: float) -> int:
@@ -147,7 +145,7 @@ class Recursion:
         return {**vars(self), "state": self.state.copy()}
 
     def _view_of_counts(self) -> NDArray[np.int64]:
-        flat = self.state[layout.COUNTS : layout.CHART].reshape(-1)
+        flat = self.state[layout.COUNTS : layout.SAMPLE].reshape(-1)
         counts: NDArray[np.int64] = flat.view(np.int64)[: layout.N_COUNTS]
         return counts
 
@@ -213,17 +211,20 @@ class Recursion:
     def _rows(self, k: int) -> Rows:
         """Return the first k rows of the buffer, in which the last has its own weight and earlier ones less."""
         n, rows = self.n, self.buffer[:k]
+        numbers = np.ascontiguousarray(rows[:, DISCOUNT:].T)
+        episode, terminated = numbers[EPISODE], numbers[TERMINAL] == 1.0
         columns = {"discount": DISCOUNT, "importance_ratio": RATIO, "trace_coefficient": OF_TRACE, "weight": OF_ROW}
-        given: dict[str, Any] = {name: rows[:, at] for name, at in columns.items()}
+        values: dict[str, Any] = {name: numbers[at] for name, at in columns.items()}
         if self.forgetting != 1.0:
-            given["weight"] = given["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
-        usual = {"discount": self.gamma}
-        if self.blocks.total.counts.sample is not None:  # which needs the ratios of all rows, or of none
-            usual["importance_ratio"] = np.nan
-        return check_rows(
-            rows[:, :n], rows[:, 2 * n : 2 * n + self.m], X_next=rows[:, n : 2 * n], gamma=self.gamma,
-            episode=rows[:, EPISODE], terminated=rows[:, TERMINAL] == 1.0, warn=False,
-            **{name: column for name, column in given.items() if (column != usual.get(name, 1.0)).any()},
+            values["weight"] = values["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
+        usual = dict.fromkeys(columns, 1.0) | {"discount": self.gamma}
+        values |= {name: repeated(usual[name], k) for name in columns if (values[name] == usual[name]).all()}
+        if terminated.any():
+            values["discount"] = np.where(terminated, 0.0, values["discount"])
+        return Rows.of(  # all was checked when it came, and the state has the effective sample
+            X=rows[:, :n], y=rows[:, 2 * n : 2 * n + self.m], X_next=rows[:, n : 2 * n], known=np.ones(k, np.bool_),
+            last=np.append(episode[1:] != episode[:-1], True), terminated=terminated, episode=episode,
+            single=False, gamma=self.gamma, assumed=False, **values,
         )  # fmt: skip
 
     def after(self) -> None:
@@ -234,15 +235,15 @@ class Recursion:
             counts[RENEW_AT] = min(counts[RENEW_AT], max(counts[UPDATES], soon))
         if self.state[SCALARS, GROWTH] >= kernels.GROWN_AT:
             self._rescale()
-        due = counts[UPDATES] >= counts[RENEW_AT]
-        if counts[BUFFERED] >= len(self.buffer):
+        room, until = len(self.buffer), counts[RENEW_AT] - counts[UPDATES]
+        full = counts[BUFFERED] >= room
+        due = until <= 0 or (full and until < room <= counts[INTERVAL])  # else it would sum most of these rows again
+        if full:
             self._flush()
         if due:
             self._renew()
-            if self.watches:
-                sample = self.total().counts.sample
-                counts[layout.FEW] = sample is not None and sample.off_policy and bool(sample.size[0] < _RUNS)
-                self.warn_of_ratios()
+        if due or counts[UPDATES] % kernels.SAMPLED == 0:
+            self.warn_of_ratios()
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
     def _rescale(self) -> None:
@@ -259,13 +260,18 @@ class Recursion:
         self.blocks = self.summed()
         self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
 
+    @property
+    @np.errstate(all="ignore")
+    def sample(self) -> Array:
+        """Effective sample sizes with ratios alone, with weights alone, and without both, (3,)."""
+        sums = self.state[layout.SAMPLE, layout.SIZES : layout.SIZES + 12].reshape(3, 4)
+        return np.asarray(sums[:, layout.TOTAL] ** 2 / sums[:, layout.SQUARE])
+
     def warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once."""
-        sample = self.total().counts.sample
-        if sample is not None and not self.warned:
-            ratios, weights, without = sample.size
-            weights = weights if self.forgetting == 1.0 else without  # to forget is no doubt
-            self.warned = warn_of_ratios(np.array([ratios, weights, without]), sample.off_policy, self.lmbda)
+        off_policy, factors = self.state[layout.SAMPLE, [layout.OFF_POLICY, layout.FACTORS]] == 1.0
+        if factors and self.watches and not self.warned:
+            self.warned = warn_of_ratios(self.sample, bool(off_policy), self.lmbda)
 
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:

@@ -18,11 +18,11 @@ from scipy import sparse
 from lstd._kernels import change_detection
 from lstd._kernels import online_step as kernels
 from lstd._kernels import rank_one as layout
-from lstd._kernels.online_step import BAD, DONE, JUMP, step, step_sparse
+from lstd._kernels.online_step import BAD, DONE, JUMP, LOOK, step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single, to_real_array
 from lstd.data.feature_arrays import by_name
 from lstd.data.ids import same_id
-from lstd.data.rows import FACTORS, PerRow, Rows
+from lstd.data.rows import PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import BrokenEpisodeWarning, ChangeWarning, InvalidInputError, warn
@@ -77,7 +77,7 @@ class RecursiveLSTD(OnlinePredictor):
         Largest number of blocks of the stream to keep for standard errors, 0 for none. Each takes 16 n² bytes. "auto"
         is 64, or what fits in 64 MiB if that is fewer, and 0 if it is fewer than 10. A single episode has at most 28.
     check_every : int, optional
-        Largest number of updates between two computations of the inverse from the sums, by default the larger of 4096
+        Largest number of updates between two computations of the inverse from the sums, by default the larger of 8192
         and 10 n. The first comes after the larger of n and 16 updates; then intervals grow. Each takes O(n³).
 
     Attributes
@@ -107,7 +107,7 @@ class RecursiveLSTD(OnlinePredictor):
 
     Notes
     -----
-    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 4096 transitions, or of 8 MiB.
+    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 8192 transitions, or of 8 MiB.
 
     Weights have at least eight correct digits, or those that :class:`lstd.LSTD` has on the same data. They are read
     from the recursion, in O(n), while the condition number of the system, after scaling rows and columns, was at most
@@ -165,7 +165,7 @@ class RecursiveLSTD(OnlinePredictor):
         self.lmbda, self.alpha = check_real("lmbda", lmbda, 0.0, 1.0), _check_alpha(alpha, n)
         self.variant = check_choice("variant", variant, VARIANTS)
         self.n_rewards = None if n_rewards is None else check_integer("n_rewards", n_rewards, 1)
-        every = max(4096, 10 * n) if check_every is None else check_every
+        every = max(8192, 10 * n) if check_every is None else check_every
         self.check_every, self.forgetting, self.n_blocks = check_integer("check_every", every, 1), forgetting, n_blocks
         own, m = _check_rate(forgetting), self.n_rewards or 1
         others = rates(n, self.gamma)[:-1] if isinstance(forgetting, str) else ()
@@ -274,9 +274,11 @@ class RecursiveLSTD(OnlinePredictor):
                     self._warn_of_jump(numbers[1])
                 core.close(1.0)
                 code = core.learn(*pair, rewards, numbers)
+                code = LOOK if code == DONE else code  # the boundary term may have cost digits
             if code < DONE:
                 raise transition.too_large(*pair, float(rewards[0]))
-            self.after(core)
+            if code > DONE:
+                self.after(core)
         self._sparse |= self._typed and isinstance(pair[0], SparseRow)
         if self._bank is not None and before is not None:
             self._bank.note(before, rewards, numbers)
@@ -368,7 +370,7 @@ class RecursiveLSTD(OnlinePredictor):
         predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
         if len(rows):
             self._learn_rows(rows, predictions)
-            if rows.given & FACTORS and not self._core.warned and 8 * len(rows) >= self.n_updates:
+            if 8 * len(rows) >= self.n_updates:
                 self._core.warn_of_ratios()
         if predictions is not None and len(rows):
             self._beyond = warn_of_bounds(self._beyond, rows, predictions.reshape(rows.y.shape), self.variant)

@@ -21,7 +21,7 @@ from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
 
-VERSION = 12
+VERSION = 13
 _STATIC = slice(layout.FEATURES, layout.ROTATION + 1)  # counts that follow from the parameters
 _FINITE = [layout.TRACE, layout.NEXT, layout.RIDGE, layout.ALPHA, *range(layout.CHART, layout.PHI)]
 
@@ -114,7 +114,7 @@ def restore_core(core: Recursion, saved: CoreState) -> None:
     fits &= counts[layout.BUFFERED] == k < len(core.buffer) and (not k or saved.buffer.shape[1] == core.buffer.shape[1])
     same = [layout.LMBDA, layout.FRACTION, layout.FORGETTING, layout.WEIGHT, layout.COEFFICIENT]
     fits &= bool((now[same] == scalars[same]).all()) and 0.0 <= now[layout.DECAY] <= 1.0
-    fits &= 0.0 <= now[layout.UNIT] < np.inf
+    fits &= 0.0 <= core.state[layout.SAMPLE, layout.SIZES] < np.inf
     fits &= 0.0 <= now[layout.BOOTSTRAP] < np.inf and 1.0 <= now[layout.GROWTH] < np.inf
     fits &= bool(np.isfinite(core.state[_FINITE]).all() and (core.state[layout.RIDGE] >= 0.0).all())
     if not fits:

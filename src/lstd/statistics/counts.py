@@ -129,6 +129,7 @@ class Chains(Record):
 
 
 NOTHING_OBSERVED = Chains(np.diag([1.0, 0.0, 1.0, 1.0])[np.newaxis])  # there is no u
+_NOT_OBSERVED = NOTHING_OBSERVED.unknown()
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +240,9 @@ def _joined_samples(one: Chains | None, two: Chains | None) -> Chains | None:
 
 def _observed_of(rows: Rows, part: slice, full: Flags) -> Chains:
     """Return the chain of the observed share of some rows, none of them pending."""
-    found = Chains.observed(rows.discount[part], full, rows.trace_coefficient[part], rows.weight[part])
-    return found if rows.X_next is None else found.unknown()
+    if rows.X_next is not None:
+        return _NOT_OBSERVED
+    return Chains.observed(rows.discount[part], full, rows.trace_coefficient[part], rows.weight[part])
 
 
 def _sample_of(rows: Rows, lmbda: float, part: slice, full: Flags) -> Chains | None:
