@@ -52,10 +52,6 @@ class _Batch(NamedTuple):
     weights: Array
     cut: Flags
 
-    @property
-    def columns(self) -> tuple[NDArray[Any], ...]:
-        return self.y, self.discount, self.ratios, self.lmbdas, self.weights, self.cut
-
 
 def is_dense(features: Features) -> bool:
     """Return whether features are dense, or sparse with so many entries that dense ones are faster."""
@@ -74,8 +70,7 @@ class Adding:
     """
 
     def __init__(self, rows: Rows, lmbda: float, before: Added) -> None:
-        self.sums, self.trace = (one if one.flags.writeable else one.copy() for one in (before.sums, before.trace))
-        self.cuts = before.cuts if before.cuts is None or before.cuts.flags.writeable else before.cuts.copy()
+        self.sums, self.trace, self.cuts = _own(before.sums), _own(before.trace), _own(before.cuts)
         self.at, self._rows, self._lmbda, self._given = 0, rows, lmbda, rows.X_next is not None
         self._cut = rows.last & ~rows.terminated  # truncated ends
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
@@ -92,9 +87,13 @@ class Adding:
         """Add the rows up to `end`, the last one of all without its boundary term unless it terminated."""
         if hasattr(self._rows.X, "sums"):  # features that sum themselves, to nothing before
             self.sums, self.cuts, self.trace = self._rows.X.sums(self._rows, self._lmbda)
-        else:
-            for batch in self._batches(end):
-                self._add(batch)
+        elif end > self.at:
+            n, count = self._rows.n_features, end - self.at
+            most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
+            size = -(-count // -(-count // most))  # equal lengths, as a short batch is slow per row
+            add = self._add_dense if self._dense else self._add_short if self._short else self._add_sparse
+            for first in range(self.at, end, size):
+                add(self._batch(slice(first, min(first + size, end))))
         self.at = end
 
     def copies(self, number: int) -> Array:
@@ -117,38 +116,25 @@ class Adding:
             cuts[...] = self.cuts
         return Added(sums, cuts, self.trace.copy())
 
-    def _batches(self, end: int) -> Iterator[_Batch]:
-        """Yield the next rows, in order."""
-        rows, n, count = self._rows, self._rows.n_features, end - self.at
-        most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
-        size = -(-count // -(-count // most)) if count else 1  # equal lengths, as a short batch is slow per row
-        for first in range(self.at, end, size):
-            part = slice(first, min(first + size, end))
-            discount, cut = _column(rows.discount, part), self._cut[part]
-            if self._given and cut.any():
-                discount = np.where(cut, 0.0, discount)
-            yield _Batch(
-                part, self._dense_batch("phi", rows.X, part) if self._dense else rows_of(rows.X, part),
-                np.ascontiguousarray(rows.y[part]), discount,
-                _column(rows.importance_ratio, part), _column(rows.trace_coefficient, part, self._lmbda),
-                _column(rows.weight, part), cut,
-            )  # fmt: skip
-
-    def _add(self, batch: _Batch) -> None:
-        if self._dense:
-            self._add_dense(batch)
-        elif self._short:
-            self._add_short(batch)
-        else:
-            self._add_sparse(batch)
+    def _batch(self, part: slice) -> _Batch:
+        """Return some rows."""
+        rows, cut, discount = self._rows, self._cut[part], _column(self._rows.discount, part)
+        if self._given and cut.any():
+            discount = np.where(cut, 0.0, discount)
+        return _Batch(
+            part, self._dense_batch("phi", rows.X, part) if self._dense else rows_of(rows.X, part),
+            np.ascontiguousarray(rows.y[part]), discount,
+            _column(rows.importance_ratio, part), _column(rows.trace_coefficient, part, self._lmbda),
+            _column(rows.weight, part), cut,
+        )  # fmt: skip
 
     def _add_dense(self, batch: _Batch) -> None:
         n, (u, v), (ends,) = self._rows.n_features, self.trace, batch.cut.nonzero()
         width = n + 2 * bool(u[n] or v[n] or v[n + 1])
         left, right = _scratch("left", len(batch.cut), width), batch.phi
-        columns = (batch._replace(cut=np.zeros_like(batch.cut)) if self._given else batch).columns
+        _, _, *columns, cut = batch
         first = v[:width].copy()
-        dense_traces(batch.phi, *columns, 1.0 - self._given, u, left, self.sums[n:])
+        dense_traces(batch.phi, *columns, cut & (not self._given), 1.0 - self._given, u, left, self.sums[n:])
         if width > n and abs(u[n]) < _TINY:
             u[n] = 0.0
         np.multiply(u, batch.weights[-1], out=v)
@@ -174,12 +160,13 @@ class Adding:
         """Add rows with few entries, each time a trace."""
         left = _scratch("left", 1, self.trace.shape[1])[0]
         state = *self.trace, left, self.sums, self.sums if self.cuts is None else self.cuts
+        _, _, *columns = batch
         if not self._given:
-            sparse_sums(*_parts(batch.phi), *batch.columns, *state)
+            sparse_sums(*_parts(batch.phi), *columns, *state)
             return
         inner, outgoing = self._inner[batch.rows], _column(self._rows.discount, batch.rows)
         phi_next = rows_of(self._rows.X_next, batch.rows)
-        sparse_sums_of_pairs(*_parts(batch.phi), *batch.columns, inner, outgoing, *_parts(phi_next), *state)
+        sparse_sums_of_pairs(*_parts(batch.phi), *columns, inner, outgoing, *_parts(phi_next), *state)
 
     def _add_short(self, batch: _Batch) -> None:
         """Add rows with few entries, whose traces have as few."""
@@ -269,6 +256,11 @@ def _scratch(name: str, n_rows: int, n: int) -> Array:
         held = np.empty(n_rows * n)
         setattr(_memory, name, held)
     return held[: n_rows * n].reshape(n_rows, n)
+
+
+def _own(array: Any) -> Any:
+    """Return an array that may be written to; None for None."""
+    return array if array is None or array.flags.writeable else array.copy()
 
 
 def _parts(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:

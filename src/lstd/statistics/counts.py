@@ -50,7 +50,7 @@ from lstd.data.episode_warnings import count_unused
 from lstd.data.ids import id_keys
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError
-from lstd.types import Array, Flags
+from lstd.types import Array
 
 _MODULUS = 2**64
 _ALL, _EVERY = 1024, 64
@@ -70,14 +70,6 @@ class Chains(Record):
     step: Annotated[Array, "1 4 4 nan"] | Annotated[Array, "3 4 4 nan"]  # M; NaN if it is not known
     square: Annotated[Array, "3 3 3 nan"] | None = None  # K, of sample sizes
     off_policy: bool = False  # whether a ratio is not one
-
-    @classmethod
-    def observed(cls, discount: Array, full: Flags, coefficient: Array, weight: Array) -> Chains:
-        """Return the chain of the observed share of rows, (T,), of which some are `full` transitions."""
-        step = NOTHING_OBSERVED.step.copy()
-        columns = (_NONE if uniform(column) else column for column in (coefficient, weight))
-        step[0, 2:, ::2] = observed_weight(np.ascontiguousarray(discount), full, *columns)
-        return cls(step)
 
     @classmethod
     def sampled(cls, ratio: Array, coefficient: Array, weight: Array, decay: Array, ones: Array) -> Chains:
@@ -148,22 +140,33 @@ class Counts(Record):
 
     def with_rows(self, rows: Rows, seen: slice, part: slice) -> Counts:
         """Add the next rows, `seen`, and as transitions those of `part`, which are summed; the chains stay."""
-        full, weight = rows.full_among(part), rows.weight[part]
-        n_transitions = int(np.count_nonzero(full))
-        mark = reward_mark_of(rows.y[part], weight, full)
+        full, weight, y = rows.full_among(part), rows.weight[part], np.ascontiguousarray(rows.y[part])
+        n_transitions, state = int(np.count_nonzero(full)), np.array([0, 1], np.uint64)
+        weights = np.ascontiguousarray(weight[:1] if uniform(weight) else weight).view(np.uint64)
+        add_reward_marks(y.view(np.uint64), weights, full, _factors(y.shape[1] + 1), np.uint64(_ODD), state)
         return self.changed(
             n_rows=self.n_rows + seen.stop - seen.start,
             n_transitions=self.n_transitions + n_transitions,
             total_weight=self.total_weight + float(n_transitions if uniform(weight) else weight @ full),
             unused=self.unused + count_unused(rows, part),
-            mark=(self.mark + mark_of(rows, seen)) % _MODULUS,
-            reward_mark=self._reward_mark_with(mark),
+            mark=(self.mark + _mark_of(rows, seen)) % _MODULUS,
+            reward_mark=self._reward_mark_with(int(state[0])),
         )
 
     def with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
         """Add the rows of `part`, which are counted and summed, to the chains."""
-        full = rows.full_among(part)
-        sample, observed = _sample_of(rows, lmbda, part, full), _observed_of(rows, part, full)
+        full, coefficient, weight = rows.full_among(part), rows.trace_coefficient[part], rows.weight[part]
+        sample, observed = None, _NOT_OBSERVED
+        if rows.X_next is None:
+            step = NOTHING_OBSERVED.step.copy()
+            kept, counted = _NONE if uniform(coefficient) else coefficient, _NONE if uniform(weight) else weight
+            step[0, 2:, ::2] = observed_weight(np.ascontiguousarray(rows.discount[part]), full, kept, counted)
+            observed = Chains(step)
+        if rows.given & FACTORS:
+            ones, ends = full.astype(np.float64), rows.last[part].copy()
+            ends[-1:] &= part.stop < len(rows)  # the episode of the last row may go on
+            decay = np.where(ends, 0.0, lmbda * rows.discount[part])
+            sample = Chains.sampled(rows.importance_ratio[part] * ones, coefficient, weight, decay, ones)
         if self.n_rows > len(rows):
             sample, observed = _joined_samples(self.sample, sample), self.observed.then(observed)
         return self.changed(sample=sample, observed=observed)
@@ -238,32 +241,16 @@ def _joined_samples(one: Chains | None, two: Chains | None) -> Chains | None:
     return known and known.unknown()
 
 
-def _observed_of(rows: Rows, part: slice, full: Flags) -> Chains:
-    """Return the chain of the observed share of some rows, none of them pending."""
-    if rows.X_next is not None:
-        return _NOT_OBSERVED
-    return Chains.observed(rows.discount[part], full, rows.trace_coefficient[part], rows.weight[part])
-
-
-def _sample_of(rows: Rows, lmbda: float, part: slice, full: Flags) -> Chains | None:
-    """Return the chains of sample sizes of some rows, none of them pending; None if no row has a factor."""
-    if not rows.given & FACTORS:
-        return None
-    ones, ends = full.astype(np.float64), rows.last[part].copy()
-    ends[-1:] &= part.stop < len(rows)  # the episode of the last row may go on
-    decay = np.where(ends, 0.0, lmbda * rows.discount[part])
-    return Chains.sampled(
-        rows.importance_ratio[part] * ones, rows.trace_coefficient[part], rows.weight[part], decay, ones
-    )
-
-
-def mark_of(rows: Rows, part: slice) -> int:
+def _mark_of(rows: Rows, part: slice) -> int:
     """Return the mark of the features of some rows."""
     n, first = rows.n_features - rows.intercept, rows.place + part.start  # in the stream
     head, tail = max(_ALL, first), max(_ALL, first) + -max(_ALL, first) % _EVERY  # first row of every 64th
     edges = slice(part.start, min(head - rows.place, part.stop)), slice(tail - rows.place, part.stop, _EVERY)
     odd, mark = _factors(n), 0
-    for some in (rows.X[edge] for edge in edges if edge.start < edge.stop):
+    for edge in edges:
+        if edge.start >= edge.stop:
+            continue
+        some = rows.X[edge]
         if sparse.issparse(some):
             kept = some.indices < n
             mark += int(some.data[kept].view(np.uint64) @ odd[some.indices[kept]])
@@ -271,14 +258,6 @@ def mark_of(rows: Rows, part: slice) -> int:
             bits = np.ascontiguousarray(some[:, :n], dtype=np.float64).view(np.uint64)
             mark += int((bits @ odd).sum())
     return mark % _MODULUS
-
-
-def reward_mark_of(rewards: Array, weight: Array, full: Flags) -> int:
-    """Return the mark of the rewards (T, m) and weights (T,) of rows, of which some are `full` transitions."""
-    weights = weight[:1] if uniform(weight) else weight
-    state, bits = np.array([0, 1], np.uint64), (np.ascontiguousarray(v).view(np.uint64) for v in (rewards, weights))
-    add_reward_marks(*bits, full, _factors(rewards.shape[1] + 1), np.uint64(_ODD), state)
-    return int(state[0])
 
 
 @lru_cache(maxsize=8)

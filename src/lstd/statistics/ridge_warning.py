@@ -57,7 +57,8 @@ def ridge_movement(
         if not A[-1, -1]:
             return total
         total = b[-1] ** 2 / abs(A[-1, -1])
-        A, b = (part[:-1] - np.outer(A[:-1, -1], part[-1]) / A[-1, -1] for part in (A, b))
+        means = A[:-1, [-1]] / A[-1, -1]
+        A, b = A[:-1] - means * A[-1], b[:-1] - means * b[-1]
         A, ridge, weights = A[:, :-1], ridge[:-1], weights[:-1]
     if not ridge.any():
         return np.zeros(b.shape[1])
@@ -121,7 +122,7 @@ def warn_of_scales(rows: Rows, ridge: Array, intercept: bool) -> None:
     if not len(rows):
         return
     X = rows.X[:: max(1, len(rows) // max(_ROWS, _ENTRIES // len(ridge)))]
-    _, spread, square = (number[: len(ridge)] for number in column_spread(X, about_zero=not intercept))
+    _, spread, square = column_spread(X, about_zero=not intercept)[:, : len(ridge)]
     relative = np.where((square > 0.0) & (ridge > 0.0), ridge / spread, np.nan)
     if not np.nanmax(relative, initial=0.0) > _UNEQUAL * np.nanmin(relative, initial=np.inf):
         return

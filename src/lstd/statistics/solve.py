@@ -238,11 +238,12 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, boo
 
 def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
     """Raise InvalidInputError if sums or weights overflowed."""
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise InvalidInputError(
-            "The sums over the data, or the weights, must be below 1e308; they overflowed. Scale features and rewards "
-            "(`X`, `y`) to order 1, and look for huge values in them and in the importance ratios, if any."
-        )
+    for array in arrays:
+        if not np.isfinite(array).all():
+            raise InvalidInputError(
+                "The sums over the data, or the weights, must be below 1e308; they overflowed. Scale features and "
+                "rewards (`X`, `y`) to order 1, and look for huge values in them and in the importance ratios, if any."
+            )
 
 
 def sure_digits(condition: float) -> int:

@@ -279,9 +279,9 @@ def check_sums(statistics: Any, rows: Rows) -> None:
     s = statistics
     sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
     with np.errstate(over="ignore", invalid="ignore"):
-        if all(math.isfinite(array.sum()) for array in sums):
+        if math.isfinite(sum(map(np.sum, sums))):
             return
-    if all(np.isfinite(array).all() for array in sums):  # only their sum overflows
+    if all(np.isfinite(array).all() for array in sums):  # only a sum of them overflows
         return
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
         if isinstance(phi, np.ndarray):
