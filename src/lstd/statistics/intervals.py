@@ -29,7 +29,6 @@ themselves may lie outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -42,7 +41,7 @@ from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution, check_range, ones_left_out, solve
-from lstd.statistics.threads import blas_threads, one_blas_thread
+from lstd.statistics.threads import blas_threads, in_threads, one_blas_thread
 from lstd.types import Array
 
 SCALES = ("identity", "log", "logit")
@@ -288,11 +287,7 @@ def _vectors(
         right = b_e - A_e @ weights - shares[e] * rest
         return solve(A - A_e, right, ridge, penalty=penalty, warn=False)
 
-    if len(A) < _FEATURES_FOR_THREADS or threads == 1:
-        solutions = [without(e) for e in range(len(shares))]
-    else:
-        with ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
-            solutions = list(pool.map(without, range(len(shares))))
+    solutions = list(in_threads(without, range(len(shares)), 1 if len(A) < _FEATURES_FOR_THREADS else threads))
     vectors = np.array([np.sqrt(1.0 - w) * one.weights.T for w, one in zip(shares, solutions, strict=True)])
     return vectors, any(solution.singular for solution in solutions)
 
