@@ -109,6 +109,8 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         backtest=backtest and str(backtest),
         fitted=fitted,
         summary=summary,
+        # Without the time of the fit, so that the same data give the same page.
+        facts_of_model={name: text for name, text in summary.facts.items() if name != "fitted at"},
         coefficients=[(name, summary.table(j)) for j, name in enumerate(evaluation.rewards)],
         predictions=_drawing(draw_predictions(evaluation)),
         calibration=_calibration(evaluation) if observed else None,
