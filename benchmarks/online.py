@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unuse
 from lstd._kernels.compilation import kernel
 from lstd._kernels.online_step import GOES_ON, SIGNATURES
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
-from lstd.online.recorded_rows import Block, learn_block
+from lstd.online.recorded_rows import learn_block
 from ratios import Ratio, in_turn, run_alone
 
 HOW = """\
@@ -168,7 +168,7 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     y, numbers = np.full(count, REWARD), np.ones((count, 4))
     numbers[:, 0] = GAMMA
     model, twin = (RecursiveLSTD(n, GAMMA, LMBDA, ALPHA) for _ in range(2))
-    block = Block(X[:-1], X[1:], y[:, np.newaxis], numbers, np.full(count, GOES_ON, np.int8))
+    block = X[:-1], X[1:], y[:, np.newaxis], numbers, np.full(count, GOES_ON, np.int8)
     predictions = np.empty((count if asked else 0, 1))
     ours, beside = in_turn(
         lambda: model.partial_fit(X[:-1], y, return_predictions=asked),

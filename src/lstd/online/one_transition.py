@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from decimal import Decimal
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,10 @@ from lstd._kernels.online_step import HUGE
 from lstd.data.arguments import check_array, check_real, to_real_array
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import by_name, check_features, check_indices, product
-from lstd.data.ids import same_id
-from lstd.data.rows import Rows
+from lstd.data.follow import StreamEnd
+from lstd.data.rows import FACTORS, Rows
 from lstd.errors import InvalidInputError
+from lstd.statistics.stream_sums import Pending
 from lstd.types import Array
 
 _LINE = 8  # float64 in a cache line
@@ -169,32 +170,32 @@ class OpenEnd(NamedTuple):
     """The end of recorded rows whose last episode did not terminate: what the next rows go on from."""
 
     n_updates: int  # an update after them replaces the transition to the next row
-    row: Rows  # the last one
+    row: Pending  # the last one
+    episode: Annotated[Any, "episode"]  # its id; None without ids
+    is_sparse: bool
 
     @classmethod
     def of(cls, rows: Rows, n_updates: int) -> OpenEnd | None:
         """Return the end of at least one row after so many transitions; None if it terminated."""
-        return (
-            None if rows.terminated[-1] else cls(n_updates, copy.deepcopy(rows.taken(slice(len(rows) - 1, len(rows)))))
-        )
+        row = Pending.of_row(rows, len(rows) - 1)
+        return None if row is None else cls(n_updates, row, rows.last_episode, sparse.issparse(rows.X))
 
     def goes_on(self, rows: Rows) -> bool:
         """Return whether rows continue the episode; raises InvalidInputError if the two do not fit."""
-        if (self.row.X_next is None) != (rows.X_next is None):
+        if self.row.complete != (rows.X_next is not None):
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-        if (self.row.episode is None) != (rows.episode is None):
-            raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
-                "episode of the previous chunk."
-            )
-        continues = same_id(self.row.last_episode, rows.first_episode)
-        if continues and not self.row.known[0]:
-            raise InvalidInputError(
-                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
-                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut "
-                "off there."
-            )
+        end = StreamEnd(self.episode, False, self.row.missing)
+        continues = end.goes_on_with(rows.first_episode)
+        if continues:
+            end.check_continued()
         return continues
+
+    def arguments(self, single: bool) -> dict[str, Any]:
+        """Return the arguments of `update` for the row, but for the features of its successor."""
+        usual = self.row.weight == self.row.coefficient == 1.0
+        rows = self.row.as_rows(frozenset() if usual else FACTORS).changed(single=single)
+        phi, (kept,) = self.row.phi, self.row.phi.nonzero()
+        return {"x": (kept, phi[kept]) if self.is_sparse else phi, **numbers_of(rows, 0)}
 
 
 def numbers_of(rows: Rows, t: int) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,69 +18,43 @@ from lstd.online.one_transition import OpenEnd, compiled, numbers_of, row_of
 from lstd.online.recursion import Recursion
 from lstd.types import Array
 
+if TYPE_CHECKING:
+    from lstd.online.recursive_lstd import RecursiveLSTD
+
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
 
 
-class Learner(Protocol):
-    """What recorded rows need of an estimator; see `RecursiveLSTD`."""
-
-    @property
-    def n_updates(self) -> int: ...
-
-    @property
-    def alone(self) -> Recursion | None: ...
-
-    @property
-    def update(self) -> Callable[..., None]: ...
-
-    def predict(self, x: Any) -> Any: ...
-
-    def cut_off(self) -> None: ...
-
-    def after(self, core: Recursion) -> None: ...
-
-
-class Block(NamedTuple):
-    """Recorded rows in the form of the kernel `stream`."""
-
-    X: Array  # (T, n)
-    X_next: Array  # (T, n)
-    y: Array  # (T, m)
-    numbers: Array  # (T, 4)
-    kinds: NDArray[np.int8]
-
-
-def learn(model: Learner, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
+def learn(model: RecursiveLSTD, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
     """Update an estimator with at least one row, the first of which goes on after `before`.
 
     Returns the end of the rows, None if it terminated. `predictions` (T,) or (T, m) is filled with those for each row
     before its transition is learned.
     """
-    end, kinds = len(rows) - 1, _kinds(rows)
-    if before is not None and before.row.X_next is None:
+    kinds, t = _kinds(rows), 0
+    if before is not None and not before.row.complete:
         with _named(rows, -1):
-            model.update(x=row_of(before.row.X, 0), x_next=row_of(rows.X, 0), **numbers_of(before.row, 0))
+            model.update(x_next=row_of(rows.X, 0), **before.arguments(rows.single))
     asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
-    first = 0
-    while first <= end:
-        stop = min(end + 1, first + max(1, ENTRIES_AT_ONCE // rows.n_features))
-        block, t = _block(rows, kinds, first, stop), first
-        while t < stop:
+    while t < len(rows):
+        part = slice(t, min(len(rows), t + max(1, ENTRIES_AT_ONCE // rows.n_features)))
+        block = None if sparse.issparse(rows.X) else block_of(rows, kinds, part)
+        while t < part.stop:
             if block is not None and model.alone is not None:
-                t = first + learn_block(model, model.alone, block, t - first, asked[first:stop])
-            if t < stop:
+                t = part.start + learn_block(model, model.alone, block, t - part.start, asked[part])
+            if t < part.stop:
                 if predictions is not None:
                     predictions[t] = model.predict(row_of(rows.X, t))
                 _learn_row(model, rows, kinds, t)
                 t += 1
-        first = stop
     return OpenEnd.of(rows, model.n_updates)
 
 
-def learn_block(model: Learner, core: Recursion, block: Block, first: int, predictions: Array) -> int:
+def learn_block(
+    model: RecursiveLSTD, core: Recursion, block: tuple[NDArray[Any], ...], first: int, predictions: Array
+) -> int:
     """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on."""
     compiled(kernels, "stream")
-    while first < len(block.y):
+    while first < len(block[0]):
         first, code = kernels.stream(*block, first, predictions, core.state, core.buffer)
         if code < DONE:
             break
@@ -101,19 +75,15 @@ def _kinds(rows: Rows) -> NDArray[np.int8]:
     return kinds
 
 
-def _block(rows: Rows, kinds: NDArray[np.int8], first: int, stop: int) -> Block | None:
-    """Return dense rows in the form of the compiled loop; None for sparse rows."""
-    if sparse.issparse(rows.X):
-        return None
-    part = slice(first, stop)
-    successors = rows.X[first + 1 : stop + 1] if rows.X_next is None else rows.X_next[part]
+def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> tuple[NDArray[Any], ...]:
+    """Return dense rows as the kernel `stream` takes them: X, X_next, y, numbers and kinds."""
+    successors = rows.X[part.start + 1 : part.stop + 1] if rows.X_next is None else rows.X_next[part]
     X, X_next, y = (np.ascontiguousarray(values, np.float64) for values in (rows.X[part], successors, rows.y[part]))
     columns = rows.discount, rows.importance_ratio, rows.weight, rows.trace_coefficient
-    numbers = np.column_stack([column[part] for column in columns])
-    return Block(X, X_next, y, numbers, kinds[part])
+    return X, X_next, y, np.column_stack([column[part] for column in columns]), kinds[part]
 
 
-def _learn_row(model: Learner, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
+def _learn_row(model: RecursiveLSTD, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
     """Learn one row by `update`; a horizon row cuts its episode off, unless the next chunk may continue it."""
     if rows.X_next is None and kinds[t] >= WAITS:
         if kinds[t] == IS_CUT:

@@ -25,21 +25,17 @@ from lstd.data.ids import same_id
 from lstd.data.rows import PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
-from lstd.errors import BrokenEpisodeWarning, ChangeWarning, InvalidInputError, warn
+from lstd.errors import ChangeWarning, InvalidInputError, warn
 from lstd.online import one_transition as transition
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, rates
-from lstd.online.one_transition import OnlinePredictor, OpenEnd, SparseRow, aligned
+from lstd.online.one_transition import OnlinePredictor, SparseRow, aligned
 from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
-from lstd.online.stream_warnings import change_message, warn_of_bounds
+from lstd.online.stream_warnings import change_message, warn_of_bounds, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
 from lstd.types import Array
 
-_COUNTED_TWICE = (
-    " If `x_next` is the expected successor under the target policy, leave `importance_ratio` out: it would count that "
-    "policy twice."
-)
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
@@ -271,7 +267,8 @@ class RecursiveLSTD(OnlinePredictor):
             code = core.learn(*pair, rewards, numbers)
             if code == JUMP:
                 if not self._warned:
-                    self._warn_of_jump(numbers[1])
+                    warn_of_jump(self.n_updates, numbers[1])
+                self._warned = True
                 core.close(1.0)
                 code = core.learn(*pair, rewards, numbers)
                 code = LOOK if code == DONE else code  # the boundary term may have cost digits
@@ -282,16 +279,6 @@ class RecursiveLSTD(OnlinePredictor):
         self._sparse |= self._typed and isinstance(pair[0], SparseRow)
         if self._bank is not None and before is not None:
             self._bank.note(before, rewards, numbers)
-
-    def _warn_of_jump(self, ratio: float) -> None:
-        warn(
-            f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was "
-            "truncated: the episode is assumed to continue, and each transition keeps its own `x` and "
-            "`x_next`. Pass truncated=True with the last transition of an episode that was cut off."
-            + (_COUNTED_TWICE if ratio != 1.0 else ""),
-            BrokenEpisodeWarning,
-        )
-        self._warned = True
 
     def cut_off(self) -> None:
         """Cut the episode off at the last successor, as ``truncated=True`` with its transition does."""
@@ -382,7 +369,7 @@ class RecursiveLSTD(OnlinePredictor):
         kept, bank = {**vars(self)}, None if self._bank is None else copy.deepcopy(self._bank.state)
         cores = [core.kept() for core in self._cores]
         before = self._end_before
-        same = self._end is not None and same_id(self._end.row.last_episode, rows.first_episode)
+        same = self._end is not None and same_id(self._end.episode, rows.first_episode)
         episodes = episodes_seen(rows, self._episodes, continues=same)
         try:
             if before is not None and not before.goes_on(rows):
@@ -510,12 +497,7 @@ class RecursiveLSTD(OnlinePredictor):
 
         They can be saved with `numpy.savez`.
         """
-        parameters = self.gamma, self.lmbda, self.forgetting, self.n_rewards, self.n_blocks, self.check_every
-        return snapshots.packed(snapshots.State(
-            *parameters, np.atleast_1d(np.array(self.alpha, np.float64)), self.variant, self._warned, self._beyond,
-            tuple(snapshots.core_state(core) for core in self._cores), None if self._bank is None else self._bank.state,
-            snapshots.end_state(self._end_before),
-        ))  # fmt: skip
+        return snapshots.taken(self)
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> RecursiveLSTD:
@@ -540,28 +522,7 @@ class RecursiveLSTD(OnlinePredictor):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        state = snapshots.unpacked(snapshot)
-        gamma, lmbda, forgetting, n_rewards, n_blocks, every = state[:6]
-        if not state.cores:
-            raise snapshots.not_a_snapshot("it has no recursion")
-        model = cls(
-            state.cores[-1].blocks.total.n_features, gamma, lmbda,
-            state.alpha if len(state.alpha) > 1 else float(state.alpha[0]), state.variant,
-            forgetting=forgetting, n_rewards=n_rewards, n_blocks=n_blocks, check_every=every,
-        )  # fmt: skip
-        if len(state.cores) != len(model._cores) or (state.choice is None) != (model._bank is None):
-            raise snapshots.not_a_snapshot("its recursions are not those of its parameters")
-        for core, saved in zip(model._cores, state.cores, strict=True):
-            snapshots.restore_core(core, saved)
-        if model._bank is not None and state.choice is not None:
-            try:
-                model._bank.restore(state.choice)
-            except ValueError as error:
-                raise snapshots.not_a_snapshot(str(error)) from error
-        model._warned, model._beyond = state.warned, np.array(state.beyond)
-        row = snapshots.restored_end(state.end, model.gamma, n_rewards is None)
-        model._end = None if row is None else OpenEnd(model.n_updates, row)
-        return model
+        return snapshots.restored(cls, snapshot)
 
 
 def _check_rate(forgetting: Any) -> float:

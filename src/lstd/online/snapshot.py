@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from lstd._kernels import rank_one as layout
-from lstd.data.check_rows import check_rows
-from lstd.data.rows import COLUMNS, Rows
 from lstd.errors import InvalidInputError
 from lstd.files import BROKEN, json_bytes, pack, unpack
 from lstd.online.forgetting import Choice
@@ -21,7 +18,11 @@ from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
 
-VERSION = 13
+if TYPE_CHECKING:
+    from lstd.online.recursive_lstd import RecursiveLSTD
+
+VERSION = 14
+_PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
 _STATIC = slice(layout.FEATURES, layout.ROTATION + 1)  # counts that follow from the parameters
 _FINITE = [layout.TRACE, layout.NEXT, layout.RIDGE, layout.ALPHA, *range(layout.CHART, layout.PHI)]
 
@@ -33,17 +34,6 @@ class CoreState(NamedTuple):
     buffer: Annotated[Array, "k w"]
     blocks: Blocks
     warned: bool
-
-
-class EndState(NamedTuple):
-    """The last row of recorded rows whose episode did not terminate."""
-
-    numbers: Annotated[Array, "q"]  # those of `COLUMNS`, then the rewards
-    x: Annotated[Array, "n"]
-    episode: str | None
-    known: bool
-    is_sparse: bool
-    successors: bool
 
 
 class State(NamedTuple):
@@ -61,52 +51,77 @@ class State(NamedTuple):
     beyond: Annotated[Array, "7 m"]
     cores: tuple[CoreState, ...]
     choice: Choice | None
-    end: EndState | None
+    end: OpenEnd | None
 
 
-def not_a_snapshot(why: str) -> InvalidInputError:
+def _not_a_snapshot(why: str) -> InvalidInputError:
     """Make the error for arrays that are not a snapshot."""
     return InvalidInputError(
         f"`snapshot` must be a result of RecursiveLSTD.snapshot; {why}. Take it again with this version."
     )
 
 
-def packed(state: State) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a state, copies of its own."""
+def taken(model: RecursiveLSTD) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the state of an estimator, copies of its own."""
+    state = State(
+        **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
+        warned=model._warned, beyond=model._beyond, cores=tuple(map(_core_state, model._cores)),
+        choice=None if model._bank is None else model._bank.state, end=model._end_before,
+    )  # fmt: skip
     document, arrays = pack(state)
     text = np.array(json_bytes(document).decode())
     return {"version": np.array(VERSION), "document": text} | {name: array.copy() for name, array in arrays.items()}
 
 
-def unpacked(snapshot: Mapping[str, Any]) -> State:
-    """Return the state of which `packed` made arrays, or of a file of these; raises InvalidInputError for others."""
+def restored(kind: type[RecursiveLSTD], snapshot: Mapping[str, Any]) -> RecursiveLSTD:
+    """Return the estimator of which `taken` made arrays, or a file of these; raises InvalidInputError for others."""
+    state = _unpacked(snapshot)
+    if not state.cores:
+        raise _not_a_snapshot("it has no recursion")
+    n, alpha = state.cores[-1].blocks.total.n_features, state.alpha
+    parameters = {name: getattr(state, name) for name in _PARAMETERS}
+    model = kind(n, alpha=alpha if len(alpha) > 1 else float(alpha[0]), **parameters)
+    if len(state.cores) != len(model._cores) or (state.choice is None) != (model._bank is None):
+        raise _not_a_snapshot("its recursions are not those of its parameters")
+    for core, saved in zip(model._cores, state.cores, strict=True):
+        _restore_core(core, saved)
+    if model._bank is not None and state.choice is not None:
+        try:
+            model._bank.restore(state.choice)
+        except ValueError as error:
+            raise _not_a_snapshot(str(error)) from error
+    model._warned, model._beyond, model._end = state.warned, np.array(state.beyond), state.end
+    return model
+
+
+def _unpacked(snapshot: Mapping[str, Any]) -> State:
     try:
         own = {"version", "document", *State._fields}  # a file may hold other arrays beside
         arrays = {name: np.asarray(snapshot[name]) for name in snapshot if name.partition(".")[0] in own}
         version, document = arrays.pop("version"), arrays.pop("document")
     except Exception as error:  # no mapping at all, or a file that is damaged
-        raise not_a_snapshot(f"its arrays cannot be read ({type(error).__name__}: {error})") from error
+        raise _not_a_snapshot(f"its arrays cannot be read ({type(error).__name__}: {error})") from error
     if version.shape != () or version.dtype.kind not in "iu" or version != VERSION:
-        raise not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
+        raise _not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
     try:
         return unpack(State, json.loads(str(document)), arrays)
     except (*BROKEN, InvalidInputError) as error:
-        raise not_a_snapshot(f"its content is not one ({type(error).__name__}: {error})") from error
+        raise _not_a_snapshot(f"its content is not one ({type(error).__name__}: {error})") from error
 
 
-def core_state(core: Recursion) -> CoreState:
+def _core_state(core: Recursion) -> CoreState:
     """Return the state of a recursion."""
     rows, state = core.buffer[: core.counts[layout.BUFFERED]], core.state.copy()
     state[layout.PHI : layout.THETA] = 0.0  # scratch
     return CoreState(state, rows, core.blocks, core.warned)
 
 
-def restore_core(core: Recursion, saved: CoreState) -> None:
+def _restore_core(core: Recursion, saved: CoreState) -> None:
     """Let a new recursion go on from a state, which may come from a file; raises InvalidInputError if it cannot."""
     static, scalars = core.counts[_STATIC].copy(), core.state[layout.SCALARS].copy()
     n, m, total = core.n, core.m, saved.blocks.total
     if saved.state.shape != core.state.shape or (total.n_features, total.b.shape[1]) != (n, m):
-        raise not_a_snapshot(f"its arrays are not those of {n} features and {m} rewards")
+        raise _not_a_snapshot(f"its arrays are not those of {n} features and {m} rewards")
     core.state[:] = saved.state
     counts, now, k = core.counts, core.state[layout.SCALARS], len(saved.buffer)
     fits = (counts[_STATIC] == static).all() and (counts >= 0).all() and counts[layout.INTERVAL] >= 1
@@ -118,33 +133,5 @@ def restore_core(core: Recursion, saved: CoreState) -> None:
     fits &= 0.0 <= now[layout.BOOTSTRAP] < np.inf and 1.0 <= now[layout.GROWTH] < np.inf
     fits &= bool(np.isfinite(core.state[_FINITE]).all() and (core.state[layout.RIDGE] >= 0.0).all())
     if not fits:
-        raise not_a_snapshot("its numbers do not fit one another")
+        raise _not_a_snapshot("its numbers do not fit one another")
     core.buffer[:k], core.blocks, core.warned = saved.buffer, saved.blocks, saved.warned
-
-
-def end_state(end: OpenEnd | None) -> EndState | None:
-    """Return the state of an open end; its id becomes text."""
-    if end is None:
-        return None
-    row, x = end.row, end.row.X
-    numbers = [getattr(row, name)[0] for name in COLUMNS]
-    dense, episode = x.toarray()[0] if sparse.issparse(x) else np.array(x[0], np.float64), row.last_episode
-    name = None if row.episode is None else str(episode)
-    return EndState(
-        np.array([*numbers, *row.y[0]]), dense, name, bool(row.known[0]), sparse.issparse(x), row.X_next is not None
-    )
-
-
-def restored_end(saved: EndState | None, gamma: float, single: bool) -> Rows | None:
-    """Return the row of an open end."""
-    if saved is None:
-        return None
-    columns: Any = {name: saved.numbers[[k]] for k, name in enumerate(COLUMNS)}
-    y = saved.numbers[len(COLUMNS) :]
-    X = sparse.csr_array(saved.x[np.newaxis]) if saved.is_sparse else saved.x[np.newaxis]
-    rows = check_rows(
-        X, y if single else y[np.newaxis], gamma=gamma, terminated=[False], X_next=X if saved.successors else None,
-        episode=None if saved.episode is None else [saved.episode], warn=False,
-        **columns,
-    )  # fmt: skip
-    return rows.changed(known=np.array([saved.known]))

@@ -1,4 +1,4 @@
-"""Warnings of a live stream: that it has changed, and that predictions are outside of what rewards allow."""
+"""Warnings of a live stream: that it has changed or jumped, and that predictions are outside of what rewards allow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from lstd._kernels import change_detection
 from lstd.data.doubts import FEWEST, MOST, bounds_of, distance, percent, sides
 from lstd.data.rows import Rows
-from lstd.errors import BoundsWarning, warn
+from lstd.errors import BoundsWarning, BrokenEpisodeWarning, warn
 from lstd.types import Array
 
 
@@ -71,4 +71,19 @@ def change_message(charts: Array, n_updates: int, forgetting: float | str) -> st
     return (
         f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
         f"stream has probably changed. {remedy}"
+    )
+
+
+def warn_of_jump(n_updates: int, ratio: float) -> None:
+    """Say that a row, whose transition has this ratio, is not the successor of the last one."""
+    twice = (
+        " If `x_next` is the expected successor under the target policy, leave `importance_ratio` out: it would count "
+        "that policy twice."
+    )
+    warn(
+        f"`x` differs from `x_next` of update {n_updates}, which neither terminated nor was "
+        "truncated: the episode is assumed to continue, and each transition keeps its own `x` and "
+        "`x_next`. Pass truncated=True with the last transition of an episode that was cut off."
+        + (twice if ratio != 1.0 else ""),
+        BrokenEpisodeWarning,
     )

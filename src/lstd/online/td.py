@@ -20,7 +20,7 @@ from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import one_transition as transition
-from lstd.online.one_transition import OnlinePredictor, OpenEnd, numbers_of, take
+from lstd.online.one_transition import OnlinePredictor, OpenEnd, take
 from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
@@ -169,13 +169,9 @@ class TemporalDifference(OnlinePredictor):
         n_rows, given = len(rows), rows.X_next is not None
         if end is not None and not continues:
             self._scalars[kernels.DECAY] = 0.0
-        elif end is not None and end.row.X_next is None:
-            known = numbers_of(end.row, 0)
-            numbers = float(np.ravel(known["reward"])[0]), known["discount"], known["importance_ratio"], False
-            if (
-                kernels.step(_dense(end.row.X, 0, 1)[0], _dense(rows.X, 0, 1)[0], *numbers, *self._arrays)
-                != kernels.DONE
-            ):
+        elif end is not None and not end.row.complete:
+            numbers = float(end.row.reward[0]), end.row.discount, end.row.ratio, False
+            if kernels.step(end.row.phi, _dense(rows.X, 0, 1)[0], *numbers, *self._arrays) != kernels.DONE:
                 return False
         full = np.ones(n_rows, np.bool_) if given else rows.terminated | ~rows.last
         ends = rows.last.copy()
