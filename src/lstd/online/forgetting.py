@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import return_window as kernels
-from lstd.data.arguments import check_integer
+from lstd.data.arguments import check_integer, check_real
+from lstd.errors import InvalidInputError
 from lstd.online.one_transition import compiled
 from lstd.online.recursion import Recursion
 from lstd.types import Array
@@ -155,8 +156,12 @@ class CompletedReturns:
         return self._columns, self._factors, self._tail, self._counts, self._errors
 
 
-def rates(n_features: int, gamma: float) -> tuple[float, ...]:
-    """Return the rates that are tried, the last of which forgets nothing."""
+def check_rates(forgetting: Any, n_features: int, gamma: float) -> tuple[float, ...]:
+    """Check `forgetting` and return its rate, or those that "auto" tries, the last of which forgets nothing."""
+    if not isinstance(forgetting, str):
+        return (check_real("forgetting", forgetting, 0.0, 1.0, open_low=True),)
+    if forgetting != "auto":
+        raise InvalidInputError(f'`forgetting` must be a number in (0, 1] or "auto"; got {forgetting!r}.')
     unit = max(SHORTEST, float(n_features), _unit(gamma))
     return (*(1.0 - 1.0 / (length * unit) for length in LENGTHS), 1.0)
 

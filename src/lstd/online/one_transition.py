@@ -219,8 +219,10 @@ class OnlinePredictor(ABC):
 
     n_features: int
     gamma: float
+    n_rewards: int | None = None
     _names: tuple[str, ...] | None = None  # of the features, where they are known
-    _end: OpenEnd | None = None  # of the rows of `partial_fit`
+    _end: OpenEnd | None = None  # of the rows of `partial_fit`, as are
+    _episodes: Any = None  # their ids
 
     @property
     @abstractmethod
@@ -267,6 +269,20 @@ class OnlinePredictor(ABC):
                 f"`x` must have {self.n_features} features, as the estimator has; got shape {phi.shape}."
             )
         return phi
+
+    def _rows_of(self, x: Any) -> Any:
+        """Return features as a matrix, (k, n)."""
+        x = by_name("x", x, self._names)
+        if isinstance(x, tuple):
+            return check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
+        return self._checked_features(x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
+
+    def _shaped(self, x: Any, values: NDArray[Any]) -> Any:
+        """Return values (k, m) in the shape of predictions for `x`."""
+        if self.n_rewards is None:
+            values = values[:, 0]
+        one = isinstance(x, tuple) or (not sparse.issparse(x) and np.ndim(x) == 1)
+        return values[0] if one else values
 
     def _checked_rows(self, X: Any, y: ArrayLike, **given: Any) -> Rows:
         """Check the arguments of `partial_fit`."""

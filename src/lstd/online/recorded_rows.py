@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from scipy import sparse
 
 from lstd._kernels import online_step as kernels
 from lstd._kernels.online_step import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
+from lstd.data.ids import same_id
 from lstd.data.rows import Rows
+from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import OpenEnd, compiled, numbers_of, row_of
 from lstd.online.recursion import Recursion
@@ -24,11 +27,31 @@ if TYPE_CHECKING:
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
 
 
-def learn(model: RecursiveLSTD, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
-    """Update an estimator with at least one row, the first of which goes on after `before`.
+def learn(model: RecursiveLSTD, rows: Rows, predictions: Array | None) -> None:
+    """Learn from at least one row, or from none if one of them is refused; see `_learned`."""
+    kept, bank = {**vars(model)}, None if model._bank is None else copy.deepcopy(model._bank.state)
+    cores = [core.kept() for core in model._cores]
+    before = model._end_before
+    same = model._end is not None and same_id(model._end.episode, rows.first_episode)
+    episodes = episodes_seen(rows, model._episodes, continues=same)
+    try:
+        if before is not None and not before.goes_on(rows):
+            before = None
+            model.cut_off()
+        model._end, model._episodes = _learned(model, rows, before, predictions), episodes
+    except BaseException:
+        model.__dict__.update(kept)
+        for core, old in zip(model._cores, cores, strict=True):
+            core.__setstate__(old)
+        if model._bank is not None and bank is not None:
+            model._bank.restore(bank)
+        raise
 
-    Returns the end of the rows, None if it terminated. `predictions` (T,) or (T, m) is filled with those for each row
-    before its transition is learned.
+
+def _learned(model: RecursiveLSTD, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
+    """Update an estimator with rows, the first of which goes on after `before`; return their end.
+
+    `predictions` (T,) or (T, m) is filled with those for each row before its transition is learned.
     """
     kinds, t = _kinds(rows), 0
     if before is not None and not before.row.complete:

@@ -5,7 +5,6 @@ How they are kept up to date is in :mod:`lstd.online.recursion`.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,26 +12,22 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from lstd._kernels import change_detection
 from lstd._kernels import online_step as kernels
 from lstd._kernels import rank_one as layout
 from lstd._kernels.online_step import BAD, DONE, JUMP, LOOK, step, step_sparse
-from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single, to_real_array
-from lstd.data.feature_arrays import by_name
-from lstd.data.ids import same_id
-from lstd.data.rows import PerRow, Rows
-from lstd.data.seen_ids import episodes_seen
+from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
+from lstd.data.rows import PerRow
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
-from lstd.errors import ChangeWarning, InvalidInputError, warn
+from lstd.errors import InvalidInputError
 from lstd.online import one_transition as transition
 from lstd.online import snapshot as snapshots
-from lstd.online.forgetting import RateBank, rates
+from lstd.online.forgetting import RateBank, check_rates
 from lstd.online.one_transition import OnlinePredictor, SparseRow, aligned
 from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
-from lstd.online.stream_warnings import change_message, warn_of_bounds, warn_of_jump
+from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
 from lstd.types import Array
 
@@ -163,21 +158,19 @@ class RecursiveLSTD(OnlinePredictor):
         self.n_rewards = None if n_rewards is None else check_integer("n_rewards", n_rewards, 1)
         every = max(8192, 10 * n) if check_every is None else check_every
         self.check_every, self.forgetting, self.n_blocks = check_integer("check_every", every, 1), forgetting, n_blocks
-        own, m = _check_rate(forgetting), self.n_rewards or 1
-        others = rates(n, self.gamma)[:-1] if isinstance(forgetting, str) else ()
+        m, rates = self.n_rewards or 1, check_rates(forgetting, n, self.gamma)
         self._cores = [
             Recursion(
                 n, m, self.gamma, self.lmbda, np.broadcast_to(self.alpha, n), self.variant,
-                forgetting=f, n_blocks=n_blocks, renew_every=self.check_every, watches=k == len(others),
+                forgetting=f, n_blocks=n_blocks, renew_every=self.check_every, watches=f == rates[-1],
             )
-            for k, f in enumerate((*others, own))
+            for f in rates
         ]  # fmt: skip
         self._core = self._cores[-1]  # which alone has charts, and warns of ratios
-        self._bank = RateBank(self._cores, self.gamma) if others else None
+        self._bank = RateBank(self._cores, self.gamma) if len(rates) > 1 else None
         self._compile()
         self._warned = False
         self._beyond = np.zeros((7, m))  # see `warn_of_bounds`
-        self._episodes: Any = None  # ids of the rows of `partial_fit`
 
     def _compile(self) -> None:
         self._typed = all(core.compile() for core in self._cores)
@@ -291,9 +284,9 @@ class RecursiveLSTD(OnlinePredictor):
         """Do what is due after a transition of a recursion."""
         core.after()
         if core.counts[layout.CHANGED]:
-            message = change_message(core.charts, core.n_updates, self.forgetting)
+            charts = core.charts.copy()
             core.begin_charts()
-            warn(message, ChangeWarning)
+            warn_of_change(charts, core.n_updates, self.forgetting)
 
     @property
     def alone(self) -> Recursion | None:
@@ -356,34 +349,13 @@ class RecursiveLSTD(OnlinePredictor):
             raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
         predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
         if len(rows):
-            self._learn_rows(rows, predictions)
+            learn(self, rows, predictions)
             if 8 * len(rows) >= self.n_updates:
                 self._core.warn_of_ratios()
         if predictions is not None and len(rows):
             self._beyond = warn_of_bounds(self._beyond, rows, predictions.reshape(rows.y.shape), self.variant)
         self._names = self._names or rows.names
         return self if predictions is None else predictions
-
-    def _learn_rows(self, rows: Rows, predictions: Array | None) -> None:
-        """Learn from rows, or from none if one of them is refused."""
-        kept, bank = {**vars(self)}, None if self._bank is None else copy.deepcopy(self._bank.state)
-        cores = [core.kept() for core in self._cores]
-        before = self._end_before
-        same = self._end is not None and same_id(self._end.episode, rows.first_episode)
-        episodes = episodes_seen(rows, self._episodes, continues=same)
-        try:
-            if before is not None and not before.goes_on(rows):
-                before = None
-                self.cut_off()
-            self._end = learn(self, rows, before, predictions)
-            self._episodes = episodes
-        except BaseException:
-            self.__dict__.update(kept)
-            for core, old in zip(self._cores, cores, strict=True):
-                core.__setstate__(old)
-            if self._bank is not None and bank is not None:
-                self._bank.restore(bank)
-            raise
 
     # ------------------------------------------------------------ reading
 
@@ -458,20 +430,6 @@ class RecursiveLSTD(OnlinePredictor):
         arrays = {name: value for name, value in vars(interval).items() if name != "level"}
         return replace(interval, **{name: self._shaped(x, value) for name, value in arrays.items()})
 
-    def _rows_of(self, x: Any) -> Any:
-        """Return features as a matrix, (k, n)."""
-        x = by_name("x", x, self._names)
-        if isinstance(x, tuple):
-            return transition.check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
-        return self._checked_features(x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
-
-    def _shaped(self, x: Any, values: NDArray[Any]) -> Any:
-        """Return values (k, m) in the shape of predictions for `x`."""
-        if self.n_rewards is None:
-            values = values[:, 0]
-        one = isinstance(x, tuple) or (not sparse.issparse(x) and np.ndim(x) == 1)
-        return values[0] if one else values
-
     @property
     def weights(self) -> Array:
         return self.weights_for(self.variant)
@@ -523,15 +481,6 @@ class RecursiveLSTD(OnlinePredictor):
         True
         """
         return snapshots.restored(cls, snapshot)
-
-
-def _check_rate(forgetting: Any) -> float:
-    """Check `forgetting` and return the rate of the estimator's own recursion; with "auto", only others forget."""
-    if isinstance(forgetting, str):
-        if forgetting != "auto":
-            raise InvalidInputError(f'`forgetting` must be a number in (0, 1] or "auto"; got {forgetting!r}.')
-        return 1.0
-    return check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
 
 
 def _check_alpha(alpha: Any, n: int) -> float | Array:

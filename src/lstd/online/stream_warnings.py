@@ -7,7 +7,7 @@ import numpy as np
 from lstd._kernels import change_detection
 from lstd.data.doubts import FEWEST, MOST, bounds_of, distance, percent, sides
 from lstd.data.rows import Rows
-from lstd.errors import BoundsWarning, BrokenEpisodeWarning, warn
+from lstd.errors import BoundsWarning, BrokenEpisodeWarning, ChangeWarning, warn
 from lstd.types import Array
 
 
@@ -58,7 +58,7 @@ def _bounds_message(outside: str, certain: float, variant: str) -> str:
     )
 
 
-def change_message(charts: Array, n_updates: int, forgetting: float | str) -> str:
+def warn_of_change(charts: Array, n_updates: int, forgetting: float | str) -> None:
     """Say what has changed, and what to do."""
     highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
     found = {
@@ -68,9 +68,10 @@ def change_message(charts: Array, n_updates: int, forgetting: float | str) -> st
     if forgetting != 1.0:
         rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
         remedy = f"The model forgets earlier transitions {rate}; start a new one if that is too slow."
-    return (
+    warn(
         f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
-        f"stream has probably changed. {remedy}"
+        f"stream has probably changed. {remedy}",
+        ChangeWarning,
     )
 
 
