@@ -79,6 +79,7 @@ DONE, LOOK, BAD, JUMP, ASK = 0, 1, -1, -2, -3
 GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
 DISCOUNT, RATIO, OF_TRACE, OF_ROW, EPISODE, TERMINAL = range(-6, 0)  # the last columns of the buffer
 
+RATES = 5  # recursions with forgetting="auto"
 RUNS = 50.0  # of rows, with which errors are those of the stream and not of weights that few products of ratios decide
 SAMPLED = 1024  # transitions between two looks at the effective sample of a stream with ratios or weights
 GROWN_AT = 2.0**32  # g at which P is computed anew, relative to the last weight
@@ -176,6 +177,28 @@ def predict(x, values, state):  # type: ignore[no-untyped-def]
     for j in range(len(values)):
         values[j] = read_out(x, j, a, state)
     return beyond(values, LARGEST) == 0
+
+
+@kernel
+def predict_all(x, values, states, most):  # type: ignore[no-untyped-def]
+    """Fill `values` (K, m) with the predictions of recursions; return whether all are finite.
+
+    Where reading out may multiply errors by more than `most`, the prediction of the next recursion takes its place.
+    """
+    finite, last = True, len(states) - 1
+    for k in range(last, -1, -1):
+        if k < last and denominator(states[k], counts_of(states[k]))[1] > most:
+            copy(values[k + 1], values[k])
+        elif not predict(x, values[k], states[k]):
+            finite = False
+    return finite
+
+
+@kernel
+def step_all(x, x_next, reward, discount, ratio, terminated, states, buffers, codes):  # type: ignore[no-untyped-def]
+    """Let recursions take one transition as `step` does; put their codes into `codes` (K,)."""
+    for k in range(len(states)):
+        codes[k] = step(x, x_next, reward, discount, ratio, terminated, states[k], buffers[k])
 
 
 @kernel
@@ -353,6 +376,7 @@ _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _INDICES = types.Array(types.int64, 1, "C", readonly=True)
 _NUMBERS = (types.float64, types.float64, types.float64, types.boolean)
 _STATE = types.float64[:, ::1]
+_STATES = types.UniTuple(_STATE, RATES)  # type: ignore[no-untyped-call,unused-ignore]
 SIGNATURES = {
     "step": (_ROW, _ROW, *_NUMBERS, _STATE, _STATE),
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, _STATE, _STATE),
@@ -360,4 +384,6 @@ SIGNATURES = {
     "value": (_ROW, _STATE),
     "predict": (_ROW, types.float64[::1], _STATE),
     "growth": (_STATE,),
+    "predict_all": (_ROW, _STATE, _STATES, types.float64),
+    "step_all": (_ROW, _ROW, *_NUMBERS, _STATES, _STATES, types.int64[::1]),
 }

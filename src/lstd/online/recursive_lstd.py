@@ -255,9 +255,11 @@ class RecursiveLSTD(OnlinePredictor):
 
     def _learn(self, pair: tuple[Any, Any], rewards: Array, numbers: tuple[float, ...]) -> None:
         """Learn from checked arguments; first adds a boundary term if `x` is not the last `x_next`."""
-        before = None if self._bank is None else self._bank.predictions(pair[0])
-        for core in reversed(self._cores):
-            code = core.learn(*pair, rewards, numbers)
+        if self._bank is None:
+            before, codes = None, [self._core.learn(*pair, rewards, numbers)]
+        else:
+            before, codes = self._bank.predictions(pair[0]), self._bank.learn(pair, rewards, numbers)
+        for core, code in zip(self._cores, codes, strict=True):
             if code == JUMP:
                 if not self._warned:
                     warn_of_jump(self.n_updates, numbers[1])
