@@ -87,8 +87,8 @@ class RecursiveLSTD(OnlinePredictor):
     Warns
     -----
     EffectiveSampleWarning
-        Once, when the inverse is computed or after recorded rows, when a few products of importance ratios, or a few
-        weights, decide.
+        Once, when a few products of importance ratios, or a few weights, decide. It is looked for after recorded rows,
+        and at the latest every 1024 updates.
     ChangeWarning
         By :meth:`update`, when recent errors say that the stream has changed.
     BrokenEpisodeWarning
