@@ -32,7 +32,7 @@ LENGTHS = st.one_of(st.sampled_from([0, 1, 2]), st.integers(3, 20))
 def python_bodies(places, lanes):
     """The kernel modules loaded anew with `kernel` doing nothing, so that inner kernels are plain Python too.
 
-    Blocks are of `lanes` pairs, for speed, and so that few pairs make several blocks.
+    Blocks are of `lanes` pairs, unless that is 0, for speed, and so that few pairs make several blocks.
     """
     identity = ModuleType("lstd._kernels.compilation")
     identity.kernel = lambda function: function
@@ -43,7 +43,7 @@ def python_bodies(places, lanes):
             bodies[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(bodies[name])
     for module in bodies.values():
-        if hasattr(module, "LANES"):
+        if lanes and hasattr(module, "LANES"):
             module.LANES = lanes
     return SimpleNamespace(**bodies)
 
