@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,10 @@ from lstd.online.one_transition import OpenEnd, compiled, numbers_of, row_of
 from lstd.online.recursion import Recursion
 from lstd.types import Array
 
-if TYPE_CHECKING:
-    from lstd.online.recursive_lstd import RecursiveLSTD
-
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
 
 
-def learn(model: RecursiveLSTD, rows: Rows, predictions: Array | None) -> None:
+def learn(model: Any, rows: Rows, predictions: Array | None) -> None:
     """Learn from at least one row, or from none if one of them is refused; see `_learned`."""
     kept, bank = {**vars(model)}, None if model._bank is None else copy.deepcopy(model._bank.state)
     cores = [core.kept() for core in model._cores]
@@ -48,7 +45,7 @@ def learn(model: RecursiveLSTD, rows: Rows, predictions: Array | None) -> None:
         raise
 
 
-def _learned(model: RecursiveLSTD, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
+def _learned(model: Any, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
     """Update an estimator with rows, the first of which goes on after `before`; return their end.
 
     `predictions` (T,) or (T, m) is filled with those for each row before its transition is learned.
@@ -72,9 +69,7 @@ def _learned(model: RecursiveLSTD, rows: Rows, before: OpenEnd | None, predictio
     return OpenEnd.of(rows, model.n_updates)
 
 
-def learn_block(
-    model: RecursiveLSTD, core: Recursion, block: tuple[NDArray[Any], ...], first: int, predictions: Array
-) -> int:
+def learn_block(model: Any, core: Recursion, block: tuple[NDArray[Any], ...], first: int, predictions: Array) -> int:
     """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on."""
     compiled(kernels, "stream")
     while first < len(block[0]):
@@ -106,7 +101,7 @@ def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> tuple[NDArray[
     return X, X_next, y, np.column_stack([column[part] for column in columns]), kinds[part]
 
 
-def _learn_row(model: RecursiveLSTD, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
+def _learn_row(model: Any, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
     """Learn one row by `update`; a horizon row cuts its episode off, unless the next chunk may continue it."""
     if rows.X_next is None and kinds[t] >= WAITS:
         if kinds[t] == IS_CUT:

@@ -482,7 +482,8 @@ class RecursiveLSTD(OnlinePredictor):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        return snapshots.restored(cls, snapshot)
+        model: RecursiveLSTD = snapshots.restored(cls, snapshot)
+        return model
 
 
 def _check_alpha(alpha: Any, n: int) -> float | Array:

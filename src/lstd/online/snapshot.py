@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from lstd.online.one_transition import OpenEnd
 from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
-
-if TYPE_CHECKING:
-    from lstd.online.recursive_lstd import RecursiveLSTD
 
 VERSION = 14
 _PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
@@ -61,7 +58,7 @@ def _not_a_snapshot(why: str) -> InvalidInputError:
     )
 
 
-def taken(model: RecursiveLSTD) -> dict[str, NDArray[Any]]:
+def taken(model: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays of the state of an estimator, copies of its own."""
     state = State(
         **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
@@ -73,7 +70,7 @@ def taken(model: RecursiveLSTD) -> dict[str, NDArray[Any]]:
     return {"version": np.array(VERSION), "document": text} | {name: array.copy() for name, array in arrays.items()}
 
 
-def restored(kind: type[RecursiveLSTD], snapshot: Mapping[str, Any]) -> RecursiveLSTD:
+def restored(kind: Any, snapshot: Mapping[str, Any]) -> Any:
     """Return the estimator of which `taken` made arrays, or a file of these; raises InvalidInputError for others."""
     state = _unpacked(snapshot)
     if not state.cores:
