@@ -13,6 +13,8 @@ import pytest
 from lstd import load
 from lstd.cli.app import run
 
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
 COLUMNS = ["--reward", "reward", "--episode", "id", "--terminated", "end", "--gamma", "0"]
 
 

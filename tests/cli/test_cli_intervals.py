@@ -23,6 +23,8 @@ from lstd.tables.reader import RowReader
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

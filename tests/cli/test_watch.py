@@ -23,7 +23,7 @@ from lstd.tables.watching import Watch, WatchSettings, read_state
 from tolerances import assert_close
 
 COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
-N, LENGTH = 600, 20
+N, LENGTH = 300, 20
 
 
 def written(path, rows):

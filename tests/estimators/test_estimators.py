@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import tracemalloc
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +18,6 @@ from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from sklearn.metrics import r2_score
 
 import lstd
-import naive
 from lstd import LSTD
 from lstd.data.settings import VARIANTS
 from lstd.errors import (
@@ -29,7 +27,6 @@ from lstd.errors import (
     MissingTerminationWarning,
     UnobservedWarning,
 )
-from lstd.metrics import calibration, observed_returns
 from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
@@ -276,56 +273,6 @@ def test_fit_to_merged_statistics():
 # ---------------------------------------------------------------- score
 
 
-def test_score_of_terminated_episodes_counts_all_rows():
-    model = LSTD(0.9).fit(X, y, **EPISODES)
-    G = np.concatenate([naive.discounted_returns(y[s : s + 10], 0.9) for s in (0, 10, 20)])
-    assert_close(model.score(X, y, **EPISODES), r2_score(G, model.predict(X)), "sums")
-    weights = np.random.default_rng(1).uniform(size=30)
-    expected = r2_score(G, model.predict(X), sample_weight=weights)
-    assert_close(model.score(X, y, weights, **EPISODES), expected, "sums")
-
-
-def test_score_of_truncated_episodes_completes_returns_by_the_prediction_at_the_cut():
-    columns = {**EPISODES, "terminated": np.arange(30) == 29}
-    model, r = LSTD(0.5).fit(X, y, **columns), y.copy()
-    r[[9, 19]] = np.nan
-    G = np.concatenate([naive.discounted_returns(r[s : s + length], 0.5) for s, length in ((0, 9), (10, 9), (20, 10))])
-    G = np.concatenate([G[:9], [0.0], G[9:18], [0.0], G[18:]])
-    prediction = model.predict(X)
-    for end in (9, 19):
-        G[end - 9 : end] += 0.5 ** np.arange(9, 0, -1) * prediction[end]
-    kept = [t for t in range(30) if t not in (9, 19)]
-    assert_close(model.score(X, r, **columns), r2_score(G[kept], prediction[kept]), "sums")
-
-
-def test_score_that_drops_counts_rows_with_enough_left():
-    """γ = 1/2: the share 2^{−h} is below 0.01 from h = 7 on: rows 0, 1, 2 of 10, whose last is the horizon row."""
-    columns = {**EPISODES, "terminated": np.zeros(30, dtype=bool)}
-    model = LSTD(0.5).fit(X, y, **columns)
-    kept = [0, 1, 2, 10, 11, 12, 20, 21, 22]
-    G = np.concatenate([[*naive.discounted_returns(y[s : s + 9], 0.5), 0.0] for s in (0, 10, 20)])
-    G += np.tile(0.5 ** np.arange(9.0, -1.0, -1.0), 3) * np.repeat(model.predict(X[9::10]), 10)
-    for unobserved in ("drop", "ipcw"):
-        found = model.score(X, y, unobserved=unobserved, **columns)
-        assert_close(found, r2_score(G[kept], model.predict(X[kept])), "sums")
-    all_kept = np.arange(30) % 10 < 9
-    found = model.score(X, y, unobserved="drop", tolerance=1.0, **columns)
-    assert_close(found, r2_score(G[all_kept], model.predict(X[all_kept])), "sums")
-
-
-def test_score_of_one_stream_and_of_discounts():
-    model = LSTD(0.5).fit(X, y)
-    G, prediction = naive.discounted_returns(y[:-1], 0.5), model.predict(X)
-    G += 0.5 ** np.arange(29, 0, -1) * prediction[29]
-    assert_close(model.score(X, y, unobserved="drop"), r2_score(G[:23], prediction[:23]), "sums")
-    assert_close(model.score(X, y), r2_score(G, prediction[:29]), "sums")
-    discount = np.where(np.arange(30) % 5 == 4, 0.0, 1.0)
-    G = naive.discounted_returns(y[:-1], np.append(0.0, discount[:-1]))
-    assert_close(model.score(X, y, discount=discount, unobserved="drop"), r2_score(G[:25], prediction[:25]), "sums")
-    G[25:] += prediction[29]
-    assert_close(model.score(X, y, discount=discount), r2_score(G, prediction[:29]), "sums")
-
-
 def test_score_of_several_rewards_is_the_mean():
     model = LSTD(0.5).fit(X, np.column_stack([y, y**2]))
     score = model.score(X, np.column_stack([y, y**2]))
@@ -358,48 +305,6 @@ def test_score_with_little_observed_says_so():
     weight = np.where(np.arange(30) == 0, 1.0, 1e-9)
     with pytest.warns(UnobservedWarning, match="Only 25 % of"):
         model.score(X, y, weight, terminated=np.zeros(30, dtype=bool))
-
-
-@pytest.mark.parametrize("gamma", [1.0, 0.8])
-@pytest.mark.parametrize(
-    ("hazard", "longest", "share"), [(0.1, None, {1.0: 0.6, 0.8: 0.86}), (0.0025, 20, {1.0: 0.03, 0.8: 0.81})]
-)
-def test_a_model_without_features_neither_gains_nor_loses_by_cuts(gamma, hazard, longest, share):
-    """One state that ends with a constant hazard p, a reward of 1 per step: v = 1/(1 − γ(1 − p)).
-
-    Cuts come after 2, …, 24 steps, or all after 20.
-    """
-    random = np.random.default_rng(1)
-    life = random.geometric(hazard, 4000)
-    cut = random.integers(2, 25, 4000) if longest is None else np.full(4000, longest)
-    ended = life <= cut
-    n_rows = np.minimum(life, cut) + ~ended
-    episode = np.repeat(np.arange(4000), n_rows)
-    last = np.append(episode[1:] != episode[:-1], True)
-    columns = {"episode": episode, "terminated": last & ended[episode]}
-    ones, rewards = np.ones((len(episode), 1)), np.where(last & ~ended[episode], np.nan, 1.0)
-    with pytest.warns(UnobservedWarning) if share[gamma] < 0.5 else nullcontext():
-        model = LSTD(gamma, alpha=1e-6, fit_intercept=False).fit(ones, rewards, **columns)
-    truth = 1 / (1 - gamma * (1 - hazard))
-    prediction = model.predict(ones)
-    observed = observed_returns(rewards, gamma=gamma, prediction=prediction, **columns)
-    assert observed.share == pytest.approx(share[gamma], abs=0.01)
-    with pytest.warns(UnobservedWarning) if observed.share < 0.5 else nullcontext():
-        assert abs(model.score(ones, rewards, **columns)) < 0.01
-    for shift in (1.0, 1.5):  # completed by predictions that are 50 % too high, the mean return is the same
-        returns = observed_returns(rewards, gamma=gamma, prediction=shift * prediction, **columns)
-        table = calibration(shift * prediction, returns, groups=episode)
-        assert abs(table.observed[0] - truth) < 2 * table.standard_error[0] < 0.25 * truth
-    if gamma == 1.0 or longest:
-        with pytest.raises(InvalidInputError, match=r'Use "predict"'):
-            model.score(ones, rewards, unobserved="ipcw", **columns)
-    else:
-        for way in ({"unobserved": "ipcw"}, {"unobserved": "ipcw", "tolerance": 0.5}):
-            whole = observed_returns(rewards, gamma=gamma, prediction=prediction, **way, **columns)
-            assert np.average(whole.returns, weights=whole.weight) == pytest.approx(truth, abs=0.05)
-            assert abs(model.score(ones, rewards, **way, **columns)) < 0.01
-    with pytest.raises(InvalidInputError, match="all terminated or were all cut off"):
-        model.score(ones, rewards, unobserved="drop", **columns)
 
 
 def test_score_with_successors_goes_on_while_rows_follow_one_another():

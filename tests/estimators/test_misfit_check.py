@@ -18,6 +18,8 @@ from lstd.estimators import checks
 from lstd.mrp import RandomWalk
 from tolerances import assert_close
 
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
 
 def episodes(n_episodes, seed, nonlinear=lambda x: 0.0 * x[:, 0]):
     """Episodes of 2 to 8 rows that share an error; reward at their ends, linear in two features, plus `nonlinear`."""

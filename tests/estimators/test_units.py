@@ -14,6 +14,7 @@ from lstd.data.check_rows import check_rows
 from lstd.errors import RidgeWarning
 from support.tolerances import assert_close
 
+few_pairs = pytest.mark.usefixtures("few_pairs")
 GAMMA, LMBDAS = 0.9, [0.0, 0.5, 0.9, 1.0]
 MIXED = np.array([1e8, 1e-8, 3.0])
 SHIFT = np.array([1e6, -1e3, 0.0])  # in standard deviations
@@ -44,6 +45,7 @@ def scaled(X, scale, shift=0.0):
     return (X + shift * X.std(axis=0)) * scale
 
 
+@few_pairs
 @pytest.mark.parametrize(
     ("scale", "intercept"), [(1e-8, True), (0.37, False), (1e8, True), (MIXED, True), (-MIXED, False)], ids=str
 )
@@ -65,6 +67,7 @@ def assert_same(other, plain, X_other, X):
     assert np.array_equal(one.little_data, two.little_data)
 
 
+@few_pairs
 @pytest.mark.parametrize("next_rows", [False, True])
 def test_what_is_added_makes_no_difference(next_rows):
     X, y, columns = log(next_rows=next_rows)
@@ -87,6 +90,7 @@ def test_any_scales_and_shifts(scale, shift, seed):
     assert_close(fitted(moved, y, columns).predict(moved), plain.predict(X), "units")
 
 
+@few_pairs
 def test_weights_of_rows():
     X, y, columns = log()
     columns["weight"] = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
@@ -94,6 +98,7 @@ def test_weights_of_rows():
     assert_same(other, plain, scaled(X, MIXED, SHIFT), X)
 
 
+@few_pairs
 def test_chunks_and_tables(tmp_path):
     pd = pytest.importorskip("pandas")
     X, y, columns = log()
@@ -139,6 +144,7 @@ def test_sparse_chunks_are_centred_as_dense_ones(next_rows):
         assert_close(getattr(sums[2], name), getattr(sums[0], name), "sums")
 
 
+@few_pairs
 @pytest.mark.parametrize("to_input", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_ridge_is_that_of_the_same_lstd(to_input, tmp_path):
     X, y, columns = log()
@@ -152,6 +158,7 @@ def test_ridge_is_that_of_the_same_lstd(to_input, tmp_path):
     assert (lstd.load(tmp_path / "m").ridge_ == model.ridge_).all()
 
 
+@few_pairs
 def test_saved_models_of_centred_columns(tmp_path):
     X, y, columns = log()
     moved = scaled(X, MIXED, SHIFT)
@@ -163,6 +170,7 @@ def test_saved_models_of_centred_columns(tmp_path):
     assert_close(again.statistics_.A, model.statistics_.A, "sums")
 
 
+@few_pairs
 def test_statistics_are_those_of_the_features():
     X, y, columns = log()
     X += np.array([40.0, 0.0, 0.0])  # is centred
@@ -184,6 +192,7 @@ def test_states_keep_the_unit_of_a_row():
     assert np.isclose(np.log2(model.cv_results_["alpha"]) % 1.0, 0.0).all()
 
 
+@few_pairs
 def test_a_constant_column():
     X, y, columns = log()
     with_constants = np.column_stack([X, np.full(len(X), 7.5), np.full(len(X), 1e9), np.zeros(len(X))])
@@ -203,6 +212,7 @@ def test_lstd_warns_of_scales_once():
         assert len([one for one in given_warnings if "times less" in str(one.message)]) == 1
 
 
+@few_pairs
 @pytest.mark.parametrize("alpha", [0.0, [1.0, 0.0, 0.0], [1e12, 1.0, 1.0]], ids=["none", "one column", "by column"])
 def test_no_warning_of_scales_where_alpha_is_for_them(alpha, recwarn):
     X, y, columns = log()

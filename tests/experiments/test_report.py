@@ -345,20 +345,6 @@ def test_seconds_whose_spread_covers_the_statement_decide_nothing():
     assert "that do not agree2not decided2not covered1" in words.replace("\n", "")
 
 
-def test_the_words_on_simulated_values_follow_the_numbers():
-    found = synthetic_results(("small",), runs=1)
-    for row in found.theory["proposition1"]["ratio_rows"]:
-        row["ratio_simulated"] = 0.997
-        row["ratio_stderr"] = (row["ratio_exact"] - 0.997) / 3
-    n = len(found.theory["proposition1"]["ratio_rows"])
-    text = "Simulated and exact differ by at most 3.0 standard errors; "
-    hidden = f"which logarithmic axes cannot show: {n}."
-    shown = outline(page_of(found))
-    described = [shown.words.getvalue(), *(words for words in shown.images if words.startswith("Four charts"))]
-    assert len(described) == 2
-    assert all(text in words and hidden in words for words in described)
-
-
 def test_the_page_shows_each_statement_once(results):
     text = page_of(results)
     verdicts = re.findall(r'class="verdict (\w+)">([^<]*)<', text)

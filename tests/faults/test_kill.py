@@ -27,7 +27,7 @@ from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
-KILLS = 8  # of each command
+KILLS = 6  # of each command
 COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
@@ -212,7 +212,7 @@ def test_a_command_that_is_terminated_leaves_nothing_half_written(folder, comman
 # Before single steps on files
 
 
-def some_steps(steps, most=9):
+def some_steps(steps, most=6):
     """The first and the last, and some in between."""
     ends = most // 3
     between = np.linspace(ends, steps - ends, most - 2 * ends).astype(int).tolist()

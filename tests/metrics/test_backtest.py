@@ -16,6 +16,8 @@ from lstd.metrics import backtest
 from lstd.metrics.cross_fitting import RIDGES
 from tolerances import assert_close
 
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
 GAMMA = 0.9
 
 

@@ -140,12 +140,17 @@ def test_score_is_over_these_returns(unobserved):
     from sklearn.metrics import r2_score
 
     random = np.random.default_rng(2)
-    X, y = random.normal(size=(300, 3)), random.normal(size=(300, 2))
-    fitted = LSTD(gamma=0.8).fit(X, y)
-    found = observed_returns(y, gamma=0.8, prediction=fitted.predict(X), unobserved=unobserved)
-    assert found.returns.shape == (300, 2)
-    expected = r2_score(found.returns, fitted.predict(X), sample_weight=found.weight)
-    assert fitted.score(X, y, unobserved=unobserved) == pytest.approx(expected, rel=1e-12)
+    X, y, weights = random.normal(size=(300, 3)), random.normal(size=(300, 2)), random.uniform(size=300)
+    y[29::30] = np.nan
+    cut = {"episode": np.arange(300) // 30, "terminated": np.zeros(300, dtype=bool)}
+    cut["discount"] = random.uniform(0.5, 0.8, 300)
+    for columns in ({}, cut):
+        rewards = y if columns else np.nan_to_num(y)
+        fitted = LSTD(gamma=0.8).fit(X, rewards, **columns)
+        found = observed_returns(rewards, gamma=0.8, prediction=fitted.predict(X), unobserved=unobserved, **columns)
+        assert found.returns.shape == (300, 2)
+        expected = r2_score(found.returns, fitted.predict(X), sample_weight=weights * found.weight)
+        assert fitted.score(X, rewards, weights, unobserved=unobserved, **columns) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("unobserved", ["predict", "ipcw"])

@@ -63,7 +63,9 @@ def shell(*words):
     return result.stdout
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning"), pytest.mark.usefixtures("few_pairs"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("successors", [False, True], ids=["rows", "successors"])

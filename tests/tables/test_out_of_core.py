@@ -29,6 +29,8 @@ from lstd.tables.fit_stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
 NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done", "gamma": 0.9}
 
 
