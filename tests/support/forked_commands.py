@@ -33,7 +33,6 @@ COMMAND_MODULES = (  # that commands load when they are first used; imported bef
     "lstd.tables.watching",
     "lstd.estimators.model",
     "lstd.statistics.intervals",
-    "lstd.statistics.intervals",
     "lstd.experiments.reproduce.run",
     "lstd.report.model_page",
     "pyarrow.parquet",
