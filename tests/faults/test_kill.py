@@ -145,7 +145,7 @@ def test_at_random_moments(folder, command, name):
 def test_watch_at_random_moments_and_before_steps(tmp_path, monkeypatch, command):
     """Killed again and again, the same command gets to the end: no row is lost, none is there twice."""
     monkeypatch.chdir(tmp_path)
-    write_tables(6000)
+    write_tables(1500)
     words = [*WATCH, "--state", "state", "--out", "w.csv"]
     whole = command(*WATCH, "--out", "whole.csv", "--state", "other")
     usual = usual_seconds(command, [*words, "--force"])
