@@ -7,7 +7,6 @@ the moments that matter are short, before single steps on files too.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -38,7 +37,6 @@ WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"], "p.parquet": [*PREDICT, "p.p
 REPORT = [*FIT, "--report", "page.html"]
 REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
 MODULES = ("test_kill", *COMMAND_MODULES)
-DATE = re.compile(rb"\d{4}-\d\d-\d\dT[\d:+]+")
 
 
 def reproduce(seconds, *words):
@@ -73,8 +71,8 @@ def write_tables(n_rows):
 
 
 def content(name):
-    """The bytes of a file; of a model and its page without the date, which is all that may differ."""
-    whole = DATE.sub(b"", Path(name).read_bytes()) if name == "page.html" else Path(name).read_bytes()
+    """The bytes of a file; of a model without its date, which is all that may differ."""
+    whole = Path(name).read_bytes()
     if name != "model":
         return whole
     model = read_model(name)
