@@ -110,8 +110,8 @@ def command():
 def inputs(command, tmp_path_factory):
     """A table and a model of it, by the names of their files."""
     rng = np.random.default_rng(0)
-    x, y, reward = rng.normal(size=(3, 2000))
-    rows = np.arange(2000)
+    x, y, reward = rng.normal(size=(3, 600))
+    rows = np.arange(600)
     table = pa.table({"x": x, "y": y, "r": reward, "id": rows // 20, "done": 1 * (rows % 20 == 19)})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("inputs"))
