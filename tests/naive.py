@@ -783,6 +783,64 @@ def position(time, edges):
     return k + (time - edges[k]) / (edges[k + 1] - edges[k])
 
 
+# ---------------------------------------------------------------- a fixed horizon
+
+
+def horizon_return(t, h, phi, rewards, discounts, last, terminated, lmbda, theta):
+    """G_{t,h}, (m,): λ-return of the next h steps from row t; `theta[h]` are the weights of horizon h, theta[0] = 0.
+
+    `discounts[t]` is that of the transition that leaves row t. A last row that did not terminate is a horizon row.
+    """
+    if h == 0:
+        return np.zeros(rewards.shape[1])
+    if last[t] and not terminated[t]:
+        return phi[t] @ theta[h]
+    if last[t]:
+        return rewards[t]
+    later = horizon_return(t + 1, h - 1, phi, rewards, discounts, last, terminated, lmbda, theta)
+    share = 1.0 if last[t + 1] and not terminated[t + 1] else 1.0 - lmbda
+    return rewards[t] + discounts[t] * (share * (phi[t + 1] @ theta[h - 1]) + (1.0 - share) * later)
+
+
+def horizon_weights(phi, rewards, discounts, last, terminated, weight, lmbda, ridge, horizon):
+    """Weights θ_1, …, θ_H, (H, n, m): ridge regressions of the returns G_{t,h} on the features of full rows."""
+    full = [t for t in range(len(phi)) if terminated[t] or not last[t]]
+    gram = sum(weight[t] * np.outer(phi[t], phi[t]) for t in full) + np.diag(ridge)
+    theta = [np.zeros((phi.shape[1], rewards.shape[1]))]
+    for h in range(1, horizon + 1):
+        returns = [horizon_return(t, h, phi, rewards, discounts, last, terminated, lmbda, theta) for t in full]
+        theta.append(
+            np.linalg.solve(gram, sum(weight[t] * np.outer(phi[t], g) for t, g in zip(full, returns, strict=True)))
+        )
+    return np.array(theta[1:])
+
+
+def horizon_weights_of_pairs(phi, rewards, discounts, last, terminated, weight, lmbda, ridge, horizon, kept):
+    """The same by a double loop over rows, with those pairs only whose later row is `kept`, (T,)."""
+    n, T, n_rewards = phi.shape[1], len(phi), rewards.shape[1]
+    full = [bool(terminated[t] or not last[t]) for t in range(T)]
+    gram = sum((weight[t] * np.outer(phi[t], phi[t]) for t in range(T) if full[t] and kept[t]), np.diag(ridge))
+    theta = [np.zeros((n, n_rewards))]
+    for h in range(1, horizon + 1):
+        right = np.zeros((n, n_rewards))
+        for t in range(T):
+            factor = weight[t]
+            for k in range(h if full[t] else 0):
+                s = t + k
+                if kept[s]:
+                    right += factor * lmbda**k * np.outer(phi[t], rewards[s])
+                if last[s]:
+                    break
+                factor *= discounts[s]
+                share = 1.0 - lmbda if full[s + 1] else 1.0
+                if kept[s + 1]:
+                    right += factor * lmbda**k * share * np.outer(phi[t], phi[s + 1] @ theta[h - 1 - k])
+                if not full[s + 1]:
+                    break
+        theta.append(np.linalg.solve(gram, right))
+    return np.array(theta[1:])
+
+
 # ---------------------------------------------------------------- changes of a stream
 
 

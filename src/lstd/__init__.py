@@ -8,6 +8,8 @@ fit_tables, fit_chunks
     Models of data too large for memory, one core or one machine: with named columns, or as arrays.
 LSTDCV
     The estimator that chooses its settings from the data.
+HorizonLSTD
+    The value of the next steps, such as twelve months, for all numbers of steps up to a horizon.
 RecursiveLSTD, TD, TrueOnlineTD
     Estimators that learn from every step as it comes.
 Trajectories
@@ -36,6 +38,7 @@ from lstd.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lstd.distributed.fit_chunks import fit_chunks
+    from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
@@ -48,6 +51,7 @@ __all__ = [
     "LSTD",
     "LSTDCV",
     "TD",
+    "HorizonLSTD",
     "LSTDStatistics",
     "RecursiveLSTD",
     "Trajectories",
@@ -59,6 +63,7 @@ __all__ = [
 
 _MODULES = ("distributed", "errors", "experiments", "inference", "metrics", "mrp", "ope", "report")
 _HOMES = {
+    "HorizonLSTD": "lstd.estimators.horizon_lstd",
     "LSTD": "lstd.estimators.lstd",
     "LSTDCV": "lstd.estimators.lstd_cv",
     "LSTDStatistics": "lstd.statistics.merging",
@@ -84,8 +89,8 @@ def __dir__() -> list[str]:
     return sorted({*own, *_MODULES, *__all__})
 
 
-def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ:
-    """Load a file that `save` of an LSTD, an LSTDCV, an LSTDQ or LSTDStatistics wrote.
+def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStatistics | LSTDQ:
+    """Load a file that `save` of an LSTD, an LSTDCV, a HorizonLSTD, an LSTDQ or LSTDStatistics wrote.
 
     Parameters
     ----------
@@ -93,7 +98,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ
 
     Returns
     -------
-    LSTD, LSTDCV, LSTDQ or LSTDStatistics
+    LSTD, LSTDCV, HorizonLSTD, LSTDQ or LSTDStatistics
         Equal to the saved one in every bit. Files keep intervals but not the blocks of the data, so there are no
         intervals after a `partial_fit`.
 
@@ -111,13 +116,16 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ
     ...     lstd.load(f"{folder}/model").predict([[1.0]])
     array([2.])
     """
+    from lstd.estimators.horizon_lstd import HorizonLSTD, SavedHorizons
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.model import SavedModel
     from lstd.files import read_record
     from lstd.ope.lstdq import LSTDQ, SavedActionValues
     from lstd.statistics.merging import LSTDStatistics
 
-    saved: Any = read_record(path, SavedModel, LSTDStatistics, SavedActionValues)
+    saved: Any = read_record(path, SavedModel, SavedHorizons, LSTDStatistics, SavedActionValues)
     if isinstance(saved, SavedModel):
         return estimator_of(saved.model())
+    if isinstance(saved, SavedHorizons):
+        return HorizonLSTD.of_record(saved, path)
     return LSTDQ.of_record(saved) if isinstance(saved, SavedActionValues) else saved

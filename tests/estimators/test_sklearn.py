@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import has_fit_parameter
 
-from lstd import LSTD, LSTDCV
+from lstd import LSTD, LSTDCV, HorizonLSTD
 from lstd.errors import InvalidInputError
 from tolerances import assert_close
 
@@ -28,7 +28,7 @@ from tolerances import assert_close
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")  # targets are often noise, of which little is predicted
 @pytest.mark.filterwarnings("ignore::lstd.errors.MisfitWarning")  # or classes, which no weighted sum follows
 @pytest.mark.usefixtures("few_pairs")
-@parametrize_with_checks([LSTD(), LSTDCV()])
+@parametrize_with_checks([LSTD(), LSTDCV(), HorizonLSTD(3)])
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

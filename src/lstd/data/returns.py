@@ -174,16 +174,19 @@ class Treatment(NamedTuple):
     tolerance: float
     gamma: float  # the largest discount
     cuts: Cuts | None = None  # of all episodes, for "ipcw"
+    needed: float | None = None  # steps of a complete return; by default what follows them is below the tolerance
 
     @property
     def steps(self) -> float:
         """The number of steps of a complete return."""
-        return steps_to_complete(self.gamma, self.tolerance)
+        return steps_to_complete(self.gamma, self.tolerance) if self.needed is None else self.needed
 
     @classmethod
-    def ipcw(cls, lengths: NDArray[np.int64], terminated: Flags, tolerance: float, gamma: float) -> Treatment:
+    def ipcw(
+        cls, lengths: NDArray[np.int64], terminated: Flags, tolerance: float, gamma: float, needed: float | None = None
+    ) -> Treatment:  # fmt: skip
         """Treat returns by the `Cuts` of all episodes; raises InvalidInputError if none can be complete."""
-        found = cls("ipcw", tolerance, gamma, Cuts(lengths, terminated))
+        found = cls("ipcw", tolerance, gamma, Cuts(lengths, terminated), needed)
         assert found.cuts is not None
         found.cuts.check_reach(found.steps)
         return found
@@ -210,8 +213,12 @@ def _ages(rows: Rows, first_age: int = 0) -> tuple[NDArray[np.int64], ...]:
     return age, (age + rows.full)[last], episode
 
 
-def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) -> Array:
+def row_weights(
+    rows: Rows, unobserved: str, shares: Array, tolerance: float, needed: float | None = None
+) -> Array:  # fmt: skip
     """Compute the weight (T,) of each row in a score, zero for rows that are not scored; see the module.
+
+    With "ipcw" a return is complete after `needed` steps; by default what follows them is below the tolerance.
 
     Raises
     ------
@@ -226,7 +233,7 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) ->
             check_unbiased(n_complete, int(full.sum()) - n_complete, int(rows.terminated.sum()))
         return weights
     lengths, largest = _ages(rows)[1], float(rows.discount[full].max())
-    return Treatment.ipcw(lengths, rows.terminated[rows.ends], tolerance, largest).weights(rows, shares)
+    return Treatment.ipcw(lengths, rows.terminated[rows.ends], tolerance, largest, needed).weights(rows, shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,4 +293,25 @@ def observed(
     ends = np.flatnonzero(rows.ends)
     at_end = (values if ahead is None else ahead)[ends[np.cumsum(rows.ends) - rows.ends]]
     returns, at_end = (a[:, 0] if rows.single else a for a in (completed_returns(rows, values, ahead), at_end))
+    return ObservedReturns(returns, shares, weight, at_end)
+
+
+def horizon_returns(rows: Rows, curve: Array, horizon: int, unobserved: str = "predict") -> ObservedReturns:
+    """Compute the returns of the next `horizon` steps of checked rows, completed where an episode was cut off.
+
+    A horizon row that is reached after k steps completes them by its prediction for the steps that are left, of
+    `curve` (horizon, T, m). The share not observed is that of these steps, discounted. Raises as `observed` does.
+    """
+    full, discount = rows.full[:, np.newaxis], np.where(rows.last, 0.0, rows.discount)[:, np.newaxis]
+    known = np.hstack([rows.y, np.ones((len(rows), 1)), np.zeros((len(rows), 1))])
+    found, to_go = np.zeros_like(known), 0.0
+    for values in curve[:horizon]:
+        to_go = 1.0 + rows.gamma * to_go
+        at_cut = np.hstack([values, np.zeros((len(rows), 1)), np.full((len(rows), 1), to_go)])
+        found = np.where(full, known + discount * np.vstack([found[1:], found[:1]]), at_cut)
+    shares = found[:, -1] / np.maximum(found[:, -2] + found[:, -1], 1e-300)
+    weight = row_weights(rows, unobserved, shares, TOLERANCE, float(horizon)) * rows.weight
+    ends = np.flatnonzero(rows.last)
+    at_end = curve[horizon - 1][ends[np.cumsum(rows.last) - rows.last]]
+    returns, at_end = (a[:, 0] if rows.single else a for a in (found[:, :-2], at_end))
     return ObservedReturns(returns, shares, weight, at_end)

@@ -1,0 +1,502 @@
+"""The value of the next h steps for all h up to a horizon, as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from lstd.data.arguments import check_array, check_choice, check_integer, check_real
+from lstd.data.feature_arrays import Features, product
+from lstd.data.parsing import first_true
+from lstd.data.returns import UNOBSERVED, ObservedReturns, horizon_returns
+from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
+from lstd.data.seen_ids import episodes_seen
+from lstd.data.settings import ALPHA, LMBDA, Settings
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import NOT_ROUTED
+from lstd.estimators.horizon_model import HorizonInfluence, HorizonModel
+from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
+from lstd.files import Saved
+from lstd.statistics.intervals import SCALES, Influence, Interval, check_level
+from lstd.statistics.solve import check_range
+from lstd.types import Array
+
+_LONGEST = 10_000  # steps
+_UNEQUAL = 1.2  # factor by which steps may differ: months and the days of a clock that changes are equal steps
+_REFUSED = {
+    "X_next": "Append a horizon row to each episode that was cut off, in place of successors.",
+    "importance_ratio": "Use LSTD for data of another policy.",
+    "trace_coefficient": "Use LSTD for data of another policy.",
+    "sample_weight": "Weights of rows are given as `weight`.",
+}
+_ROWS = tuple(name for name in ARGUMENTS if name not in _REFUSED)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedHorizons:
+    """What a file holds of a fitted HorizonLSTD, and what predictions need; k weights with the column of ones."""
+
+    file_kind: ClassVar[str] = "model of horizons"
+
+    weights: Annotated[Array, "H k m"]
+    settings: Settings
+    lmbda: float
+    alpha: float
+    influence: HorizonInfluence | None
+    no_intervals: str  # why there is no influence; empty if there is
+    low: float | None
+    high: float | None
+    single: bool
+    names: tuple[str, ...] | None
+    n_transitions: int
+    n_episodes: int
+
+    @property
+    def parts(self) -> tuple[Array, Array]:
+        """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
+        weights = self.weights.swapaxes(1, 2)
+        n = weights.shape[2] - self.settings.fit_intercept
+        return np.ascontiguousarray(weights[..., :n]), weights[..., n:].sum(axis=2)
+
+
+class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The expected sum of rewards over the next h steps, for all h up to a horizon.
+
+    The value of h steps is fitted to the rewards that came, and to the values of fewer steps where an episode was cut
+    off. No row is kept: the sums of lags determine the weights for every λ and α.
+
+    Parameters
+    ----------
+    horizon : int
+        Largest number of steps, H. Steps must be equal, such as weeks; :meth:`lstd.Trajectories.from_events` makes
+        equal steps of a log of events.
+    gamma : float in [0, 1], default 1.0
+        Discount per step.
+    lmbda : float in [0, 1] or "auto", default 0.9
+        Trace decay. 1 uses rewards alone where they were observed, 0 those of the next step and the values after it.
+    alpha : float, array-like of shape (n,) or "auto", default 1.0
+        Ridge coefficient of all features, or of each. With "auto", `lmbda` or `alpha` is chosen by the errors on
+        held-out groups, episodes or rows; a chosen `alpha` is multiplied by the squared spread of each feature, so
+        that units make no difference.
+    fit_intercept : bool, default True
+    n_blocks : int or "auto", default "auto"
+        Most blocks of data for intervals: 64, or fewer if their sums would take more than 256 MiB; 0 for none.
+    low, high : float, optional
+        Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (H, n), or (H, m, n) for several rewards
+    intercept_ : ndarray of shape (H,) or (H, m)
+    lmbda_, alpha_ : float
+        The trace decay and the ridge coefficient, chosen or given; for `alpha` per feature their factor, 1.
+    cv_results_ : dict of ndarray
+        After a choice, ``lmbda``, ``alpha`` and ``cost``, the error beside that of the pair that was best before.
+    n_transitions_, n_episodes_, n_features_in_, feature_names_in_
+        As in :class:`lstd.LSTD`.
+
+    Notes
+    -----
+    The value of h steps is that of h − 1 steps from the next row on, plus the reward; a horizon row stands for all
+    steps that are left there. With λ = 1 and episodes that are longer than H, it is ridge regression on the rewards of
+    the next h steps.
+
+    References
+    ----------
+    K. De Asis, A. Chan, S. Pitis, R. S. Sutton, D. Graves, "Fixed-horizon temporal difference methods for stable
+    reinforcement learning", AAAI-20, arXiv 1909.03906.
+
+    Examples
+    --------
+    Two customers who buy in every second week:
+
+    >>> import numpy as np
+    >>> from lstd import HorizonLSTD
+    >>> X, y = np.tile(np.eye(2), (20, 1)), np.tile([1.0, 0.0], 20)
+    >>> model = HorizonLSTD(horizon=4, alpha=1e-9, fit_intercept=False).fit(X, y, episode=np.repeat([1, 2], 20),
+    ...     terminated=np.zeros(40, dtype=bool))
+    >>> model.predict_curve(np.eye(2)).round(3)
+    array([[1., 1., 2., 2.],
+           [0., 1., 1., 2.]])
+    >>> model.predict(np.eye(2), horizon=3).round(3)
+    array([2., 1.])
+    """
+
+    __metadata_request__fit: ClassVar = NOT_ROUTED | {"groups": True}
+    __metadata_request__partial_fit: ClassVar = NOT_ROUTED
+    __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
+    record_kind = SavedHorizons
+
+    def __init__(
+        self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
+        fit_intercept: bool = True, n_blocks: int | str = "auto", low: float | None = None, high: float | None = None,
+    ) -> None:  # fmt: skip
+        self.horizon = horizon
+        self.gamma = gamma
+        self.lmbda = lmbda
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.n_blocks = n_blocks
+        self.low = low
+        self.high = high
+
+    def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
+        """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, discount, weight, groups
+            As in :meth:`lstd.LSTD.fit`. The last row of an episode that did not terminate is its horizon row.
+        time : array-like of shape (T,), optional
+            Numbers or dates of the rows, such as `time` of Trajectories, to check that steps are equal.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            When a parameter or an array breaks a rule, steps are not equal, or no row is a full transition.
+
+        Warns
+        -----
+        IllConditionedWarning
+            When the system is singular or nearly so.
+        MissingTerminationWarning
+            When `episode` is given without `terminated`: the episodes are taken as cut off.
+        """
+        fresh = BaseEstimator()
+        rows = self._checked(fresh, X, y, columns, time, "fit", reset=True)
+        if not rows.full.any():
+            raise InvalidInputError(
+                f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
+                "episode, or terminated. Pass more rows."
+            )
+        state = HorizonModel.of_rows(rows, *self._parameters(), self.n_blocks)
+        record = self._record(state)
+        return self._adopt(fresh, state, episodes_seen(rows), record)
+
+    def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
+        """Continue the stream: the first row is the successor of the last row of the previous chunk.
+
+        It is not if that row terminated or has another `episode` id. Any split of the data gives the same model up to
+        rounding, but for a chosen `alpha`, whose unit is that of the first chunk. Weights are solved for when they are
+        first used. A loaded model cannot be continued.
+
+        Parameters
+        ----------
+        X, y, time, episode, terminated, discount, weight, groups
+            As in :meth:`fit`, with the same errors.
+
+        Returns
+        -------
+        self
+        """
+        if "record_" in vars(self) and "state_" not in vars(self):
+            raise InvalidInputError("`partial_fit` needs the sums of the data, which files do not keep. Use `fit`.")
+        before: HorizonModel | None = vars(self).get("state_")
+        fresh = self if before else BaseEstimator()
+        rows = self._checked(fresh, X, y, columns, time, "partial_fit", reset=before is None)
+        horizon, settings = self._parameters()
+        if before is None:
+            state = HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
+            return self._adopt(fresh, state, episodes_seen(rows))
+        if (horizon, settings) != (before.stream.horizon, before.given):
+            raise InvalidInputError(
+                "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
+            )
+        if not len(rows):
+            return self
+        episodes = episodes_seen(rows, self.episodes_, continues=before.stream.goes_on_with(rows))
+        return self._adopt(fresh, before.then(rows), episodes)
+
+    def _checked(
+        self, of: BaseEstimator, X: Any, y: Any, columns: Columns, time: PerRow, method: str, *, reset: bool
+    ) -> Rows:  # fmt: skip
+        refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
+        gamma = self._parameters()[1].gamma
+        rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=reset, finite=True)
+        if time is not None:
+            _check_equal(time, rows)
+        return rows
+
+    def _parameters(self) -> tuple[int, Settings]:
+        """Return the checked horizon and settings."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in ("gamma", "lmbda", "alpha", "fit_intercept")}
+        settings = Settings.with_choice(**given)
+        for name in ("low", "high"):
+            if (bound := getattr(self, name)) is not None:
+                check_real(name, bound, -np.inf, np.inf)
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise InvalidInputError(f"`low` must be below `high`; got {self.low} and {self.high}.")
+        return check_integer("horizon", self.horizon, 1, _LONGEST), settings
+
+    def _adopt(
+        self, fresh: BaseEstimator, state: HorizonModel, episodes: Any, record: SavedHorizons | None = None
+    ) -> Self:  # fmt: skip
+        attributes = self.__dict__
+        for name in ("record_", *([] if fresh is self else ["feature_names_in_"])):
+            attributes.pop(name, None)
+        attributes.update({name: value for name, value in vars(fresh).items() if name.endswith("_in_")})
+        self.state_, self.episodes_ = state, episodes
+        if record is not None:
+            self.record_ = record
+        return self
+
+    def _record(self, state: HorizonModel) -> SavedHorizons:
+        """Solve, and return what predictions need; raises InvalidInputError without a full transition."""
+        influence, reason = None, ""
+        total, weights = state.total, state.weights
+        try:
+            influence = state.influence
+        except InvalidInputError as error:
+            reason = str(error)
+        low, high = (None if bound is None else float(bound) for bound in (self.low, self.high))
+        return SavedHorizons(
+            weights, state.given, state.choice.lmbda, state.choice.alpha, influence, reason, low, high, state.single,
+            state.names, total.n_full, state.stream.n_episodes,
+        )  # fmt: skip
+
+    @property
+    def _solved(self) -> SavedHorizons:
+        check_is_fitted(self)
+        if "record_" not in vars(self):
+            self.record_ = self._record(self.state_)
+        return self.record_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "record_" in vars(self) or "state_" in vars(self)
+
+    def predict(self, X: Any, horizon: int | None = None, return_std: bool = False) -> Any:
+        """Predict the sum of rewards over the next steps from each row.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        horizon : int, optional
+            Number of steps, from 1 to that of the model, which is the default.
+        return_std : bool, default False
+            Whether to return the standard error of each prediction too, (T,) or (T, m).
+
+        Returns
+        -------
+        ndarray of shape (T,) or (T, m)
+        """
+        h, phi = self._horizon(horizon), checked_features(self, X)
+        prediction = _shaped(self._solved, self._values(phi, slice(h - 1, h))[0])
+        if not return_std:
+            return prediction
+        return prediction, self._influence(h).standard_error(phi).reshape(prediction.shape)
+
+    def predict_curve(self, X: Any) -> Array:
+        """Predict the sums of rewards over the next 1, 2, …, H steps from each row.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+
+        Returns
+        -------
+        ndarray of shape (T, H) or (T, H, m)
+        """
+        solved = self._solved
+        values = self._values(checked_features(self, X), slice(None)).swapaxes(0, 1)
+        return np.ascontiguousarray(values[..., 0] if solved.single else values)
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, horizon: int | None = None,
+        scale: str = "identity",
+    ) -> Interval:  # fmt: skip
+        """Compute intervals for what the same model would predict with unlimited data.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        level : float in (0, 1), default 0.95
+        weights : array-like of shape (T,), optional
+            Compute one interval for the weighted sum Σ wᵢ v(xᵢ) instead of one per row. Bounds `low` and `high` do not
+            apply to it.
+        horizon : int, optional
+            Number of steps, by default that of the model.
+        scale : {"identity", "log", "logit"}, default "identity"
+            As in :meth:`lstd.LSTD.predict_interval`.
+
+        Returns
+        -------
+        Interval
+            As of :meth:`lstd.LSTD.predict_interval`. It is for the mean of customers like these; single ones scatter
+            much more.
+
+        Raises
+        ------
+        InvalidInputError
+            When `X` breaks a rule, or the model has too few blocks for intervals.
+        """
+        solved, h, level = self._solved, self._horizon(horizon), check_level(level)
+        check_choice("scale", scale, SCALES)
+        phi = checked_features(self, X)
+        along, ones, columns = phi, 1.0, self._values(phi, slice(h - 1, h), bounded=weights is None)[0]
+        if weights is not None:
+            share = check_array("weights", weights, (phi.shape[0],))
+            along, columns, ones = (
+                np.asarray(phi.T @ share)[np.newaxis],
+                (share @ columns)[np.newaxis],
+                float(share.sum()),
+            )
+            check_range(along, columns)
+        found = self._influence(h).interval(along, columns, level, ones=ones, scale=scale)
+        rows, rewards = (slice(None) if weights is None else 0), (0 if solved.single else slice(None))
+        arrays = {name: array[rows, rewards] for name, array in vars(found).items() if name != "level"}
+        if weights is None:
+            arrays |= {name: self._bounded(arrays[name]) for name in ("lower", "upper")}
+        return Interval(**arrays, level=level)
+
+    def observed_returns(
+        self, X: Any, y: ArrayLike, *, horizon: int | None = None, unobserved: str = "predict",
+        **columns: Unpack[Columns],
+    ) -> ObservedReturns:  # fmt: skip
+        """Compute the rewards of the next steps that predictions are compared with, for :func:`metrics.calibration`.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, discount, weight, groups
+            As in :meth:`fit`.
+        horizon : int, optional
+            Number of steps, by default that of the model.
+        unobserved : {"predict", "ipcw", "drop"}, default "predict"
+            What to do with rows whose steps were cut off: complete them by the prediction at the cut for the steps that
+            are left; score those that are complete, by the inverse of their probability to be; or leave them out, which
+            is refused if some episodes terminated and others were cut off.
+
+        Returns
+        -------
+        ObservedReturns
+        """
+        solved, h = self._solved, self._horizon(horizon)
+        check_choice("unobserved", unobserved, UNOBSERVED)
+        rows = self._checked(self, X, y, columns, None, "score", reset=False)
+        if rows.y.shape[1] != solved.weights.shape[2]:
+            raise InvalidInputError(f"`y` must have {solved.weights.shape[2]} rewards; got {rows.y.shape[1]}.")
+        return horizon_returns(rows, self._values(rows.X, slice(h)), h, unobserved)
+
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
+        unobserved: str = "predict", **columns: Unpack[Columns],
+    ) -> float:  # fmt: skip
+        """Compute R² of the predictions against the rewards of the next steps; horizon rows are not scored.
+
+        Parameters
+        ----------
+        X, y, horizon, unobserved, episode, terminated, discount, weight, groups
+            As in :meth:`observed_returns`.
+        sample_weight : array-like of shape (T,), optional
+            Another weight of each row.
+
+        Returns
+        -------
+        float
+            At most 1; the unweighted mean over several rewards.
+        """
+        from sklearn.metrics import r2_score
+
+        found = self.observed_returns(X, y, horizon=horizon, unobserved=unobserved, **columns)
+        weight = found.weight if sample_weight is None else found.weight * check_array(
+            "sample_weight", sample_weight, found.weight.shape
+        )  # fmt: skip
+        scored = weight > 0.0
+        if np.count_nonzero(scored) < 2:
+            raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
+        prediction = self.predict(X, horizon)
+        return float(r2_score(found.returns[scored], prediction[scored], sample_weight=weight[scored]))
+
+    def _horizon(self, horizon: Any) -> int:
+        longest = len(self._solved.weights)
+        return longest if horizon is None else check_integer("horizon", horizon, 1, longest)
+
+    def _values(self, phi: Features, horizons: slice, *, bounded: bool = True) -> Array:
+        """Return predictions (h, T, m) for some horizons."""
+        coef, ones = (part[horizons] for part in self._solved.parts)
+        wide = coef.reshape(-1, coef.shape[2]).T
+        values = product("X", phi, wide, ones.reshape(-1)).reshape(phi.shape[0], *ones.shape).swapaxes(0, 1)
+        return self._bounded(values) if bounded else values
+
+    def _bounded(self, values: Array) -> Array:
+        low, high = self._solved.low, self._solved.high
+        return values if low is None and high is None else np.clip(values, low, high)
+
+    def _influence(self, h: int) -> Influence:
+        solved = self._solved
+        if solved.influence is None:
+            raise InvalidInputError(solved.no_intervals)
+        return solved.influence.of_horizon(h)
+
+    coef_ = property(lambda self: _shaped(self._solved, self._solved.parts[0]), doc="Weights of the features.")
+    intercept_ = property(
+        lambda self: _shaped(self._solved, self._solved.parts[1]), doc="Weights of the column of ones."
+    )
+    lmbda_ = property(lambda self: self._solved.lmbda, doc="Trace decay.")
+    alpha_ = property(lambda self: self._solved.alpha, doc="Ridge coefficient.")
+    n_transitions_ = property(lambda self: self._solved.n_transitions, doc="Number of full transitions.")
+    n_episodes_ = property(lambda self: self._solved.n_episodes, doc="Number of episodes.")
+
+    @property
+    def cv_results_(self) -> dict[str, NDArray[Any]]:
+        """Errors of all pairs; empty without a choice, and for a loaded model."""
+        return self.state_.choice.results if "state_" in vars(self) else {}
+
+    def to_record(self) -> SavedHorizons:
+        """Return what a file holds."""
+        return self._solved
+
+    @classmethod
+    def of_record(cls, record: SavedHorizons, path: str | os.PathLike[str]) -> Self:
+        """Return the estimator of a file, which has no sums of the data."""
+        s = record.settings
+        model = cls(
+            len(record.weights), s.gamma, record.lmbda, s.alpha, s.fit_intercept, "auto", record.low, record.high
+        )
+        model.record_ = record
+        model.n_features_in_ = record.weights.shape[1] - s.fit_intercept
+        if record.names is not None:
+            model.feature_names_in_ = np.array(record.names, dtype=object)
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
+        return tags
+
+
+def _shaped(solved: SavedHorizons, values: Array) -> Array:
+    """Return values (·, m, …) without the axis of rewards if those were a vector."""
+    return values[:, 0] if solved.single else values
+
+
+def _check_equal(time: Any, rows: Rows) -> None:
+    """Refuse steps that are not equal, within each episode."""
+    try:
+        times = np.asarray(time)
+        times = times[rows.order] if rows.order is not None else times
+        steps = np.diff(times.astype(np.int64 if times.dtype.kind in "mM" else np.float64)).astype(np.float64)
+    except (TypeError, ValueError, IndexError) as error:
+        raise InvalidInputError(f"`time` must hold numbers or dates, one per row: {error}.") from error
+    if times.shape != (len(rows),):
+        raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
+    within = ~rows.last[:-1]
+    usual = float(np.median(steps[within])) if within.any() else 1.0
+    bad = within & ~((steps <= usual * _UNEQUAL) & (steps * _UNEQUAL >= usual) & (steps > 0.0))
+    if (row := first_true(bad)) is not None:
+        raise InvalidInputError(
+            f"Steps must be equal: between rows {row} and {row + 1} of an episode, `time` grows by {steps[row]:g}, and "
+            f"usually by {usual:g}. Make equal steps of a log with Trajectories.from_events, or repeat the last known "
+            "features in the steps that are missing."
+        )

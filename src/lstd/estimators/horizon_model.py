@@ -1,0 +1,259 @@
+"""The fitted state of HorizonLSTD, without scikit-learn: weights of all horizons, influence of blocks, and the choice.
+
+λ and α are chosen by the sums of folds alone. For weights θ_h from the data without fold k, the squared error on its
+rows of targets G_h is θ_hᵀ C_0 θ_h − 2 θ_hᵀ Φᵀ G_h + const, and Φᵀ G_h follows from the sums of the fold for any λ* and
+reference weights, as in :mod:`lstd.statistics.lag_sums`. As in :mod:`lstd.estimators.choose_settings`, two stages use
+λ* = 0.9, and the last λ* = 1, where another pair must be better by a standard error over folds. Errors of horizon h
+count in units of h times the mean squared reward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import Annotated, Any
+
+import numpy as np
+
+from lstd.data.feature_arrays import column_spread
+from lstd.data.rows import Rows
+from lstd.data.settings import ALPHA, LMBDA, Settings
+from lstd.errors import InvalidInputError
+from lstd.estimators.choose_settings import CAUTION_OF_EPISODES, CAUTION_OF_ROWS, STAGES
+from lstd.statistics.blocks import check_n_blocks, default_limit
+from lstd.statistics.intervals import FEWEST_BLOCKS, Influence
+from lstd.statistics.lag_sums import LagBlocks, LagSums, Recursion
+from lstd.types import Array
+
+LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
+ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
+_FOLDS, _SOME = 10, 8  # folds, and horizons whose errors are compared
+_FEWEST_BLOCKS = 10  # that are worth their memory
+
+
+@dataclass(frozen=True, eq=False)
+class HorizonModel:
+    """A model of the next h steps for all h up to a horizon; n features, m rewards."""
+
+    stream: LagBlocks  # sums, whose last feature is the column of ones if there is an intercept
+    given: Settings  # with "auto" in `choose`
+    centre: Array  # (n,) that the sums subtract from dense features
+    penalty: Array  # (n,) squared spread of each feature in the first rows, in which `alpha` is chosen
+    unit: float  # of `alpha`, if it is chosen
+    single: bool  # whether rewards were given as a vector
+    names: tuple[str, ...] | None
+
+    @classmethod
+    def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any) -> HorizonModel:
+        """Return the model of the first rows of a stream, checked and without the column of ones."""
+        n, full = rows.n_features, rows.full
+        X = rows.X[full] if full.any() else rows.X
+        weight = rows.weight[full] if full.any() and rows.weight[full].any() else None
+        centre, spread, square = column_spread(X, weight, about_zero=not settings.fit_intercept)
+        if not settings.fit_intercept or not isinstance(rows.X, np.ndarray):
+            centre = np.zeros(n)
+        ridge = settings.ridge(n)
+        penalty = spread if "alpha" in settings.choose else ridge / (ridge.max() or 1.0)
+        terms = np.divide(square, penalty, out=np.zeros(n), where=penalty > 0.0)
+        unit = float(terms.sum()) * (1.0 if weight is None else float(weight.mean()))
+        limit = _limit(n + settings.fit_intercept, horizon, n_blocks)
+        about = rows.single, rows.names
+        empty = cls(LagBlocks.empty(rows, horizon, limit), settings, centre, penalty, unit or 1.0, *about)
+        prepared = empty.prepared(rows)
+        stream = LagBlocks.empty(prepared, horizon, limit).extended(prepared)
+        return replace(empty, stream=stream)
+
+    def prepared(self, rows: Rows) -> Rows:
+        """Return rows less the centre, with the column of ones if there is an intercept."""
+        if self.centre.any():
+            rows = rows.changed(X=rows.X - self.centre)
+        return rows.with_ones() if self.given.fit_intercept else rows
+
+    def then(self, rows: Rows) -> HorizonModel:
+        """Return the model of the stream with its next rows, at least one."""
+        return replace(self, stream=self.stream.extended(self.prepared(rows)))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the column of ones."""
+        return len(self.centre)
+
+    @cached_property
+    def blocks(self) -> tuple[LagSums, ...]:
+        """Sums of each block, as if the stream ended here."""
+        return self.stream.closed
+
+    @cached_property
+    def total(self) -> LagSums:
+        """Sums over all data; raises InvalidInputError if no row is a full transition, or none has a weight."""
+        total = reduce(LagSums.plus, self.blocks)
+        if not total.weight > 0.0:
+            what = "a full transition" if not total.n_full else "a full transition with a `weight` above zero"
+            raise InvalidInputError(
+                f"`X` must hold {what}: a row that is followed by a row of its episode, or terminated. Pass more rows."
+            )
+        return total
+
+    def ridge(self, alpha: Any, share: float = 1.0) -> Array:
+        """Return the ridge coefficient of each weight, zero for the column of ones."""
+        n = self.n_features
+        ridge = alpha * self.penalty if "alpha" in self.given.choose else self.given.ridge(n)
+        return np.append(ridge * share, [0.0] * self.given.fit_intercept)
+
+    @property
+    def vanishing(self) -> Array:
+        """Penalty of each weight in a vanishing ridge term."""
+        return np.append(np.ones(self.n_features), [0.0] * self.given.fit_intercept)
+
+    def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> Recursion:
+        """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
+        ridge = self.ridge(alpha, sums.weight / self.total.weight)
+        return Recursion.of_sums(sums, lmbda, ridge, self.vanishing, warn=warn)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The trace decay and the ridge coefficient: those given, or the best on held-out folds."""
+        given = self.given
+        if not given.choose:
+            return Choice(given.lmbda, 1.0, {})
+        return choose(self)
+
+    @cached_property
+    def solved(self) -> Recursion:
+        """The recursion of all data, for the chosen pair."""
+        return self.recursion(self.total, self.choice.lmbda, self.choice.alpha, warn=True)
+
+    @cached_property
+    def centred_weights(self) -> Array:
+        """Weights (H, n, m) of the features less their centre."""
+        return self.solved.run()
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights (H, n, m); in the last row those of the column of ones, if any."""
+        return self.uncentred(self.centred_weights.swapaxes(1, 2)).swapaxes(1, 2)
+
+    def uncentred(self, weights: Array) -> Array:
+        """Return weights (…, n) of features from those of features less their centre."""
+        return replace(self.given, centre=tuple(self.centre.tolist()) if self.centre.any() else None).uncentred(weights)
+
+    @cached_property
+    def influence(self) -> HorizonInfluence:
+        """Influence of each block on the weights; raises InvalidInputError if there are too few blocks."""
+        blocks = [block for block in self.blocks if block.weight > 0.0]
+        if len(blocks) < FEWEST_BLOCKS:
+            what = "`n_blocks` of at least 10" if self.stream.layout.limit < 2 * FEWEST_BLOCKS else "more episodes"
+            raise InvalidInputError(f"Intervals need {what}; the data have {len(blocks)} blocks. Fit to more.")
+        theta, (lmbda, alpha, _) = self.centred_weights, self.choice
+        shares = np.array([block.weight for block in blocks]) / self.total.weight
+        rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
+        moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
+        vectors = self.uncentred(np.array(moves).swapaxes(2, 3))
+        pulled = self.ridge(alpha)[:, np.newaxis] * theta
+        gram = self.total.full[0, :, : len(pulled[0])]
+        M = gram + np.diag(self.ridge(alpha))
+        added = np.linalg.lstsq(M, np.hstack([*pulled]), rcond=None)[0].reshape(len(M), len(theta), -1)
+        shift = self.uncentred(self.solved.run(added.transpose(1, 0, 2)).swapaxes(1, 2))
+        return HorizonInfluence(vectors, shift, shares, self.given.fit_intercept)
+
+
+def _limit(n: int, horizon: int, n_blocks: Any) -> int:
+    """Return the largest number of blocks; raises InvalidInputError if too few fit in memory."""
+    if not isinstance(check_n_blocks(n_blocks), str):
+        return int(n_blocks)
+    limit = default_limit(n, 2**28 // horizon)
+    if limit < _FEWEST_BLOCKS:
+        raise InvalidInputError(
+            f"`n_blocks` must be given for {n} features and a `horizon` of {horizon}: ten blocks for intervals would "
+            f"take {10 * 16 * n**2 * horizon / 2**20:.0f} MiB. Use n_blocks=10 if there is memory, 0 for no intervals, "
+            "or longer steps and a smaller `horizon`."
+        )
+    return limit
+
+
+@dataclass(frozen=True, eq=False)
+class HorizonInfluence:
+    """Influence of each of E blocks on the weights of all horizons."""
+
+    vectors: Annotated[Array, "E H m n"]
+    shift: Annotated[Array, "H m n"]
+    shares: Annotated[Array, "E"]
+    intercept: bool
+
+    def of_horizon(self, h: int) -> Influence:
+        """Return the influence on the weights of horizon h, from 1."""
+        marks = np.zeros((len(self.shares), 4), np.uint64)
+        return Influence(self.vectors[:, h - 1], self.shift[h - 1], self.shares, self.intercept, marks)
+
+
+# ------------------------------------------------------------ choice of λ and α
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A trace decay, a ridge coefficient, and the errors of all pairs."""
+
+    lmbda: float
+    alpha: float
+    results: dict[str, Array]
+
+    def __iter__(self) -> Any:
+        return iter((self.lmbda, self.alpha, self.results))
+
+
+def _folds(blocks: tuple[LagSums, ...]) -> list[LagSums]:
+    """Join blocks to at most ten folds with weight."""
+    blocks = tuple(block for block in blocks if block.weight > 0.0)
+    edges = np.arange(min(len(blocks), _FOLDS) + 1) * len(blocks) // max(1, min(len(blocks), _FOLDS))
+    return [reduce(LagSums.plus, blocks[a:b]) for a, b in pairwise(edges)]
+
+
+def choose(model: HorizonModel) -> Choice:
+    """Choose λ and α by the errors on held-out folds; raises InvalidInputError if there is nothing to hold out."""
+    folds, total, given = _folds(model.blocks), model.total, model.given
+    if len(folds) < 2:
+        raise InvalidInputError(
+            '`lmbda` and `alpha` can be "auto" with at least two blocks of data: pass more episodes or rows, an '
+            "`n_blocks` above 1, or numbers."
+        )
+    lmbdas = LMBDAS if "lmbda" in given.choose else np.array([given.lmbda])
+    alphas = ALPHAS * model.unit if "alpha" in given.choose else np.ones(1)
+    outside = np.array(
+        [
+            [[model.recursion(total.plus(fold, -1.0), lmbda, alpha).run() for alpha in alphas] for lmbda in lmbdas]
+            for fold in folds
+        ]
+    )  # (K, λ, α, H, n, m)
+    horizon, n = outside.shape[3:5]
+    some = np.unique(np.ceil(np.arange(1, _SOME + 1) * horizon / _SOME).astype(int)) - 1
+    unit = (some + 1)[:, np.newaxis] * np.where(total.square > 0.0, total.square / total.weight, 1.0)
+    grams = np.array([fold.full[0, :, :n] for fold in folds])
+    held = outside[:, :, :, some]
+    quadratic = np.einsum("klahim,kij,klahjm->klahm", held, grams, held, optimize=True)
+    i, j = int(np.abs(lmbdas - LMBDA).argmin()), int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
+    caution = CAUTION_OF_EPISODES if model.stream.layout.by_episode else CAUTION_OF_ROWS
+    for decay in STAGES:
+        reference = model.recursion(total, lmbdas[i], alphas[j]).run()
+        along = np.array([_along(fold, decay, reference)[some] for fold in folds])  # (K, h, n, m)
+        errors = (quadratic - 2.0 * np.einsum("klahim,khim->klahm", held, along, optimize=True)) / unit
+        difference = errors.mean(axis=(3, 4)) - errors[:, i, j].mean(axis=(1, 2))[:, np.newaxis, np.newaxis]
+        cost = difference.sum(axis=0)
+        if decay == STAGES[-1]:
+            cost = cost + caution * np.sqrt(len(folds)) * difference.std(axis=0, ddof=1)
+        i, j = divmod(int(cost.argmin()), cost.shape[1])
+    grid = np.meshgrid(lmbdas, alphas, indexing="ij")
+    results = {"lmbda": grid[0].ravel(), "alpha": grid[1].ravel(), "cost": cost.ravel()}
+    return Choice(float(lmbdas[i]), float(alphas[j]), results)
+
+
+def _along(sums: LagSums, lmbda: float, reference: Array) -> Array:
+    """Return Φᵀ G_h for all horizons, (H, n, m), with returns that reference weights (H, n, m) complete."""
+    horizon, n, _ = reference.shape
+    decays = (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis]
+    moves = np.zeros((horizon, n, n))
+    moves[:-1] = (1.0 - lmbda) * sums.full[1:, :, :n] + sums.cut[1:]
+    moves, found = moves * decays, np.cumsum(sums.full[:, :, n:] * decays, axis=0)
+    for h in range(1, horizon):
+        found[h] += np.einsum("kij,kjm->im", moves[:h], reference[h - 1 :: -1][:h])
+    return found

@@ -1,0 +1,263 @@
+"""`HorizonLSTD`: its weights are those of the definition over rows, whole, in chunks and without each block."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lstd
+import naive
+from lstd import HorizonLSTD, Trajectories
+from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.metrics import calibration
+from tolerances import assert_close
+
+HORIZON = 6
+
+
+def stream(seed, n_episodes=12, m=1, longest=9, cut=0.5):
+    """Rows of episodes, some cut off, with weights and discounts; arguments of `fit`."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, longest, n_episodes)
+    T = int(lengths.sum())
+    X, y = random.normal(size=(T, 3)), random.normal(size=(T, m))
+    last = np.zeros(T, dtype=bool)
+    last[np.cumsum(lengths) - 1] = True
+    terminated = last & (random.uniform(size=T) > cut)
+    y[last & ~terminated] = np.nan
+    return {
+        "X": X, "y": y[:, 0] if m == 1 else y, "episode": np.repeat(np.arange(n_episodes), lengths),
+        "terminated": terminated, "weight": random.uniform(0.5, 2.0, T),
+        "discount": random.choice([0.0, 0.9, 1.0], T, p=[0.05, 0.45, 0.5]),
+    }  # fmt: skip
+
+
+def arguments(data, intercept):
+    """Arguments of the definitions."""
+    X = np.column_stack([data["X"], np.ones(len(data["X"]))]) if intercept else data["X"]
+    y = np.nan_to_num(data["y"]).reshape(len(X), -1)
+    last = np.append(data["episode"][1:] != data["episode"][:-1], True)
+    discount = np.where(data["terminated"], 0.0, data["discount"])
+    return X, y, discount, last, data["terminated"], data["weight"]
+
+
+def ridge(alpha, intercept, n=3):
+    return np.append(np.full(n, alpha), [0.0] * intercept)
+
+
+def weights_of(model):
+    """Weights (H, n, m), in the last row the intercept if there is one."""
+    coef = model.coef_ if model.coef_.ndim == 3 else model.coef_[:, np.newaxis]
+    rows = coef.swapaxes(1, 2)
+    ones = np.asarray(model.intercept_).reshape(len(rows), 1, -1)
+    return np.concatenate([rows, ones], axis=1) if model.fit_intercept else rows
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_two_definitions_agree(seed, lmbda):
+    given = arguments(stream(seed), True)
+    one = naive.horizon_weights(*given, lmbda, ridge(0.3, True), HORIZON)
+    two = naive.horizon_weights_of_pairs(*given, lmbda, ridge(0.3, True), HORIZON, np.ones(len(given[0]), bool))
+    assert_close(one, two, "solve")
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("lmbda", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_are_those_of_the_definition(seed, lmbda, intercept, form):
+    data = stream(seed, m=1 + seed % 2)
+    expected = naive.horizon_weights(*arguments(data, intercept), lmbda, ridge(0.3, intercept), HORIZON)
+    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, fit_intercept=intercept).fit(**data | {"X": form(data["X"])})
+    assert_close(weights_of(model), expected, "solve")
+    curve = model.predict_curve(form(data["X"]))
+    for h in (1, 4, HORIZON):
+        assert_close(model.predict(data["X"], horizon=h), curve[:, h - 1], "sums")
+    assert_close(model.predict(data["X"]), curve[:, -1], "sums")
+
+
+@pytest.mark.parametrize("kind", ["episodes", "one stream", "groups"])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_split_gives_the_same_model(seed, kind):
+    data = stream(seed, n_episodes=40, cut=1.0 if kind == "one stream" else 0.5)
+    if kind == "one stream":
+        data = {name: values for name, values in data.items() if name not in ("episode", "terminated")}
+        data["y"] = np.nan_to_num(data["y"])
+    if kind == "groups":
+        data["groups"] = data["episode"] // 3
+    whole = HorizonLSTD(HORIZON, lmbda=0.7).fit(**data)
+    parts = HorizonLSTD(HORIZON, lmbda=0.7)
+    random = np.random.default_rng(seed)
+    edges = np.unique(np.append(random.integers(0, len(data["X"]), 15), [0, len(data["X"])]))
+    for a, b in pairwise(edges.tolist()):
+        chunk = {name: values[a:b].copy() for name, values in data.items()}
+        parts.partial_fit(**chunk)
+        if random.uniform() < 0.3:
+            with warnings.catch_warnings(action="ignore"):
+                try:
+                    parts.predict(data["X"])
+                except InvalidInputError as error:
+                    assert "a full transition" in str(error)  # noqa: PT017
+    assert_close(weights_of(parts), weights_of(whole), "solve")
+    assert parts.n_transitions_ == whole.n_transitions_
+    assert parts.n_episodes_ == whole.n_episodes_
+    for one, two in zip(*(vars(m.predict_interval(data["X"])).values() for m in (parts, whole)), strict=True):
+        assert_close(one, two, "solve")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.7, 1.0])
+def test_standard_errors_are_those_of_models_without_each_block(lmbda):
+    data = stream(5, n_episodes=20)
+    X, *rest = arguments(data, True)
+    weight, full = data["weight"], data["terminated"] | ~rest[2]
+    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, n_blocks=10).fit(**data)
+    whole, squares, everything = weights_of(model), 0.0, (weight * full).sum()
+    for block in range(10):
+        kept = data["episode"] // 2 != block
+        share = (weight * full)[~kept].sum() / everything
+        left = naive.horizon_weights_of_pairs(X, *rest, lmbda, ridge(0.3 * (1 - share), True), HORIZON, kept)
+        squares = squares + (1 - share) * (X @ (whole - left)[2]) ** 2
+    assert_close(model.predict(data["X"], 3, return_std=True)[1], np.sqrt(squares[:, 0]), "solve")
+
+
+def test_without_decay_it_is_ridge_regression_on_complete_windows():
+    random = np.random.default_rng(0)
+    X, y, n = random.normal(size=(300, 3)), random.normal(size=300), 300 - HORIZON
+    episode = np.repeat(np.arange(20), 15)
+    rows = [t for t in range(300) if t % 15 < 15 - HORIZON]
+    data = {"X": X, "y": y, "episode": episode, "terminated": np.zeros(300, dtype=bool)}
+    weight = np.isin(np.arange(300), rows).astype(float)
+    model = HorizonLSTD(HORIZON, lmbda=1.0, alpha=0.5, fit_intercept=False).fit(**data, weight=weight)
+    for h in range(1, HORIZON + 1):
+        returns = np.array([y[t : t + h].sum() for t in rows])
+        assert_close(model.coef_[h - 1], naive.ridge(X[rows], returns, 0.5), "solve")
+    assert n > 0
+
+
+def test_several_rewards_are_predicted_as_each_alone():
+    data = stream(2, m=2)
+    both = HorizonLSTD(HORIZON).fit(**data)
+    one = HorizonLSTD(HORIZON).fit(**data | {"y": data["y"][:, 1]})
+    assert both.predict_curve(data["X"]).shape == (len(data["X"]), HORIZON, 2)
+    assert_close(both.predict_curve(data["X"])[..., 1], one.predict_curve(data["X"]), "sums")
+    interval = both.predict_interval(data["X"], horizon=2)
+    assert_close(interval.lower[:, 1], one.predict_interval(data["X"], horizon=2).lower, "sums")
+
+
+def test_one_interval_for_a_weighted_sum_of_rows():
+    data = stream(3, n_episodes=30)
+    model = HorizonLSTD(HORIZON).fit(**data)
+    alone = model.predict_interval(data["X"][:1])
+    first = model.predict_interval(data["X"][:4], weights=[1.0, 0.0, 0.0, 0.0])
+    assert_close(first.lower, alone.lower[0], "sums")
+    total = model.predict_interval(data["X"], weights=np.ones(len(data["X"])), horizon=2)
+    assert_close(total.prediction, model.predict(data["X"], 2).sum(), "sums")
+    assert total.lower < total.prediction < total.upper
+
+
+def test_units_of_features_make_no_difference_to_a_choice():
+    random = np.random.default_rng(1)
+    X, episode = random.normal(size=(600, 4)), np.repeat(np.arange(60), 10)
+    y = X[:, 0] + random.normal(size=600)
+    data = {"y": y, "episode": episode, "terminated": np.zeros(600, dtype=bool)}
+    model, scaled = (
+        HorizonLSTD(HORIZON, lmbda="auto", alpha="auto").fit(X * scale + shift, **data)
+        for scale, shift in ((1.0, 0.0), (np.array([1e-3, 1.0, 1e3, 7.0]), np.array([1.0, 5.0, -1e4, 0.0])))
+    )
+    assert scaled.lmbda_ == model.lmbda_
+    assert_close(
+        scaled.predict(X * np.array([1e-3, 1.0, 1e3, 7.0]) + np.array([1.0, 5.0, -1e4, 0.0])), model.predict(X), "units"
+    )
+    assert model.cv_results_["cost"].shape == model.cv_results_["lmbda"].shape
+    assert model.score(X, **data) > 0.05
+
+
+def test_predictions_stay_within_bounds():
+    data = stream(4)
+    free, bounded = HorizonLSTD(HORIZON).fit(**data), HorizonLSTD(HORIZON, low=-0.1, high=0.2).fit(**data)
+    np.testing.assert_array_equal(bounded.predict_curve(data["X"]), np.clip(free.predict_curve(data["X"]), -0.1, 0.2))
+    interval = bounded.predict_interval(data["X"])
+    assert interval.lower.min() >= -0.1
+    assert interval.upper.max() <= 0.2
+
+
+def test_scores_complete_what_was_cut_off_by_the_value_of_the_steps_that_are_left():
+    data = stream(6, n_episodes=30)
+    model = HorizonLSTD(HORIZON).fit(**data)
+    found = model.observed_returns(**data, horizon=4)
+    X, y, discount, last, terminated, _ = arguments(data, True)
+    theta = np.concatenate([np.zeros((1, 4, 1)), weights_of(model)])
+    expected = [
+        naive.horizon_return(t, 4, X, y, discount, last, terminated, 1.0, theta)[0] for t in range(len(X))
+    ]  # fmt: skip
+    assert_close(found.returns, np.array(expected), "solve")
+    full, prediction = terminated | ~last, model.predict(data["X"], 4)
+    weight = data["weight"] * full
+    assert_close(found.weight, weight, "sums")
+    residual, mean = found.returns - prediction, np.average(found.returns, weights=weight)
+    r2 = 1 - weight @ residual**2 / (weight @ (found.returns - mean) ** 2)
+    assert_close(model.score(**data, horizon=4), r2, "sums")
+    assert ((found.unobserved > 0.0) <= (found.unobserved <= 1.0)).all()
+    assert calibration(prediction, found, n_bins=3).count.sum() == full.sum()
+    assert model.score(**data, horizon=2, unobserved="ipcw") <= 1.0
+    with pytest.raises(InvalidInputError, match="biased sample"):
+        model.score(**data, unobserved="drop")
+
+
+def test_a_saved_model_predicts_the_same(tmp_path):
+    data = stream(7, n_episodes=30)
+    frame = pytest.importorskip("pandas").DataFrame(data["X"], columns=list("abc"))
+    model = HorizonLSTD(HORIZON, low=0.0).fit(**data | {"X": frame})
+    model.save(tmp_path / "model")
+    for loaded in (HorizonLSTD.load(tmp_path / "model"), lstd.load(tmp_path / "model")):
+        np.testing.assert_array_equal(loaded.predict_curve(frame), model.predict_curve(frame))
+        interval = loaded.predict_interval(frame[["c", "a", "b"]], horizon=2)
+        np.testing.assert_array_equal(interval.upper, model.predict_interval(frame, horizon=2).upper)
+        assert loaded.feature_names_in_.tolist() == list("abc")
+        with pytest.raises(InvalidInputError, match="files do not keep"):
+            loaded.partial_fit(**data | {"X": frame})
+
+
+def test_rows_of_a_log_of_events_are_fitted_as_they_are():
+    pd = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    log = pd.DataFrame({"who": random.integers(0, 40, 400), "day": random.uniform(0, 100, 400)})
+    data = Trajectories.from_events(log, episode="who", time="day", step=7.0, until=100.0)
+    model = HorizonLSTD(8).fit(**data.to_arrays(frame="pandas"), time=data.time)
+    assert model.predict_curve(data.to_arrays(frame="pandas")["X"][data.horizon]).shape == (data.n_episodes, 8)
+
+
+IRREGULAR = {"time": [0.0, 1.0, 2.0, 4.0, 0.0, 1.0], "episode": [1, 1, 1, 1, 2, 2], "terminated": [0] * 6}
+MONTHS = np.array(["2024-01", "2024-02", "2024-03", "2024-04", "2024-05", "2024-06"], "M8[M]").astype("M8[D]")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "columns", "error", "message"),
+    [
+        ({}, IRREGULAR, InvalidInputError, "Steps must be equal: between rows 2 and 3 .*from_events"),
+        ({}, {"time": [0.0, 1.0]}, InvalidInputError, "`time` must have one entry per row"),
+        ({}, {"X_next": np.ones((6, 2))}, InvalidTypeError, "`X_next` must not be given.*horizon row"),
+        ({}, {"importance_ratio": np.ones(6)}, InvalidTypeError, "`importance_ratio` must not be given.*LSTD"),
+        ({"horizon": 0}, {}, InvalidInputError, "`horizon` must be"),
+        ({"lmbda": "best"}, {}, InvalidInputError, '`lmbda` must be a number or "auto"'),
+        ({"low": 1.0, "high": 0.0}, {}, InvalidInputError, "`low` must be below `high`"),
+        ({}, {"episode": np.arange(6), "terminated": np.zeros(6)}, InvalidInputError, "must hold a full transition"),
+        ({"lmbda": "auto", "n_blocks": 1}, {}, InvalidInputError, "at least two blocks"),
+        ({"horizon": 9999, "n_blocks": "auto"}, {"X": np.ones((6, 99))}, InvalidInputError, "MiB. Use n_blocks=10"),
+    ],
+)  # fmt: skip
+def test_what_breaks_a_rule_is_refused(parameters, columns, error, message):
+    model = HorizonLSTD(**{"horizon": 3, "n_blocks": 0} | parameters)
+    data = {"X": np.random.default_rng(0).normal(size=(6, 2)), "y": np.ones(6)} | columns
+    with pytest.raises(error, match=message):
+        model.fit(**data)
+    assert not vars(model).keys() & {"coef_", "state_", "n_features_in_"}
+
+
+def test_months_are_equal_steps():
+    HorizonLSTD(2, n_blocks=0).fit(np.random.default_rng(0).normal(size=(6, 2)), np.ones(6), time=MONTHS)
