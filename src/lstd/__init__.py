@@ -116,7 +116,8 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStat
     ...     lstd.load(f"{folder}/model").predict([[1.0]])
     array([2.])
     """
-    from lstd.estimators.horizon_lstd import HorizonLSTD, SavedHorizons
+    from lstd.estimators.horizon_lstd import HorizonLSTD
+    from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.model import SavedModel
     from lstd.files import read_record

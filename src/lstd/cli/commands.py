@@ -12,13 +12,15 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from lstd.cli.console import BAD_INPUT, DONE, INSTALL, advise, closed_output, fail, fail_with, lost_output, output, say
-from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, names
+from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, horizons, names
 from lstd.cli.progress import reading, reporting
 from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lstd.data.settings import Settings
+    from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
     from lstd.tables.fit_stream import Sample
@@ -47,8 +49,8 @@ def prepare_tables(name: str) -> None:
 
 @command(
     f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
-    "next_features time sort lmbda alpha unpenalised variant no_intercept independent jobs memory report force json "
-    "quiet"
+    "next_features time sort horizon lmbda alpha unpenalised variant no_intercept independent jobs memory report force "
+    "json quiet"
 )
 def fit(given: Any) -> int:
     """Fit a model of discounted future rewards to tables.
@@ -57,6 +59,7 @@ def fit(given: Any) -> int:
     used; the reward there may be missing. Without --episode, an episode ends at a flagged row. Separate names by
     commas; options that take several names may be repeated. With auto, cross-validation chooses a setting from the
     first rows, which take up to a quarter of --memory, and at most 256 MB. The model does not depend on --jobs.
+    With --horizon, the model is of the rewards in the next 1, 2, ... N steps.
 
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
@@ -72,6 +75,8 @@ def fit(given: Any) -> int:
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
+    if given.horizon is not None:
+        return _fit_horizons(given, roles, settings, path)
     with reading(given.quiet) as on_progress:
         if page is not None:  # whose checks, of more rows, replace those after a choice
             for warning in (BiasWarning, MisfitWarning):
@@ -97,6 +102,46 @@ def fit(given: Any) -> int:
         return output(summary.text(**({"report": report} if report else {})))
     content = None if sample is None else {"file": str(page), "rows": len(sample)}
     return output({"file": str(path), **summary.document, "report": content})
+
+
+def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path) -> int:
+    """Fit and write a model of the next steps; returns the exit code."""
+    from lstd.data.settings import VARIANT
+    from lstd.tables.fit_tables import fit_horizons
+    from lstd.tables.sources import watched
+
+    for name, extra in (
+        ("report", given.report), ("unpenalised", given.unpenalised), ("independent", given.independent),
+        ("variant", given.variant != VARIANT),
+    ):  # fmt: skip
+        if extra:
+            raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
+    with reading(given.quiet) as on_progress:
+        tables = watched(_tables(given, roles, given.memory), on_progress)
+        fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory)
+        advise(f"; {path} may have been written")
+        fitted.save(path)
+    return _describe(str(path), fitted.to_record(), given.json)
+
+
+def _describe(path: str, saved: SavedHorizons, json: bool) -> int:
+    """Write what describes a model of the next steps; returns the exit code."""
+    if json:
+        return output({"file": path, **saved.facts})
+    lines = (
+        f"{name:<16}{', '.join(value) if isinstance(value, tuple) else value}" for name, value in saved.facts.items()
+    )
+    return output("\n".join([path, *lines]))
+
+
+def _read(path: str) -> Model | SavedHorizons:
+    """Read a model of either kind."""
+    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.model import SavedModel
+    from lstd.files import read_record
+
+    saved = read_record(path, SavedModel, SavedHorizons)
+    return saved.model() if isinstance(saved, SavedModel) else saved
 
 
 def roles_of(given: Any) -> Roles:
@@ -157,7 +202,8 @@ def _write_report(model: Model, sample: Sample, page: Path) -> str:
 
 
 @command(
-    "model! data! id interval out force json quiet",
+    "model! data! id horizon interval out force json quiet",
+    horizon=Option("Numbers of steps, such as 3,6,12, for a model of them.", "N[,N...]", horizons),
     out=Option("A .csv or .parquet file.  [default: CSV to stdout]", "FILE", short="-o"),
     force=Option("Replace FILE if it exists."),
     json=Option("Print the summary as JSON; needs --out."),
@@ -169,15 +215,20 @@ def predict(given: Any) -> int:
     covers what this model would predict with unlimited data, not a single return. Where little_data is true, a few
     episodes decide it, and it is wide. With --out, FILE is written whole or not at all; stdout gets rows as they are
     predicted.
+    For a model of the next steps, the number of steps is part of the names of columns.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")
-    from lstd.estimators.model import read_model
+    from lstd.estimators.horizon_model import AtHorizons, SavedHorizons
 
     out = given.out
     if out is None and given.json:
         raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
-    model = read_model(given.model)
+    model: Any = _read(given.model)
+    if isinstance(model, SavedHorizons):
+        model = AtHorizons(model, given.horizon or ())
+    elif given.horizon is not None:
+        raise InvalidInputError(f"`--horizon` needs a model that `lstd fit --horizon` wrote, not {given.model}.")
     if given.interval is not None and model.no_intervals:
         raise InvalidInputError(f"{given.model} has no intervals. {model.no_intervals}")
     if given.interval is not None and model.misfit is not None and model.misfit.dominates and not given.quiet:
@@ -196,7 +247,7 @@ def predict(given: Any) -> int:
     return DONE
 
 
-def _to_file(model: Model, given: Any, path: Path) -> int:
+def _to_file(model: Any, given: Any, path: Path) -> int:
     from lstd.files import replacing
 
     advise("; no predictions were written")
@@ -204,7 +255,7 @@ def _to_file(model: Model, given: Any, path: Path) -> int:
         return _predict(model, given, file, parquet=path.suffix.lower() == ".parquet")
 
 
-def _predict(model: Model, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
+def _predict(model: Any, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 
@@ -282,10 +333,13 @@ def inspect(given: Any) -> int:
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
-    from lstd.estimators.model import read_model
+    from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.summary import Summary
 
-    summary = Summary(read_model(given.model), given.model)
+    model = _read(given.model)
+    if isinstance(model, SavedHorizons):
+        return _describe(given.model, model, given.json)
+    summary = Summary(model, given.model)
     return output({"file": given.model, **summary.document} if given.json else str(summary))
 
 

@@ -65,6 +65,15 @@ def _jobs(text: str, option: str) -> int:
     return count_of(text, option, MAX_JOBS)
 
 
+def _horizon(text: str, option: str) -> int:
+    return count_of(text, option, 10_000)
+
+
+def horizons(text: str, option: str) -> list[int]:
+    """Read numbers of steps, separated by commas."""
+    return [_horizon(part.strip(), option) for part in text.split(",")]
+
+
 def count_of(text: str, option: str, most: int) -> int:
     """Read a whole number, at least 1."""
     from lstd.data.arguments import check_integer
@@ -175,6 +184,7 @@ OPTIONS = {
     ),
     "until": Option("When observation ended; later events are not used.", "DATE", _number_or_text),
     "start": Option("Rows begin here; earlier events count in features only.", "DATE", _number_or_text),
+    "horizon": Option("Fit the rewards of the next steps, up to this number.", "N", _horizon),
     "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
     "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),
     "unpenalised": Option("Features without a ridge penalty; alpha applies to the rest.", NAMES, names, many=True),

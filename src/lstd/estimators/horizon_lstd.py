@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import NOT_ROUTED
-from lstd.estimators.horizon_model import HorizonInfluence, HorizonModel
+from lstd.estimators.horizon_model import HorizonModel, SavedHorizons
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Influence, Interval, check_level
@@ -36,33 +36,6 @@ _REFUSED = {
     "sample_weight": "Weights of rows are given as `weight`.",
 }
 _ROWS = tuple(name for name in ARGUMENTS if name not in _REFUSED)
-
-
-@dataclass(frozen=True, eq=False)
-class SavedHorizons:
-    """What a file holds of a fitted HorizonLSTD, and what predictions need; k weights with the column of ones."""
-
-    file_kind: ClassVar[str] = "model of horizons"
-
-    weights: Annotated[Array, "H k m"]
-    settings: Settings
-    lmbda: float
-    alpha: float
-    influence: HorizonInfluence | None
-    no_intervals: str  # why there is no influence; empty if there is
-    low: float | None
-    high: float | None
-    single: bool
-    names: tuple[str, ...] | None
-    n_transitions: int
-    n_episodes: int
-
-    @property
-    def parts(self) -> tuple[Array, Array]:
-        """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
-        weights = self.weights.swapaxes(1, 2)
-        n = weights.shape[2] - self.settings.fit_intercept
-        return np.ascontiguousarray(weights[..., :n]), weights[..., n:].sum(axis=2)
 
 
 class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -242,7 +215,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, fresh: BaseEstimator, state: HorizonModel, episodes: Any, record: SavedHorizons | None = None
     ) -> Self:  # fmt: skip
         attributes = self.__dict__
-        for name in ("record_", *([] if fresh is self else ["feature_names_in_"])):
+        for name in ("record_", *([] if fresh is self else ["feature_names_in_", "rewards_"])):
             attributes.pop(name, None)
         attributes.update({name: value for name, value in vars(fresh).items() if name.endswith("_in_")})
         self.state_, self.episodes_ = state, episodes
@@ -261,7 +234,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         low, high = (None if bound is None else float(bound) for bound in (self.low, self.high))
         return SavedHorizons(
             weights, state.given, state.choice.lmbda, state.choice.alpha, influence, reason, low, high, state.single,
-            state.names, total.n_full, state.stream.n_episodes,
+            state.names, self.__dict__.get("rewards_"), total.n_full, state.stream.n_episodes,
         )  # fmt: skip
 
     @property
@@ -450,6 +423,20 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def cv_results_(self) -> dict[str, NDArray[Any]]:
         """Errors of all pairs; empty without a choice, and for a loaded model."""
         return self.state_.choice.results if "state_" in vars(self) else {}
+
+    def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
+        """Fit to chunks of a stream that were checked, of rewards of these names; see :func:`lstd.fit_tables`."""
+        horizon, settings = self._parameters()
+        state: HorizonModel | None = None
+        for rows in chunks:
+            state = state.then(rows) if state else HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
+        if state is None:
+            raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
+        self.n_features_in_ = state.n_features
+        if state.names is not None:
+            self.feature_names_in_ = np.array(state.names, dtype=object)
+        self.rewards_ = rewards
+        return self._adopt(self, state, None, self._record(state))
 
     def to_record(self) -> SavedHorizons:
         """Return what a file holds."""

@@ -9,20 +9,22 @@ count in units of h times the mean squared reward.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from lstd.data.feature_arrays import column_spread
+from lstd.data.arguments import check_integer
+from lstd.data.feature_arrays import Features, column_spread, product
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import CAUTION_OF_EPISODES, CAUTION_OF_ROWS, STAGES
 from lstd.statistics.blocks import check_n_blocks, default_limit
-from lstd.statistics.intervals import FEWEST_BLOCKS, Influence
+from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, Interval
 from lstd.statistics.lag_sums import LagBlocks, LagSums, Recursion
 from lstd.types import Array
 
@@ -185,6 +187,95 @@ class HorizonInfluence:
         """Return the influence on the weights of horizon h, from 1."""
         marks = np.zeros((len(self.shares), 4), np.uint64)
         return Influence(self.vectors[:, h - 1], self.shift[h - 1], self.shares, self.intercept, marks)
+
+
+# ------------------------------------------------------------ what files hold
+
+
+@dataclass(frozen=True, eq=False)
+class SavedHorizons:
+    """What a file holds of a fitted HorizonLSTD, and what predictions need; k weights with the column of ones."""
+
+    file_kind: ClassVar[str] = "model of horizons"
+
+    weights: Annotated[Array, "H k m"]
+    settings: Settings
+    lmbda: float
+    alpha: float
+    influence: HorizonInfluence | None
+    no_intervals: str  # why there is no influence; empty if there is
+    low: float | None
+    high: float | None
+    single: bool
+    names: tuple[str, ...] | None
+    rewards: tuple[str, ...] | None
+    n_transitions: int
+    n_episodes: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What describes the model, by name."""
+        names = ("lmbda", "alpha", "n_transitions", "n_episodes")
+        return {
+            "horizon": len(self.weights), "gamma": self.settings.gamma, **{name: getattr(self, name) for name in names},
+            "features": self.feature_names, "rewards": self.reward_names, "intervals": self.no_intervals or "yes",
+        }  # fmt: skip
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features; x0, x1, … if none were given."""
+        n = self.weights.shape[1] - self.settings.fit_intercept
+        return self.names or tuple(f"x{j}" for j in range(n))
+
+    @property
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the rewards."""
+        m = self.weights.shape[2]
+        return self.rewards or (("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m)))
+
+    @property
+    def parts(self) -> tuple[Array, Array]:
+        """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
+        weights = self.weights.swapaxes(1, 2)
+        n = weights.shape[2] - self.settings.fit_intercept
+        return np.ascontiguousarray(weights[..., :n]), weights[..., n:].sum(axis=2)
+
+
+class AtHorizons:
+    """A model of horizons, some of which predictions of tables take as several rewards."""
+
+    limits, misfit = None, None  # ranges of features and a check for misfit are not kept
+
+    def __init__(self, saved: SavedHorizons, horizons: Sequence[int] = ()) -> None:
+        longest = len(saved.weights)
+        self._saved = saved
+        self._horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
+        coef, ones = (part[[h - 1 for h in self._horizons]] for part in saved.parts)
+        self.coef, self.intercept = coef.reshape(-1, coef.shape[2]), ones.reshape(-1)
+        self.feature_names, self.no_intervals = saved.feature_names, saved.no_intervals
+        names, several = saved.reward_names, len(saved.reward_names) > 1
+        self.reward_names = tuple(f"{name}_{h}" if several else str(h) for h in self._horizons for name in names)
+
+    def predict(self, phi: Features) -> Array:
+        """Predict from features (T, n) for each horizon and reward, (T, k)."""
+        return self.bounded(product("X", phi, self.coef.T, self.intercept))
+
+    def bounded(self, values: Array) -> Array:
+        """Return predictions, or ends of intervals, within the bounds of the model."""
+        low, high = self._saved.low, self._saved.high
+        return values if low is None and high is None else np.clip(values, low, high)
+
+    def interval(self, phi: Features, level: float) -> Interval:
+        """Compute intervals for features (T, n), arrays (T, k); raises InvalidInputError if there are no blocks."""
+        if self._saved.influence is None:
+            raise InvalidInputError(self.no_intervals)
+        values = self.predict(phi).reshape(phi.shape[0], len(self._horizons), -1)
+        found = [
+            vars(self._saved.influence.of_horizon(h).interval(phi, values[:, place], level))
+            for place, h in enumerate(self._horizons)
+        ]
+        arrays = {name: np.hstack([one[name] for one in found]) for name in found[0] if name != "level"}
+        return Interval(**arrays | {name: self.bounded(arrays[name]) for name in ("lower", "upper")}, level=level)
 
 
 # ------------------------------------------------------------ choice of λ and α

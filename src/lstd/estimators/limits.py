@@ -6,6 +6,8 @@ predictions are those of `lstd.data.doubts`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lstd._kernels.scales import any_outside
@@ -77,7 +79,7 @@ def growing(model: Model, rows: Rows) -> Model:
     return model.changed(said=(text,)) if text else model
 
 
-def warn_beyond(model: Model, X: Features, prediction: Array | None = None) -> None:
+def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> None:
     """Warn if features to be predicted, (T, n), are far outside of their ranges in the fit, or predictions of bounds.
 
     Predictions are compared if those of the rows of the fit were not.

@@ -8,14 +8,15 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.arguments import check_columns, check_flag, check_integer
-from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
+from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
 from lstd.distributed.runner import Runner
-from lstd.errors import missing_extra
+from lstd.errors import InvalidInputError, missing_extra
 from lstd.statistics.blocks import check_n_blocks
 from lstd.tables.column_roles import Roles
 
 if TYPE_CHECKING:
+    from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
 
@@ -49,7 +50,8 @@ def fit_tables(
     memory: int = MEMORY,
     store: str | os.PathLike[str] | None = None,
     independent: bool = False,
-) -> LSTD | LSTDCV:
+    horizon: int | None = None,
+) -> LSTD | LSTDCV | HorizonLSTD:
     """Fit a model to tables that are read in chunks: here, on an executor or on a Dask cluster.
 
     Memory does not grow with the data. Each table is summed by itself. The model is the same to the last bit, standard
@@ -101,10 +103,13 @@ def fit_tables(
         of n² numbers for n features, and the pages that the Parquet reader holds come on top.
     independent : bool, default False
         Whether each table begins a new episode; ids of episodes may then occur again in other tables.
+    horizon : int, optional
+        Fit the rewards of the next h steps for all h up to this number, as :class:`lstd.HorizonLSTD` does, in one
+        thread of this process. Arguments that it does not have must not be given.
 
     Returns
     -------
-    LSTD, or LSTDCV if `lmbda` or `alpha` was chosen
+    LSTD, or LSTDCV if `lmbda` or `alpha` was chosen; HorizonLSTD with `horizon`
 
     Raises
     ------
@@ -162,6 +167,15 @@ def fit_tables(
         from lstd.tables.sources import tables_of
     except ModuleNotFoundError as error:
         raise missing_extra("Reading tables", "pyarrow", "cli") from error
+    if horizon is not None:
+        refused = {
+            "variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "executor": executor,
+            "client": client is not None, "store": store is not None, "independent": independent, "sort": sort,
+        }  # fmt: skip
+        for name, given in refused.items():
+            if given:
+                raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
+        return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks)
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
     from lstd.tables.fit_stream import fit_leaf
     from lstd.tables.sorting import sorted_tables
@@ -173,3 +187,25 @@ def fit_tables(
     return estimator_of(
         fit_leaf(tables, SumTables(settings, n_blocks, memory, store_folder(store), independent, roles), runner)
     )
+
+
+def fit_horizons(
+    tables: Any, roles: Roles, horizon: int, settings: Settings, memory: int = MEMORY, n_blocks: int | str = "auto"
+) -> HorizonLSTD:  # fmt: skip
+    """Fit a model of the next steps to tables that follow one another in one stream."""
+    from lstd.data.episode_warnings import warn_of_assumed
+    from lstd.estimators.horizon_lstd import HorizonLSTD
+    from lstd.tables.reader import RowReader
+    from lstd.tables.sources import opened
+
+    for name in ("next_features", "importance_ratio", "trace_coefficient"):
+        if getattr(roles, name):
+            raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out, or use LSTD.")
+    if roles.episode is not None and roles.terminated is None:
+        warn_of_assumed("No column says which episodes terminated")
+    lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
+    model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, settings.fit_intercept, n_blocks)
+    opened_tables = [opened(place, table) for place, table in enumerate(tables)]
+    reader = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory)
+    chunks = (chunk.rows.changed(names=reader.features) for chunk in reader.chunks() if len(chunk.rows))
+    return model.fit_stream(chunks, roles.rewards)

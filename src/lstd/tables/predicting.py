@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arrow_columns import as_text, from_numpy
 from lstd.errors import InvalidInputError
+from lstd.estimators.horizon_model import AtHorizons
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
 from lstd.tables.column_roles import Roles
@@ -119,7 +120,7 @@ class Thinned:
 
 
 def predict_tables(
-    model: Model,
+    model: Model | AtHorizons,
     paths: Sequence[str],
     kept: Sequence[str],
     sink: Callable[[IO[bytes], Sequence[str]], contextlib.AbstractContextManager[Write]],
@@ -159,7 +160,7 @@ def predict_tables(
     return written
 
 
-def _predicted(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array]:
+def _predicted(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> list[pa.Array]:
     """Return the columns of predictions for a chunk, with intervals if `level` is given."""
     columns = {"prediction": predictions_of(model, chunk)}
     if level is not None:
@@ -171,7 +172,7 @@ def _predicted(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array
     return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
 
 
-def _first_overflow(model: Model, X: Array, level: float) -> int:
+def _first_overflow(model: Model | AtHorizons, X: Array, level: float) -> int:
     """Find the first row whose interval overflows: those before `low` have one, one before `high` has none."""
     low, high = 0, len(X)
     while high - low > 1:
@@ -184,20 +185,20 @@ def _first_overflow(model: Model, X: Array, level: float) -> int:
     return low
 
 
-def _intervals(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
+def _intervals(model: Model | AtHorizons, X: Array, level: float) -> dict[str, NDArray[Any]]:
     """Return predictions with intervals for features (T, n): by column name, arrays of shape (T, m)."""
     intervals = model.interval(X, level)
     return {name: np.atleast_2d(getattr(intervals, name).T).T for name in ("prediction", *_OF_INTERVALS)}
 
 
-def predictions_of(model: Model, chunk: Chunk) -> Array:
+def predictions_of(model: Model | AtHorizons, chunk: Chunk) -> Array:
     """Return predictions for a chunk, (T, m); raises InvalidInputError at the first that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = np.atleast_2d((chunk.rows.X @ model.coef.T + model.intercept).T).T
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         raise _beyond(chunk.file, chunk.rows.place + int(np.argmax(bad)) + 1, "the prediction")
-    return predicted
+    return model.bounded(predicted) if isinstance(model, AtHorizons) else predicted
 
 
 def _beyond(file: str, row: int, what: str) -> InvalidInputError:
@@ -206,7 +207,7 @@ def _beyond(file: str, row: int, what: str) -> InvalidInputError:
     )
 
 
-def _names(model: Model, kept: Sequence[str], *, intervals: bool) -> list[str]:
+def _names(model: Model | AtHorizons, kept: Sequence[str], *, intervals: bool) -> list[str]:
     """Return the names of the columns of predictions; raises InvalidInputError if `kept` has one of them."""
     kinds = ("prediction", *(_OF_INTERVALS if intervals else ()))
     rewards = model.reward_names

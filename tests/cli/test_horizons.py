@@ -1,0 +1,96 @@
+"""Models of the next steps in the shell and from tables."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lstd
+from lstd import HorizonLSTD
+from lstd.cli.app import run
+from lstd.errors import InvalidInputError
+
+FIT = ["fit", "rows.csv", "--features", "a,b", "--reward", "r", "--episode", "who", "--terminated", "end", "--quiet"]
+NAMES = {"features": ["a", "b"], "reward": "r", "episode": "who", "terminated": "end"}
+
+
+@pytest.fixture(autouse=True)
+def rows(tmp_path, monkeypatch):
+    """A table of 30 episodes of ten steps, of which every second one ended."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(300, 3)), columns=["a", "b", "r"])
+    frame = frame.assign(who=np.arange(300) // 10, end=(np.arange(300) % 20 == 19).astype(int))
+    frame.to_csv("rows.csv", index=False)
+    return frame
+
+
+def expected(rows, **parameters):
+    columns = {"episode": rows["who"], "terminated": rows["end"]}
+    return HorizonLSTD(6, **parameters).fit(rows[["a", "b"]], rows["r"], **columns)
+
+
+def test_a_fit_to_tables_is_that_of_the_rows(rows):
+    model, whole = lstd.fit_tables("rows.csv", gamma=1.0, horizon=6, **NAMES), expected(rows)
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-10)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert (model.n_transitions_, model.n_episodes_) == (whole.n_transitions_, whole.n_episodes_)
+    rows[:95].to_csv("one.csv", index=False)
+    rows[95:].to_csv("two.csv", index=False)
+    for source in (["one.csv", "two.csv"], rows, [rows[:95], rows[95:]]):
+        model = lstd.fit_tables(source, gamma=1.0, horizon=6, **NAMES)
+        np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-10)
+        one, two = (each.predict_interval(rows[["a", "b"]]) for each in (model, whole))
+        np.testing.assert_allclose(one.upper, two.upper, rtol=1e-8)
+    with pytest.raises(InvalidInputError, match="`n_jobs` must not be given with `horizon`"):
+        lstd.fit_tables("rows.csv", gamma=1.0, horizon=6, n_jobs=2, **NAMES)
+
+
+def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--lmbda", "auto", "-o", "model"]) == 0
+    assert "horizon         6" in capsys.readouterr().out
+    whole = expected(rows, lmbda="auto")
+    assert run(["predict", "model", "rows.csv", "--horizon", "2,6", "--interval", "0.9", "-o", "out.csv"]) == 0
+    out = pd.read_csv("out.csv")
+    assert out.columns[:5].tolist() == ["prediction_2", "lower_2", "upper_2", "standard_error_2", "little_data_2"]
+    np.testing.assert_allclose(out["prediction_2"], whole.predict(rows[["a", "b"]], horizon=2), rtol=1e-8)
+    np.testing.assert_allclose(out["lower_6"], whole.predict_interval(rows[["a", "b"]], level=0.9).lower, rtol=1e-8)
+    capsys.readouterr()
+    assert run(["predict", "model", "rows.csv", "--id", "who"]) == 0
+    assert capsys.readouterr().out.startswith("who,prediction\n0,")
+    assert run(["inspect", "model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["horizon"] == 6
+
+
+def test_bounds_of_a_model_hold_for_tables(rows):
+    expected(rows, low=0.0, high=0.5).save("model")
+    assert run(["predict", "model", "rows.csv", "--horizon", "3", "-o", "out.csv"]) == 0
+    found = pd.read_csv("out.csv")["prediction"]
+    assert found.min() == 0.0
+    assert found.max() <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*FIT, "--gamma", "1", "--horizon", "0", "-o", "new"], "`--horizon` must be"),
+        (
+            [*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"],
+            "`--variant` must not be given",
+        ),
+        (["predict", "plain", "rows.csv", "--horizon", "3"], "needs a model that `lstd fit --horizon` wrote"),
+        (["predict", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be"),
+        (["predict", "model", "rows.csv", "--horizon", "a"], "`--horizon` must be"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_errors_are_one_line(rows, words, message, capsys):
+    expected(rows).save("model")
+    lstd.fit_tables("rows.csv", gamma=0.5, **NAMES).save("plain")
+    assert run(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
