@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from lstd import LSTD, LSTDCV, TD, report
+from lstd import LSTD, LSTDCV, TD, HorizonLSTD, report
 from lstd.mrp import BoyanChain
 from lstd.ope import LSTDQ, compare_policies
 
@@ -84,6 +84,7 @@ def plots():
         "plot_blocks": report.plot_blocks(model, X[:1]),
         "plot_calibration": report.plot_calibration(model, X, y, **data),
         "plot_coefficients": report.plot_coefficients(model),
+        "plot_curve": report.plot_curve(HorizonLSTD(12).fit(X, y, **data), X[:3]),
         "plot_degrees_of_freedom": report.plot_degrees_of_freedom(model),
         "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
         "plot_policy_values": report.plot_policy_values(policies(X, y + 2.0 * offers * (y > 0), offers, offered, data)),

@@ -178,6 +178,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         fresh = self if before else BaseEstimator()
         rows = self._checked(fresh, X, y, columns, time, "partial_fit", reset=before is None)
         horizon, settings = self._parameters()
+        if not len(rows):
+            return self
         if before is None:
             state = HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
             return self._adopt(fresh, state, episodes_seen(rows))
@@ -185,8 +187,6 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
-        if not len(rows):
-            return self
         episodes = episodes_seen(rows, self.episodes_, continues=before.stream.goes_on_with(rows))
         return self._adopt(fresh, before.then(rows), episodes)
 
@@ -195,7 +195,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Rows:  # fmt: skip
         refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
         gamma = self._parameters()[1].gamma
-        rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=reset, finite=True)
+        rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
         if time is not None:
             _check_equal(time, rows)
         return rows

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
         plot_policy_values,
     )
     from lstd.report.model_page import write_fit_report
-    from lstd.report.row_figures import plot_calibration, plot_predictions
+    from lstd.report.row_figures import plot_calibration, plot_curve, plot_predictions
 
 __all__ = [
     "plot_action_calibration",
     "plot_blocks",
     "plot_calibration",
     "plot_coefficients",
+    "plot_curve",
     "plot_degrees_of_freedom",
     "plot_grid",
     "plot_policy_values",

@@ -13,7 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
+from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.metrics import Calibration
 from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.rendering import share
@@ -238,3 +240,57 @@ def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Arti
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=6))
     return points
+
+
+def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any = None, ax: Any = None) -> list[Line2D]:
+    """Draw the sum of rewards over the next 1, 2, …, H steps from rows, with the intervals of these means.
+
+    Parameters
+    ----------
+    model : fitted HorizonLSTD
+    X : array-like, DataFrame or sparse of shape (T, n)
+        Rows, of which the first six are drawn.
+    level : float in (0, 1), default 0.95
+        Level of the intervals, which are left out if the model has none. They are for what the same model would predict
+        with unlimited data, not for a single customer.
+    weights : array-like of shape (T,), optional
+        Draw one curve, of the weighted sum of all rows.
+    ax : matplotlib.axes.Axes, or array-like of them, optional
+        Where to draw: one for each reward. By default a new figure, ``artists[0].figure``, outside of pyplot.
+
+    Returns
+    -------
+    list of matplotlib.lines.Line2D
+        The curve of each row, for one reward after another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import HorizonLSTD
+    >>> from lstd.report import plot_curve
+    >>> model = HorizonLSTD(12).fit(np.tile(np.eye(2), (20, 1)), np.ones(40), episode=np.arange(40) // 4,
+    ...     terminated=np.zeros(40, dtype=bool))
+    >>> len(plot_curve(model, np.eye(2)))
+    2
+    """
+    rows = X if weights is not None else X[:6]
+    steps = np.arange(1, model.coef_.shape[0] + 1)
+    try:
+        found = [model.predict_interval(rows, level, weights, h) for h in steps.tolist()]
+        bands = [np.array([getattr(one, name) for one in found]) for name in ("prediction", "lower", "upper")]
+    except InvalidInputError:
+        if weights is not None:
+            raise
+        bands = [model.predict_curve(rows).swapaxes(0, 1)]
+    middle, *ends = (band.reshape(len(steps), -1, np.size(model.intercept_[0])) for band in bands)
+    lines = []
+    with panels(ax, WIDE, 0.95 + 2.1 * middle.shape[2], middle.shape[2]) as axes:
+        for reward, panel in enumerate(axes):
+            for row in range(middle.shape[1]):
+                lines += panel.plot(steps, middle[:, row, reward])
+                if ends:
+                    low, high = (end[:, row, reward] for end in ends)
+                    panel.fill_between(steps, low, high, color=lines[-1].get_color(), alpha=0.2, linewidth=0)
+            panel.set(xlabel="next steps", ylabel="sum of rewards")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+    return lines
