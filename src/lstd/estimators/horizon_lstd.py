@@ -110,14 +110,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
         fit_intercept: bool = True, n_blocks: int | str = "auto", low: float | None = None, high: float | None = None,
     ) -> None:  # fmt: skip
-        self.horizon = horizon
-        self.gamma = gamma
-        self.lmbda = lmbda
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.n_blocks = n_blocks
-        self.low = low
-        self.high = high
+        self.horizon, self.n_blocks, self.low, self.high = horizon, n_blocks, low, high
+        self.gamma, self.lmbda, self.alpha, self.fit_intercept = gamma, lmbda, alpha, fit_intercept
 
     def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
@@ -131,7 +125,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        self
+        self : HorizonLSTD
 
         Raises
         ------
@@ -457,9 +451,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.multi_output = True
-        tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
+        tags.regressor_tags.poor_score = True  # its targets are sums of later rewards, not those in `y`
+        tags.input_tags.sparse = tags.target_tags.multi_output = True
         return tags
 
 

@@ -168,13 +168,10 @@ def fit_tables(
     except ModuleNotFoundError as error:
         raise missing_extra("Reading tables", "pyarrow", "cli") from error
     if horizon is not None:
-        refused = {
-            "variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "executor": executor,
-            "client": client is not None, "store": store is not None, "independent": independent, "sort": sort,
-        }  # fmt: skip
-        for name, given in refused.items():
-            if given:
-                raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
+        others = {"variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "sort": sort}
+        others |= {"executor": executor, "client": client, "store": store, "independent": independent}
+        if name := next((name for name, given in others.items() if given), None):
+            raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
         return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks)
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
     from lstd.tables.fit_stream import fit_leaf
