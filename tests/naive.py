@@ -104,6 +104,15 @@ def matrix_mixed(phi, lmbda, discounts, rho=None, weight=None, share=None):
     return share * uncorrected + (1 - share) * matrix_boyan(phi, lmbda, discounts, rho, weight)
 
 
+def transposed_product(u, phi, successors, lmbda, discounts, rho, weight):
+    """Aᵀu of one episode, Σ w_t (φ_t − γ_{t+1} φ'_t) e_t with e_t = ρ_t (c_tλγ_t e_{t−1} + φ_tᵀu), from successors."""
+    e, out = 0.0, np.zeros(phi.shape[1])
+    for t in range(len(successors)):
+        e = rho[t] * (lmbda[t] * discounts[t] * e + phi[t] @ u)
+        out += weight[t] * (phi[t] - discounts[t + 1] * successors[t]) * e
+    return out
+
+
 MATRIX = {"boyan": matrix_boyan, "uncorrected": matrix_uncorrected, "mixed": matrix_mixed}
 
 

@@ -18,6 +18,9 @@ class Tolerance(NamedTuple):
 TOLERANCES = {
     "sums": Tolerance(1e-12, 1e-12, "two orders of summation of a few hundred terms of order 1"),
     "solve": Tolerance(1e-9, 1e-10, "condition number at most 1e4, sums in another order"),
+    "iterative": Tolerance(1e-7, 1e-7, "required of solves to a residual of 1e-12, condition number at most 1e4"),
+    "iterative_intervals": Tolerance(1e-6, 1e-6, "required of standard errors solved for to a residual of 1e-6"),
+    "iterative_default": Tolerance(0.01, 0.0, "promised of standard errors by default"),
     "shares": Tolerance(1e-3, 0.0, "shares of blocks by transitions, 7 or 8 per episode, against those by episodes"),
     "misfit": Tolerance(
         1e-6, 1e-9, "regressions of squares on features up to a ridge term of 1e-11 and clusters of 4e3"

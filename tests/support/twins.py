@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from lstd._kernels import alignment, chain
+from lstd._kernels import alignment, chain, products
 from lstd.experiments import sweep_dense, sweep_onehot
 from lstd.experiments import sweep_td as td
 
@@ -21,6 +21,7 @@ compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes
 PLACES = {
     "alignment": "lstd._kernels.alignment",
     "chain": "lstd._kernels.chain",
+    "products": "lstd._kernels.products",
     "sweep_dense": "lstd.experiments.sweep_dense",
     "sweep_onehot": "lstd.experiments.sweep_onehot",
     "td": "lstd.experiments.sweep_td",
@@ -48,7 +49,9 @@ def python_bodies(places, lanes):
     return SimpleNamespace(**bodies)
 
 
-COMPILED = SimpleNamespace(alignment=alignment, chain=chain, sweep_dense=sweep_dense, sweep_onehot=sweep_onehot, td=td)
+COMPILED = SimpleNamespace(
+    alignment=alignment, chain=chain, products=products, sweep_dense=sweep_dense, sweep_onehot=sweep_onehot, td=td
+)
 PYTHON = python_bodies(PLACES, lanes=3)
 BOTH = {"Python": PYTHON, "compiled": COMPILED}
 

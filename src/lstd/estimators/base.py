@@ -21,7 +21,7 @@ from lstd.estimators.compare import comparable_rows, score
 from lstd.estimators.limits import clipped, warn_beyond
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
-from lstd.estimators.model_parts import BiasCheck, MisfitCheck
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
 from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
@@ -34,14 +34,19 @@ NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was req
 
 
 class Fitted(Generic[T]):
-    """A read-only attribute that a function computes from the fitted state."""
+    """A read-only attribute that a function computes from the fitted state; some need the `matrix`."""
 
-    def __init__(self, function: Callable[[Model], T]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[Model], T], *, matrix: bool = False) -> None:
+        self._function, self._matrix, self._name = function, matrix, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
     def __get__(self, estimator: Predictor | None, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]  # the attribute of the class
+        if self._matrix and estimator._model.free is not None:
+            raise AttributeError(needs_matrix(self._name))
         return self._function(estimator._model)
 
     def __set__(self, estimator: Predictor, value: Any) -> None:
@@ -59,11 +64,15 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     record_kind = SavedModel
 
     model_: Model
-    statistics_ = Fitted(lambda model: model.statistics.uncentred(model.settings.centre))
+    statistics_ = Fitted(lambda model: model.statistics.uncentred(model.settings.centre), matrix=True)
     coef_ = Fitted(lambda model: model.coef)
     intercept_ = Fitted(lambda model: model.intercept)
-    coef_covariance_ = Fitted(lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)])
-    condition_number_ = Fitted(lambda model: model.solution.condition_number)
+    coef_covariance_ = Fitted(
+        lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)], matrix=True
+    )
+    condition_number_ = Fitted(lambda model: model.solution.condition_number, matrix=True)
+    n_iter_ = Fitted(lambda model: None if model.free is None else model.free.n_iter)
+    residual_ = Fitted(lambda model: None if model.free is None else model.free.residual)
     n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
     n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards)
     n_episodes_ = Fitted(lambda model: model.statistics.n_episodes)
@@ -74,6 +83,10 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if "model_" not in vars(self):
             check_is_fitted(self)
         return self.model_
+
+    def _needs_matrix(self, name: str) -> None:
+        if self._model.free is not None:
+            raise InvalidInputError(needs_matrix(name))
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False, *, clip: bool = ...) -> Array: ...
@@ -237,6 +250,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         BiasWarning
             When the result is `biased`.
         """
+        self._needs_matrix("bias_check")
         return check_bias(comparable_rows(self, X, y, columns, ones=True), self._model)
 
     def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
@@ -283,6 +297,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         True 2.6
         False 0.0
         """
+        self._needs_matrix("misfit_check")
         return check_misfit(comparable_rows(self, X, y, columns, ones=True), self._model)
 
     def score(

@@ -19,8 +19,10 @@ from lstd.data.rows import ARGUMENTS, Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
+from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.limits import doubted, growing
-from lstd.estimators.model import Model
+from lstd.estimators.model import OPTIONS, Model
+from lstd.estimators.model_parts import needs_matrix
 from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
@@ -56,7 +58,18 @@ class LSTD(Predictor):
     n_blocks : int or "auto", default "auto"
         Largest number of blocks of the data to keep for standard errors and intervals. A block is one or several
         consecutive groups or episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64,
-        less with more than 500 features, and 0 with more than 1295. With 0 there are no intervals.
+        less with more than 500 features, and 0 with more than 1295. With 0 there are no intervals. The iterative solver
+        keeps 8 n bytes of a block, and solves a system for each in `fit`; "auto" is 20 then.
+    solver : {"auto", "direct", "iterative"}, default "auto"
+        "direct" forms A, which takes 8 n² bytes and some copies. "iterative" solves by products with A that pass over
+        the rows, in the time and memory of the data; intervals take about ten times as long as the weights alone, so
+        set `n_blocks` to 0 if you need none. "auto" is "iterative" for sparse `X` of more than 3000 features, and
+        "direct" for others.
+    tol : float in (0, 1], default 1e-8
+        Relative residual at which the iterative solver stops, with rows and columns of the system scaled by the square
+        root of its diagonal. Intervals are solved for to 10⁴ times that, but not more than 0.1.
+    max_iter : int, default 1000
+        Largest number of products with A for one solve of the iterative solver.
 
     Attributes
     ----------
@@ -71,6 +84,11 @@ class LSTD(Predictor):
     condition_number_ : float
         Estimate, in the 1-norm, of the condition number of A + αI with rows and columns scaled alike, so that the
         scale of the features does not matter; infinite if singular.
+    n_iter_ : int or None
+        Number of products with A that the iterative solver needed for the weights; None for the direct one.
+    residual_ : float or None
+        Relative residual of its solution. A model of the iterative solver has neither `statistics_`,
+        `coef_covariance_` nor `condition_number_`, and neither `partial_fit`, `bias_check` nor `misfit_check`.
     n_transitions_ : int
         Number of full transitions.
     n_episodes_ : int
@@ -121,6 +139,9 @@ class LSTD(Predictor):
         variant: str = VARIANT,
         fit_intercept: bool = True,
         n_blocks: int | str = "auto",
+        solver: str = "auto",
+        tol: float = TOL,
+        max_iter: int = MAX_ITER,
     ) -> None:
         self.gamma = gamma
         self.lmbda = lmbda
@@ -128,6 +149,9 @@ class LSTD(Predictor):
         self.variant = variant
         self.fit_intercept = fit_intercept
         self.n_blocks = n_blocks
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
 
     def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order; any earlier fit is forgotten.
@@ -182,6 +206,8 @@ class LSTD(Predictor):
         BrokenEpisodeWarning
             When a row is not the successor that `X_next` gives for the row before it; or when rows have importance
             ratios beside successors that look like expected ones, of more entries other than zero than any row.
+        ConvergenceWarning
+            When the iterative solver does not reach `tol`, of ``sklearn.exceptions``.
         RidgeWarning
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
             spread: the ridge term decides them. Also when features are on scales so different that `alpha` penalises
@@ -217,12 +243,16 @@ class LSTD(Predictor):
         array([1.53])
         """
         refuse_others(columns.keys() - ARGUMENTS, "LSTD.fit")
-        settings = self._settings()
+        settings, solver = self._settings(), self._solver()
         rows = checked_rows(
             BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True, summed=True
         )
         ridge = settings.ridge(rows.n_features)
-        model = Model.of_rows(rows, settings, {"n_blocks": self.n_blocks})
+        model = (
+            fit_without_matrix(rows, settings, solver, self._options)
+            if solver.takes(rows)
+            else Model.of_rows(rows, settings, self._options)
+        )
         warn_of_scales(rows, ridge, settings.fit_intercept)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
@@ -259,9 +289,11 @@ class LSTD(Predictor):
         self
         """
         refuse_others(columns.keys() - ARGUMENTS, "LSTD.partial_fit")
-        rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
         before: Model | None = vars(self).get("model_")
-        settings, options = self._settings(before), {"n_blocks": self.n_blocks}
+        if self.solver == "iterative" or (before is not None and before.free is not None):
+            raise InvalidInputError(needs_matrix("partial_fit"))
+        rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
+        settings, options = self._settings(before), self._options
         rows = checked_rows(
             self if before else BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=before is None,
             warn=before is None or "ends" not in before.warned, summed=True,
@@ -317,11 +349,29 @@ class LSTD(Predictor):
         >>> value.round(3), standard_error.round(2)
         (array([1.5]), array([0.11]))
         """
+        if self.solver == "iterative":
+            raise InvalidInputError(needs_matrix("fit_statistics"))
         settings = self._settings()
         blocks = _merged(statistics, self.n_blocks, check_flag("independent", independent))
         _check_statistics(blocks.total, settings)
-        self.model_ = Model(blocks, settings, options={"n_blocks": self.n_blocks}).checked()
+        self.model_ = Model(blocks, settings, options=self._options).checked()
         return self
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The parameters that are not settings."""
+        return {name: getattr(self, name) for name in OPTIONS}
+
+    def _solver(self) -> Solver:
+        return Solver(self.solver, self.tol, self.max_iter)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The parameters that are not settings."""
+        return {name: getattr(self, name) for name in OPTIONS}
+
+    def _solver(self) -> Solver:
+        return Solver(self.solver, self.tol, self.max_iter)
 
     def _settings(self, before: Model | None = None) -> Settings:
         """Return the checked parameters; those of the model so far, if they are the same objects."""

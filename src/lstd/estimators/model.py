@@ -20,7 +20,7 @@ from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.model_parts import Checks, Limits, MisfitCheck, Origin, Selection
+from lstd.estimators.model_parts import Checks, Limits, MatrixFree, MisfitCheck, Origin, Selection, needs_matrix
 from lstd.files import read_record, write_record
 from lstd.statistics.blocks import Blocks, joined, may_wait, no_blocks, with_waiting
 from lstd.statistics.intervals import Influence, Interval, influence_of
@@ -30,7 +30,8 @@ from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.stream_sums import check_weighted
 from lstd.types import Array
 
-_OPTIONS = ("n_blocks",)  # parameters of LSTD that are not settings
+_SOLVER = ("solver", "tol", "max_iter")
+OPTIONS = ("n_blocks", *_SOLVER)  # parameters of LSTD that are not settings
 QUIET = frozenset({"ratios", "unused", "unobserved", "ridge"})  # for models beside the one that a user fits
 _SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
 _MOST = 2 / 3  # of the cuts; two sums of the same episodes have a half
@@ -42,7 +43,7 @@ _GONE = (
 )
 _COMPUTED = ("blocks", "solution", "influence")
 _DISCOUNTS = "Pass the discounts of these rows, or a single number."
-CV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty")
+CV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty", *_SOLVER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,7 @@ class Model:
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     limits: Limits | None = None  # ranges of rewards and features, if the rows are known
     ridge_at: int = 0  # transitions at the last look at the ridge term, which comes again when they have doubled
+    free: MatrixFree | None = None  # of a model without the matrix, whose sums are over the column of ones alone
     compared: bool = False  # whether predictions for the rows of the fit were compared with what rewards allow
 
     def changed(self, **fields: Any) -> Model:
@@ -96,7 +98,7 @@ class Model:
         blocks = no_blocks(rows, settings.lmbda, options["n_blocks"]).extended(rows)
         return cls(
             blocks, settings, options=options, episodes=episodes_seen(rows), limits=limits,
-            warned=_warned(rows, settings, warned), **fields,
+            warned=warned_of(rows, settings, warned), **fields,
         )  # fmt: skip
 
     def then(self, rows: Rows, settings: Settings, options: Mapping[str, Any], forgetting: float) -> Model:
@@ -125,7 +127,7 @@ class Model:
             blocks = blocks.extended(rows) if len(rows) else blocks
         return Model(
             blocks, settings, self.rewards, options=options, episodes=episodes, waiting=waiting, limits=limits,
-            ridge_at=self._ridge_at, said=self.said, warned=_warned(rows, settings, self.warnings_given, successor),
+            ridge_at=self._ridge_at, said=self.said, warned=warned_of(rows, settings, self.warnings_given, successor),
         )  # fmt: skip
 
     @property
@@ -141,11 +143,15 @@ class Model:
     @property
     def n_features(self) -> int:
         """Number of features, without the column of ones."""
+        if self.free is not None:
+            return len(self.free.unseen)
         return self.summed.total.n_features - self.settings.fit_intercept
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the features, if given."""
+        if self.free is not None:
+            return self.free.names
         return self.summed.total.about.feature_names  # rows with names do not wait
 
     @property
@@ -179,18 +185,23 @@ class Model:
         if self.settings.fit_intercept:
             A = without_rounding(A, statistics.total_weight)
         solution = solve(A, b, ridge, penalty=self.penalty)
-        if "ratios" not in self.warned and (sample := statistics.counts.sample) is not None:
-            warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
-        if not {"ends", "unused"} & self.warned:
-            warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
-        if "unobserved" not in self.warned:
-            warn(self.unobserved, UnobservedWarning)
+        self.warn_of_data()
         if not solution.singular and "ridge" not in self.warned and statistics.n_transitions >= 2 * self.ridge_at:
             warn_of_ridge(
                 A, b, ridge, solution.weights, statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
             )  # fmt: skip
         return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
+
+    def warn_of_data(self) -> None:
+        """Warn of small effective samples, unused rewards and hidden returns, unless the stream has had the warning."""
+        statistics = self.statistics
+        if "ratios" not in self.warned and (sample := statistics.counts.sample) is not None:
+            warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
+        if not {"ends", "unused"} & self.warned:
+            warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
+        if "unobserved" not in self.warned:
+            warn(self.unobserved, UnobservedWarning)
 
     @property
     def unobserved(self) -> str:
@@ -271,6 +282,8 @@ class Model:
     @cached_property
     def unseen(self) -> NDArray[np.bool_]:
         """Features that are zero wherever a full transition starts, (n,): no data bears on their weights."""
+        if self.free is not None:
+            return self.free.unseen
         s = self.statistics
         seen: Any = s.A.any(axis=1) | s.B.any(axis=1) | s.b.any(axis=1)
         return np.asarray(~seen[: self.n_features] & (np.array(self.settings.centre or 0.0) == 0.0))
@@ -278,6 +291,8 @@ class Model:
     @property
     def degrees_of_freedom(self) -> Array:
         """Effective degrees of freedom of the features, (n,): the diagonal of (A + αI)⁻¹ A."""
+        if self.free is not None:
+            raise InvalidInputError(needs_matrix("effective_degrees_of_freedom"))
         A = self.statistics.matrix(self.settings.variant)
         diagonal = solve(A, A, self.ridge, penalty=self.penalty, warn=False).weights.diagonal()
         return np.array(diagonal[: self.n_features])
@@ -339,7 +354,9 @@ class Model:
         return {name: array[rows, rewards] for name, array in vars(interval).items() if name != "level"}
 
 
-def _warned(rows: Rows, settings: Settings, before: frozenset[str], successor: Array | None = None) -> frozenset[str]:
+def warned_of(
+    rows: Rows, settings: Settings, before: frozenset[str] = frozenset(), successor: Array | None = None
+) -> frozenset[str]:  # fmt: skip
     """Warn of broken episodes, once, and return the warnings that the stream has had with these rows."""
     broken = "breaks" not in before and warn_of_breaks(rows, settings.lmbda, successor)
     given = {"ends"} if rows.assumed else set()
@@ -389,25 +406,26 @@ class SavedModel:
     said: tuple[str, ...]
     limits: Limits | None
     compared: bool
+    free: MatrixFree | None
     assumed: bool  # whether all episodes are assumed to be truncated
 
     def __post_init__(self) -> None:
         s, settings, choice, influence = self.statistics, self.settings, self.selection, self.influence
-        n = s.n_features - settings.fit_intercept
+        n = s.n_features - settings.fit_intercept if self.free is None else len(self.free.unseen)
         settings.ridge(n)  # checks the number of coefficients
         checks = [] if self.checks is None else [self.checks.bias, self.checks.misfit]
         numbers = [number for check in checks if not isinstance(check, str) for number in vars(check).values()]
         ranges = None if self.limits is None else self.limits.ranges
         fitting = (
             (settings.gamma, settings.lmbda) == (s.gamma, s.lmbda),
-            s.has_intercept == settings.fit_intercept,
+            s.has_intercept == settings.fit_intercept or self.free is not None,
             not (settings.choose or settings.unpenalised),
             bool(self.no_intervals) == (influence is None),
             influence is None or influence.intercept == settings.fit_intercept,
             settings.centre is None or len(settings.centre) == n,
             ranges is None or ranges.shape[1] == n,
             self.rewards is None or len(self.rewards) == s.n_rewards,
-            {*self.options} <= {*(_OPTIONS if choice is None else CV_OPTIONS)},
+            {*self.options} <= {*(OPTIONS if choice is None else CV_OPTIONS)},
             choice is None or (choice.results.keys() >= _RESULTS and len(choice.results["lmbda"]) > 0),
             all(number is None or np.ndim(number) == (not s.single) for number in numbers),
         )
@@ -421,7 +439,7 @@ class SavedModel:
         return cls(
             model.statistics, replace(model.settings, choose=(), unpenalised=()), model.solution, model.no_intervals,
             None if model.no_intervals else model.influence, model.rewards, options, model.origin,
-            model.selection, model.checks, model.said, model.limits, model.compared, "ends" in model.warned,
+            model.selection, model.checks, model.said, model.limits, model.compared, model.free, "ends" in model.warned,
         )  # fmt: skip
 
     def model(self) -> Model:
@@ -430,6 +448,7 @@ class SavedModel:
         model = Model(
             blocks, self.settings, self.rewards, self.origin, self.selection, self.options, self.checks,
             frozenset({"ends"} if self.assumed else ()), said=self.said, limits=self.limits, compared=self.compared,
+            free=self.free,
         )  # fmt: skip
         return model.solved(self.solution, self.influence)
 

@@ -301,6 +301,32 @@ def _joined(one: Any, two: Any) -> Array:
     return np.array([np.minimum(one[0], two[0]), np.maximum(one[1], two[1])])
 
 
+_INSTEAD = {
+    "coef_covariance_": "`predict_interval` with `weights` gives the error of any weighted sum of predictions",
+    "condition_number_": "`residual_` and `n_iter_` say how well the system was solved",
+    "partial_fit": "Fit to all rows at once",
+}
+
+
+def needs_matrix(name: str) -> str:
+    """Say that an attribute or method needs the matrix, and what to do."""
+    instead = f" {_INSTEAD[name]}." if name in _INSTEAD else ""
+    return (
+        f"`{name}` needs the matrix of the features, which the iterative solver does not form.{instead} If the matrix "
+        'fits in memory, solver="direct" forms it.'
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixFree:
+    """What a model that was fitted without the matrix holds in place of sums over its n features."""
+
+    names: tuple[str, ...] | None  # of the features, if given
+    unseen: Annotated[NDArray[np.bool_], "features"]  # those that are zero wherever a full transition starts
+    n_iter: int  # products with the matrix
+    residual: Annotated[float, (0.0, np.inf)]  # relative, of the scaled system
+
+
 @dataclass(frozen=True)
 class Origin:
     """The files that a model was fitted to."""

@@ -57,12 +57,12 @@ class Summary:
         return None if self.model.no_intervals else coefficient_interval(self.model, self.level)
 
     @cached_property
-    def ridge_shares(self) -> Array:
-        """Share of each coefficient that the ridge term decides and not the data, shape (n,).
+    def ridge_shares(self) -> Array | None:
+        """Share of each coefficient that the ridge term decides and not the data, shape (n,); None without the matrix.
 
         One less :func:`lstd.metrics.effective_degrees_of_freedom`.
         """
-        return 1.0 - self.model.degrees_of_freedom
+        return None if self.model.free else 1.0 - self.model.degrees_of_freedom
 
     @property
     def observed_share(self) -> float | None:
@@ -91,9 +91,9 @@ class Summary:
             "features": f"{model.n_features}{names}",
             "rewards": listed(model.reward_names),
             **self._settings(),
-            "condition number": _condition(model.solution.condition_number),
+            **self._solution(),
             "returns observed": "unknown; see lstd.metrics.observed_returns" if share is None else _percent(share),
-            "decided by ridge term": _percent(self.ridge_shares.mean()),
+            **({} if self.ridge_shares is None else {"decided by ridge term": _percent(self.ridge_shares.mean())}),
             "intervals": f"none. {model.no_intervals}" if model.no_intervals else self._blocks(),
             **({} if model.checks is None else model.checks.texts(model.settings.lmbda)),
             **({"doubt": " ".join(model.doubts)} if model.doubts else {}),
@@ -123,6 +123,11 @@ class Summary:
             )
         return facts
 
+    def _solution(self) -> dict[str, str]:
+        if (free := self.model.free) is None:
+            return {"condition number": _condition(self.model.solution.condition_number)}
+        return {"solved": f"by {free.n_iter} products with the matrix, to a relative residual of {free.residual:.1g}"}
+
     def _blocks(self) -> str:
         unit = "consecutive rows" if self.model.summed.unit == "rows" else self.model.summed.unit
         return f"from {len(self.model.influence.shares)} blocks of one or more {unit}, taken as independent"
@@ -141,7 +146,7 @@ class Summary:
             **({} if settings.penalty is None else {"ridge": model.ridge[:n]}),
             "selection": chosen
             and {"rows": chosen.n_rows, "folds": chosen.n_folds} | {name: getattr(chosen, name) for name in _CHOICE},
-            "condition_number": model.solution.condition_number,
+            "condition_number": None if model.free else model.solution.condition_number,
             "observed_share": self.observed_share,
             "blocks": None if found is None else len(model.influence.shares),
             "no_intervals": model.no_intervals or None,
@@ -151,7 +156,9 @@ class Summary:
             "intercept": self._by_reward(np.atleast_1d(model.intercept)),
             "coefficient_errors": None if errors is None else self._by_reward(errors[:n]),
             "intercept_error": None if errors is None or len(errors) == n else self._by_reward(errors[n]),
-            "ridge_shares": dict(zip(model.feature_names, self.ridge_shares.tolist(), strict=True)),
+            "ridge_shares": None
+            if self.ridge_shares is None
+            else dict(zip(model.feature_names, self.ridge_shares.tolist(), strict=True)),
         }
 
     def _by_reward(self, numbers: Array) -> dict[str, Any]:
@@ -171,7 +178,8 @@ class Summary:
             for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
                 columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
             marks = np.where(found.little_data[:, reward], "*", "").tolist()
-        columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
+        if self.ridge_shares is not None:
+            columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
         return [[*line] for line in zip(*columns, ["", *marks], strict=True)]
 
     @property
@@ -179,7 +187,8 @@ class Summary:
         """Explain what the tables have."""
         if self.interval is not None and self.interval.little_data.any():
             yield f"* little data: fewer than {FEW:g} degrees of freedom, or none at all"
-        yield "ridge: share of the coefficient that the ridge term decides, not the data"
+        if self.ridge_shares is not None:
+            yield "ridge: share of the coefficient that the ridge term decides, not the data"
 
     def text(self, **more: str) -> str:
         """Return the title and the facts, and `more` of them, line by line."""

@@ -241,7 +241,7 @@ def influence_of(
     InvalidInputError
         When there are no blocks, or too few episodes or rows.
     """
-    _check_blocks(blocks)
+    check_blocks(blocks)
     A, b, shares = blocks.total.matrix(variant), blocks.total.b, blocks.shares
     n, penalty = len(A), np.ones(len(A))
     penalty[n - intercept :] = 0.0
@@ -292,7 +292,8 @@ def _vectors(
     return vectors, any(solution.singular for solution in solutions)
 
 
-def _check_blocks(blocks: Blocks) -> None:
+def check_blocks(blocks: Blocks) -> None:
+    """Raise InvalidInputError when there are no blocks, or too few episodes or rows."""
     if blocks.limit < 2 * FEWEST_BLOCKS:
         raise InvalidInputError(
             blocks.reason

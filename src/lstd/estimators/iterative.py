@@ -1,0 +1,302 @@
+"""LSTD(λ) without the matrix: Krylov solves of (A + αI) θ = b by products with A, for sparse rows of many features.
+
+A product is one pass backwards over the rows (:mod:`lstd._kernels.products`), so time and memory are those of the data.
+Rows and columns are scaled alike by the square root of the diagonal of Σ w_t ρ_t φ_t φ_tᵀ + αI, so that neither the
+scale nor the frequency of a feature matters; BiCGSTAB solves the scaled system S x = R b to the relative residual
+‖R b − S x‖ / ‖R b‖. An equation without data and without a ridge term leaves its weight at zero, which is what a
+vanishing ridge term gives.
+
+Intervals are those of :mod:`lstd.statistics.intervals`: the system without block e leaves the TD errors of the block's
+transitions out of the pass, and is solved for q_e. Counts, shares and marks of the blocks are those of sums over the
+column of ones alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
+from lstd.data.arguments import check_choice, check_integer, check_real
+from lstd.data.feature_arrays import check_finite
+from lstd.data.rows import Rows, uniform
+from lstd.data.settings import Settings, boundary_share
+from lstd.errors import IllConditionedWarning, InvalidInputError, warn
+from lstd.estimators.model import Model, warned_of
+from lstd.estimators.model_parts import Limits, MatrixFree
+from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.counts import mark_of
+from lstd.statistics.intervals import Influence, check_blocks
+from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.solve import NO_END, Solution, check_range
+from lstd.types import Array
+
+Part = tuple[int, int]  # rows from the first up to the second
+SOLVERS = ("auto", "direct", "iterative")
+TOL, MAX_ITER = 1e-8, 1000
+NOTHING: Part = (0, 0)
+_N_BLOCKS = 20  # with "auto": more would take a solve each, and narrow the intervals by 3 %
+_LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`
+_DENSE_UP_TO = 3000  # features
+_BATCH = 2**12  # rows
+_ATTEMPTS, _RESTART = 4, 20  # of BiCGSTAB and GMRES in turn, each from the weights so far; vectors of GMRES
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How a system is solved: the checked parameters `solver`, `tol` and `max_iter` of :class:`lstd.LSTD`."""
+
+    solver: str = "auto"
+    tol: float = TOL
+    max_iter: int = MAX_ITER
+
+    def __post_init__(self) -> None:
+        check_choice("solver", self.solver, SOLVERS)
+        check_real("tol", self.tol, 0.0, 1.0, open_low=True)
+        check_integer("max_iter", self.max_iter, 1)
+
+    def takes(self, rows: Rows) -> bool:
+        """Return whether these rows are fitted without the matrix."""
+        if self.solver != "auto":
+            return self.solver == "iterative"
+        return sparse.issparse(rows.X) and rows.n_features > _DENSE_UP_TO
+
+
+class Found(NamedTuple):
+    """Weights, (n + 1,), that of the column of ones last, with the products that they took and their residual."""
+
+    weights: Array
+    n_products: int
+    residual: float
+
+
+class System:
+    """The system (A + αI) θ = b of sparse rows, without the column of ones, as products; n features, m rewards.
+
+    All vectors are of n + 1 numbers, the last for the column of ones; unless it has `ones`, its weight stays zero.
+    """
+
+    def __init__(self, rows: Rows, settings: Settings, ridge: Array, *, ones: bool) -> None:
+        self.rows, self.n, self.ridge = rows, rows.n_features, np.append(ridge, 0.0)
+        self._X, given, cut = _parts(rows.X), rows.X_next is not None, rows.last & ~rows.terminated
+        self._next = _parts(rows.X_next) if given else (self._X[0][:0], *self._X[1:])
+        self._marks = FULL * rows.full.view(np.uint8)
+        self._marks |= LAST * rows.last.view(np.uint8)
+        self._marks |= CUT * (cut if given else np.append(cut[1:], False)).view(np.uint8)
+        self._factors = np.array([0.0, settings.lmbda, boundary_share(settings.variant, settings.lmbda)])
+        self._batch = np.empty((2, _BATCH + 1))
+        self._rewards = [np.ascontiguousarray(column) for column in rows.y.T]
+        factors = rows.importance_ratio, rows.trace_coefficient, rows.weight
+        self._columns = np.ascontiguousarray(rows.discount), *(_column(factor) for factor in factors)
+        self._ones = ones
+        self.unseen = self.squares()[:-1] == 0.0
+
+    def residual(self, weights: Array, reward: int | None = None, leave: Part = NOTHING) -> Array:
+        """Return b − A v, or −A v without a reward, summed over all transitions but those of the rows to leave out."""
+        goal = np.zeros(self.n + 1)
+        self._factors[0] = float(reward is not None)
+        add_td_errors(
+            *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, self._factors, weights,
+            *leave, self._batch, goal,
+        )  # fmt: skip
+        return goal
+
+    def squares(self, leave: Part = NOTHING) -> Array:
+        """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ over all rows but some."""
+        goal, own = np.zeros(self.n + 1), self.rows.importance_ratio * self.rows.weight
+        own *= self.rows.full
+        own[slice(*leave)] = 0.0
+        add_squares(*self._X, own, goal)
+        return goal
+
+    def scale(self, leave: Part = NOTHING) -> Array:
+        """Return one over the square root of the diagonal of the system; zero where an equation is left out."""
+        diagonal = self.squares(leave) + self.ridge
+        diagonal[-1] *= self._ones
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.where(diagonal > 0.0, 1.0 / np.sqrt(diagonal), 0.0))
+
+    def solve(self, right: Array, scale: Array, solver: Solver, leave: Part = NOTHING) -> Found:
+        """Solve for a right-hand side; equations that `scale` leaves out have weights of zero."""
+        from scipy.sparse.linalg import LinearOperator, bicgstab, gmres  # takes 0.1 s to import
+
+        count, fixed, tol = 0, scale == 0.0, solver.tol
+
+        def product(x: Array) -> Array:
+            nonlocal count
+            count += 1
+            v = scale * x
+            out = self.ridge * v
+            out -= self.residual(v, leave=leave)
+            out *= scale
+            out[fixed] = x[fixed]
+            return out
+
+        target = scale * right
+        size, x, rest = float(np.linalg.norm(target)), np.zeros_like(target), target
+        left, operator = size, LinearOperator((self.n + 1,) * 2, product, dtype=np.float64)
+        for attempt in range(_ATTEMPTS):
+            most = solver.max_iter - count
+            if not left > tol * size or most <= 0:
+                break
+            method, options = (gmres, {"restart": _RESTART}) if attempt % 2 else (bicgstab, {})
+            steps = max(1, most // (_RESTART if attempt % 2 else 2))
+            step, _ = method(operator, rest, rtol=0.5 * tol * size / left, atol=0.0, maxiter=steps, **options)
+            tried = target - product(x + step)
+            if (norm := float(np.linalg.norm(tried))) < left:
+                x, rest, left = x + step, tried, norm
+        return Found(scale * x, count, left / size if size else 0.0)
+
+
+def fit_without_matrix(
+    rows: Rows, settings: Settings, solver: Solver, options: Mapping[str, Any], **fields: Any
+) -> Model:  # fmt: skip
+    """Return the solved model of checked rows without the column of ones; not solved if none is a full transition."""
+    limits, ridge, m = Limits.of(rows), settings.ridge(rows.n_features), rows.y.shape[1]
+    rows = _sparse(rows)
+    blocks, endless = _counted(rows, settings, options["n_blocks"])
+    free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
+    warned = warned_of(rows, settings)
+    model = Model(blocks, settings, options=options, limits=limits, free=free, warned=warned, **fields)
+    if not blocks.total.total_weight > 0.0:
+        return model
+    model.warn_of_data()
+    ones = settings.fit_intercept and not endless
+    repeats = ones and not ridge.any() and _ones_repeat(rows)
+    system = System(rows, settings, ridge, ones=ones and not repeats)
+    scale, nothing = system.scale(), np.zeros(system.n + 1)
+    found = [system.solve(system.residual(nothing, j), scale, solver) for j in range(m)]
+    thetas, counts, residuals = zip(*found, strict=True)
+    check_range(*thetas)
+    if max(residuals) > solver.tol:
+        warn(_not_converged(sum(counts), max(residuals), solver.tol, settings), ConvergenceWarning)
+    free = replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
+
+    def shaped(weights: Array) -> Array:
+        """Return weights (…, n + 1) of which no prediction has changed in the shape of those of a direct solution."""
+        if repeats and not system.unseen.any():  # as a vanishing ridge term
+            weights[..., -1:] = weights[..., :-1].mean(axis=-1, keepdims=True)
+            weights[..., :-1] -= weights[..., -1:]
+        return weights if settings.fit_intercept else weights[..., :-1]
+
+    solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf, False)
+    try:
+        check_blocks(blocks)
+    except InvalidInputError:
+        return model.changed(free=free).solved(solution)
+    loose = replace(solver, tol=min(0.1, _LOOSE * solver.tol))
+    vectors, shift = map(shaped, _influence(system, blocks, thetas, loose))
+    influence = Influence(vectors, shift, blocks.shares, settings.fit_intercept, blocks.marks)
+    return model.changed(free=free).solved(solution, influence)
+
+
+def _sparse(rows: Rows) -> Rows:
+    """Return rows with compressed sparse features, which are finite."""
+    X, X_next = (None if phi is None else sparse.csr_array(phi, dtype=np.float64) for phi in (rows.X, rows.X_next))
+    check_finite("X", X)
+    if X_next is not None:
+        check_finite("X_next", X_next)
+    return rows.changed(X=X, X_next=X_next)
+
+
+def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, bool]:
+    """Return the counts of rows in blocks, with the marks of their features, and whether they determine no intercept.
+
+    They are sums over the column of ones alone.
+    """
+    nothing = np.empty((len(rows), 0))
+    ones = rows.changed(
+        X=nothing, X_next=None if rows.X_next is None else nothing, names=None, appended=1, intercept=True
+    )
+    limit = _N_BLOCKS if isinstance(n_blocks, str) and n_blocks == "auto" else n_blocks
+    blocks = no_blocks(ones, settings.lmbda, limit).extended(ones)
+
+    def marked(one: LSTDStatistics) -> LSTDStatistics:
+        counts = one.counts.changed(mark=mark_of(rows, slice(0, one.n_rows)), unused=one.n_unused_rewards)
+        return one.changed(pending=None, cuts=None, counts=counts)
+
+    endless = settings.fit_intercept and _is_endless(blocks.total, settings)
+    return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes))), endless
+
+
+def _is_endless(ones: LSTDStatistics, settings: Settings) -> bool:
+    """Return whether no end is reached at γ = 1, so that the data determine no intercept, and warn of it."""
+    if abs(float(ones.matrix(settings.variant)[0, 0])) > NO_END * ones.total_weight:
+        return False
+    warn(
+        "At `gamma` 1, no end is reached from some rows, so the data determine no intercept: it is zero. Drop these "
+        "rows, or use a `gamma` below 1.",
+        IllConditionedWarning,
+    )
+    return True
+
+
+def _ones_repeat(rows: Rows) -> bool:
+    """Return whether all rows have the same sum, as one-hot ones do, so that the column of ones repeats the others."""
+    ones, after = np.ones(rows.n_features), []
+    if rows.X_next is not None:
+        after = [(rows.X_next @ ones)[~rows.terminated]]
+    sums = np.concatenate([rows.X @ ones, *after])
+    return bool(sums[0] != 0.0 and (sums == sums[0]).all())
+
+
+def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: Solver) -> tuple[Array, Array]:
+    """Return q_e of each block, (E, m, n + 1), and α S⁻¹ θ, (m, n + 1); they are solved for loosely."""
+    shares, m, worst = blocks.shares, len(thetas), 0.0
+    vectors, shift = np.zeros((len(shares), m, system.n + 1)), np.zeros((m, system.n + 1))
+    rests = [system.residual(theta, j) for j, theta in enumerate(thetas)]
+    whole = system.scale()
+    for j, theta in enumerate(thetas):
+        if system.ridge.any():
+            shift[j] = system.solve(system.ridge * theta, whole, solver).weights
+    for e, leave in enumerate(_transitions_of(blocks, system.rows)):
+        scale = system.scale(leave)
+        alone = (scale == 0.0) & (whole > 0.0)  # features that no other block has, as with a vanishing ridge term
+        for j, theta in enumerate(thetas):
+            vector = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
+            right = (1.0 - shares[e]) * rests[j] - system.residual(theta, j, leave)
+            if alone.any():
+                right += system.residual(vector, leave=leave)
+            found = system.solve(right, scale, solver, leave)
+            vectors[e, j] = np.sqrt(1.0 - shares[e]) * (vector + found.weights)
+            worst = max(worst, found.residual)
+    check_range(vectors, shift)
+    if worst > solver.tol:
+        warn(
+            f"The weights without some block of the data have a relative residual of {worst:.1e}, so standard errors "
+            "are not exact. Increase `max_iter` or `alpha`.",
+            ConvergenceWarning,
+        )
+    return vectors, shift
+
+
+def _transitions_of(blocks: Blocks, rows: Rows) -> Iterator[Part]:
+    """Yield the transitions of each block; within an episode, one belongs to the block of the row that it leads to."""
+    early = int(not blocks.by_episode and rows.X_next is None)
+    for first, end in pairwise([0, *(prefix.n_rows for prefix in blocks.prefixes), len(rows)]):
+        yield max(0, first - early), end - early * (end < len(rows))
+
+
+def _not_converged(n_products: int, residual: float, tol: float, settings: Settings) -> str:
+    ends = "drop rows from which no end is reached, " if settings.gamma == 1.0 else "use a smaller `gamma`, "
+    return (
+        f"The iterative solver stopped after {n_products} products with a relative residual of {residual:.1e}, above "
+        f"`tol`, {tol:g}: weights may be far off. Increase `max_iter` or `alpha`, {ends}a larger `lmbda`, or "
+        'solver="direct" if the matrix fits in memory.'
+    )
+
+
+def _column(column: Array) -> Array:
+    """Return a column for kernels, which take one number for all rows."""
+    return column[:1].copy() if uniform(column) else np.ascontiguousarray(column)
+
+
+def _parts(X: Any) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
+    return X.indptr, X.indices, X.data
