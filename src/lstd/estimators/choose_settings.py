@@ -19,9 +19,9 @@ The constants were chosen on random Markov reward processes, and confirmed on ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -38,7 +38,8 @@ from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
 from lstd.estimators.checks import checks_of_choice
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
-from lstd.estimators.model_parts import Checks, Selection
+from lstd.estimators.iterative import Solver, solve_grid
+from lstd.estimators.model_parts import Checks, Selection, needs_matrix
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.statistics.stream_sums import check_weighted
@@ -61,6 +62,8 @@ _HARD_TO_CHOOSE = (
     "{:.3g}, {:.3g} of the observed part alone. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
     "longer episodes"
 )
+_FEW_LMBDAS, _FEW_FOLDS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]), 5  # without the matrix, where each is a solve
+_TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 
 
@@ -90,20 +93,25 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
     selection, settings, rows = select(rows, settings, **options)
+    free = options.get("solver") is not None
     if settings.gamma == 1.0 or rows.ends.sum() > 1:
         effect = _HARD_TO_CHOOSE.format(selection.score, selection.observed_score)
         warn(little_observed(selection.observed_share, effect), UnobservedWarning)
+    if free:
+        return settings, selection, Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
     return settings, selection, checks_of_choice(rows, replace(settings, centre=None))
 
 
 def select(
     rows: Rows, settings: Settings, *, lmbdas: ArrayLike | None = None, alphas: ArrayLike | None = None,
-    cv: int | None = None, n_jobs: int | None = None, on_progress: OnProgress | None = None,
+    cv: int | None = None, n_jobs: int | None = None, solver: Solver | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[Selection, Settings, Rows]:  # fmt: skip
     """Choose λ and α for rows from `check_rows`; with an intercept, the rows must have the column of ones.
 
-    The other parameters are those of :class:`LSTDCV`. After each trace decay, `on_progress` is called. Returns the
-    choice, the settings with it and with the penalties, and the rows with centred features.
+    The other parameters are those of :class:`LSTDCV`; a `solver` works without the matrix. After each trace decay, or
+    fold of a solver, `on_progress` is called. Returns the choice, the settings with it and with the penalties, and the
+    rows with centred features.
 
     Raises
     ------
@@ -122,10 +130,12 @@ def select(
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     rows, settings, unit = in_units(rows, settings)
-    lmbdas = LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
-    search = _Search(rows, folds_of(rows, cv), settings, lmbdas, unit, n_jobs)
+    usual, step = (LMBDAS, 1) if solver is None else (_FEW_LMBDAS, 2)
+    lmbdas = usual if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
+    folds = folds_of(rows, _FEW_FOLDS if cv is None and solver is not None else cv)
+    search = (_Search if solver is None else partial(_FreeSearch, solver))(rows, folds, settings, lmbdas, unit, n_jobs)
     with np.errstate(over="ignore"):
-        default = alphas_for(rows.n_features - settings.fit_intercept, n_full) * unit
+        default = alphas_for(rows.n_features - settings.fit_intercept, n_full)[::step] * unit
     search.add(default if alphas is None else check_grid("alphas", alphas, 0.0, np.inf), on_progress)
     search.choose()
     while alphas is None and len(more := search.beyond()):
@@ -166,6 +176,8 @@ class _Search:
     The squared errors of weights w are wᵀ G w − 2 wᵀ c + d, with sums G, c and d over the rows of a fold.
     """
 
+    measure = "condition_number"  # by which systems are allowed
+
     def __init__(
         self, rows: Rows, folds: list[Rows], settings: Settings, lmbdas: Array, unit: float, n_jobs: int | None
     ) -> None:
@@ -177,6 +189,7 @@ class _Search:
         self.counts = np.array([weights[fold].sum() for fold in self.held])
         L, K, n, m = len(lmbdas), len(folds), rows.n_features, rows.y.shape[1]
         self.alphas, self.pair = np.empty(0), (0, 0)
+        self.ridge = np.append(np.array(settings.penalty), [0.0] * settings.fit_intercept)
         self.weights, self.outside = np.empty((L, 0, n, m)), np.empty((K, L, 0, n, m))
         self.condition, self.quadratic = np.empty((L, 0)), np.empty((K, L, 0, m))
 
@@ -187,19 +200,8 @@ class _Search:
 
     def add(self, alphas: Array, report: OnProgress | None = None) -> None:
         """Solve for more ridge coefficients, all below or all above those so far."""
-        from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
-
         check_range(alphas)
-        ridge = np.append(np.array(self.settings.penalty), [0.0] * self.settings.fit_intercept)
-        tasks = (delayed(_solved)(self.folds, lmbda, alphas, ridge, self.settings) for lmbda in self.lmbdas.tolist())
-        solved, parallel = [], Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        with one_blas_thread():  # several threads would be slower: the systems are small
-            for done, solutions in enumerate(parallel(tasks), 1):
-                solved.append(solutions)
-                if report is not None:
-                    report("choosing lmbda and alpha", done, len(self.lmbdas))
-        weights, outside, condition = (np.stack(arrays) for arrays in zip(*solved, strict=True))
-        outside = outside.swapaxes(0, 1)
+        weights, outside, condition = self._solutions(alphas, report)
         with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the errors
             quadratic = np.stack([self._squares(*fold) for fold in zip(self.held, outside, strict=True)])
         below = len(self.alphas) > 0 and bool(alphas[-1] < self.alphas[0])
@@ -208,6 +210,26 @@ class _Search:
         for (name, array), axis in zip(new.items(), (0, 1, 2, 1, 2), strict=True):
             both = [array, getattr(self, name)] if below else [getattr(self, name), array]
             setattr(self, name, np.concatenate(both, axis=axis))
+
+    def _solutions(self, alphas: Array, report: OnProgress | None) -> tuple[Array, Array, Array]:
+        """Weights from all data (λ, α, n, m) and without each fold (K, λ, α, n, m), largest condition (λ, α)."""
+        tasks = (
+            partial(_solved, self.folds, lmbda, alphas, self.ridge, self.settings) for lmbda in self.lmbdas.tolist()
+        )
+        weights, outside, condition = map(np.stack, zip(*self._in_parallel([*tasks], report), strict=True))
+        return weights, outside.swapaxes(0, 1), condition
+
+    def _in_parallel(self, tasks: Sequence[Callable[[], Any]], report: OnProgress | None) -> list[Any]:
+        """Return the results of tasks."""
+        from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
+
+        results, parallel = [], Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        with one_blas_thread():  # several threads would be slower: the systems are small
+            for done, result in enumerate(parallel(delayed(task)() for task in tasks), 1):
+                results.append(result)
+                if report is not None:
+                    report("choosing lmbda and alpha", done, len(tasks))
+        return results
 
     def _squares(self, fold: NDArray[np.intp], outside: Array) -> Array:
         phi = self.rows.X[fold]
@@ -235,6 +257,11 @@ class _Search:
     def _check_allowed(self) -> None:
         if self.allowed.any():
             return
+        if self.measure == "n_iter":
+            raise InvalidInputError(
+                "`alphas` must hold a value for which the iterative solver converges; none does within `max_iter` "
+                'products. Give larger ones, increase `max_iter`, or use solver="direct" if the matrix fits in memory.'
+            )
         if self.settings.fit_intercept and self.rows.gamma == 1.0 and np.isinf(self.condition).all():
             raise InvalidInputError(
                 "`terminated` must be set for some row outside of each fold: at `gamma` 1, data without an end "
@@ -320,12 +347,45 @@ class _Search:
         columns = {
             "lmbda": lmbda, "alpha": alpha,
             **{name: np.where(self.allowed, test, np.nan) for name, test in tests.items()},
-            "rank_test_score": np.searchsorted(np.sort(order), order) + 1, "condition_number": self.condition,
+            "rank_test_score": np.searchsorted(np.sort(order), order) + 1, self.measure: self.condition,
             "observed_share": np.full(mean.shape, np.average(share[full], weights=self.rows.weight[full])),
         }  # fmt: skip
         results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
         chosen = float(lmbda[pair]), float(alpha[pair]), float(mean[pair])
         return Selection(*chosen, len(counts), len(self.rows), results)
+
+
+class _FreeSearch(_Search):
+    """The same without the matrix: a pair is allowed if all of its systems are solved within `max_iter` products."""
+
+    measure = "n_iter"
+
+    def __init__(self, solver: Solver, *args: Any) -> None:
+        super().__init__(*args)
+        self.solver = replace(solver, tol=max(solver.tol, _TOL_OF_CHOICE))
+
+    def _solutions(self, alphas: Array, report: OnProgress | None) -> tuple[Array, Array, Array]:
+        rows, edges, lmbdas = self.rows, np.cumsum([0, *map(len, self.folds)]), self.lmbdas.tolist()
+        sums = rows.full * rows.weight
+        whole = float(sums.sum()) or 1.0
+
+        def solved(first: int, end: int) -> tuple[Array, Array]:
+            """Solve without the rows of a fold: those before and those after it are two streams."""
+            kept = np.append(np.arange(first), np.arange(end, len(rows)))
+            last = rows.last.copy()
+            last[first - 1 : first] = True
+            rest = rows.changed(last=last).taken(kept) if first < end else rows
+            share = (float((rest.full * rest.weight).sum()) or whole / len(self.folds)) / whole
+            ridges = [alpha * share * self.ridge for alpha in alphas]
+            return solve_grid(rest, self.settings, lmbdas, ridges, self.solver)
+
+        tasks = [partial(solved, first, end) for first, end in [(0, 0), *pairwise(edges.tolist())]]
+        (weights, *outside), counts = zip(*self._in_parallel(tasks, report), strict=True)
+        return weights, np.stack(outside), np.maximum.reduce(counts)
+
+    def _squares(self, fold: NDArray[np.intp], outside: Array) -> Array:
+        phi, weight = self.rows.X[fold], self.rows.weight[fold]
+        return np.array([[weight @ (phi @ one) ** 2 for one in of_lmbda] for of_lmbda in outside])
 
 
 def _in_units(squared: Array, variance: Array) -> Array:

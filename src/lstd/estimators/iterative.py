@@ -13,6 +13,7 @@ column of ones alone.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -36,6 +37,7 @@ from lstd.statistics.counts import mark_of
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import NO_END, Solution, check_range
+from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
 Part = tuple[int, int]  # rows from the first up to the second
@@ -90,23 +92,32 @@ class System:
         self._marks = FULL * rows.full.view(np.uint8)
         self._marks |= LAST * rows.last.view(np.uint8)
         self._marks |= CUT * (cut if given else np.append(cut[1:], False)).view(np.uint8)
-        self._factors = np.array([0.0, settings.lmbda, boundary_share(settings.variant, settings.lmbda)])
-        self._batch = np.empty((2, _BATCH + 1))
+        self._factors = settings.lmbda, boundary_share(settings.variant, settings.lmbda)
         self._rewards = [np.ascontiguousarray(column) for column in rows.y.T]
         factors = rows.importance_ratio, rows.trace_coefficient, rows.weight
         self._columns = np.ascontiguousarray(rows.discount), *(_column(factor) for factor in factors)
         self._ones = ones
         self.unseen = self.squares()[:-1] == 0.0
 
+    def changed(self, settings: Settings, ridge: Array) -> System:
+        """Return the system of the same rows with another trace decay and ridge coefficients, (n,)."""
+        other = copy.copy(self)
+        other._factors = settings.lmbda, boundary_share(settings.variant, settings.lmbda)
+        other.ridge = np.append(ridge, 0.0)
+        return other
+
     def residual(self, weights: Array, reward: int | None = None, leave: Part = NOTHING) -> Array:
         """Return b − A v, or −A v without a reward, summed over all transitions but those of the rows to leave out."""
-        goal = np.zeros(self.n + 1)
-        self._factors[0] = float(reward is not None)
+        goal, factors = np.zeros(self.n + 1), np.array([float(reward is not None), *self._factors])
         add_td_errors(
-            *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, self._factors, weights,
-            *leave, self._batch, goal,
+            *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, factors, weights, *leave,
+            np.empty((2, _BATCH + 1)), goal,
         )  # fmt: skip
         return goal
+
+    def right(self, reward: int) -> Array:
+        """Return b of a reward."""
+        return self.residual(np.zeros(self.n + 1), reward)
 
     def squares(self, leave: Part = NOTHING) -> Array:
         """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ over all rows but some."""
@@ -123,8 +134,13 @@ class System:
         with np.errstate(divide="ignore"):
             return np.asarray(np.where(diagonal > 0.0, 1.0 / np.sqrt(diagonal), 0.0))
 
-    def solve(self, right: Array, scale: Array, solver: Solver, leave: Part = NOTHING) -> Found:
-        """Solve for a right-hand side; equations that `scale` leaves out have weights of zero."""
+    def solve(
+        self, right: Array, scale: Array, solver: Solver, leave: Part = NOTHING, start: Array | None = None
+    ) -> Found:  # fmt: skip
+        """Solve for a right-hand side, which is overwritten, from the weights `start` or zero.
+
+        Equations that `scale` leaves out have weights of zero.
+        """
         from scipy.sparse.linalg import LinearOperator, bicgstab, gmres  # takes 0.1 s to import
 
         count, fixed, tol = 0, scale == 0.0, solver.tol
@@ -132,16 +148,20 @@ class System:
         def product(x: Array) -> Array:
             nonlocal count
             count += 1
-            v = scale * x
-            out = self.ridge * v
-            out -= self.residual(v, leave=leave)
+            out = scale * x
+            less = self.residual(out, leave=leave)
+            out *= self.ridge
+            out -= less
             out *= scale
             out[fixed] = x[fixed]
             return out
 
-        target = scale * right
+        target = np.multiply(scale, right, out=right)
         size, x, rest = float(np.linalg.norm(target)), np.zeros_like(target), target
-        left, operator = size, LinearOperator((self.n + 1,) * 2, product, dtype=np.float64)
+        if start is not None:
+            x = np.divide(start, scale, out=x, where=scale > 0.0)
+            rest = target - product(x)
+        left, operator = float(np.linalg.norm(rest)), LinearOperator((self.n + 1,) * 2, product, dtype=np.float64)
         for attempt in range(_ATTEMPTS):
             most = solver.max_iter - count
             if not left > tol * size or most <= 0:
@@ -159,7 +179,7 @@ def fit_without_matrix(
     rows: Rows, settings: Settings, solver: Solver, options: Mapping[str, Any], **fields: Any
 ) -> Model:  # fmt: skip
     """Return the solved model of checked rows without the column of ones; not solved if none is a full transition."""
-    limits, ridge, m = Limits.of(rows), settings.ridge(rows.n_features), rows.y.shape[1]
+    limits, ridge = Limits.of(rows), settings.ridge(rows.n_features)
     rows = _sparse(rows)
     blocks, endless = _counted(rows, settings, options["n_blocks"])
     free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
@@ -171,8 +191,9 @@ def fit_without_matrix(
     ones = settings.fit_intercept and not endless
     repeats = ones and not ridge.any() and _ones_repeat(rows)
     system = System(rows, settings, ridge, ones=ones and not repeats)
-    scale, nothing = system.scale(), np.zeros(system.n + 1)
-    found = [system.solve(system.residual(nothing, j), scale, solver) for j in range(m)]
+    del ridge
+    scale = system.scale()
+    found = [system.solve(system.right(j), scale, solver) for j in range(rows.y.shape[1])]
     thetas, counts, residuals = zip(*found, strict=True)
     check_range(*thetas)
     if max(residuals) > solver.tol:
@@ -195,6 +216,29 @@ def fit_without_matrix(
     vectors, shift = map(shaped, _influence(system, blocks, thetas, loose))
     influence = Influence(vectors, shift, blocks.shares, settings.fit_intercept, blocks.marks)
     return model.changed(free=free).solved(solution, influence)
+
+
+def solve_grid(
+    rows: Rows, settings: Settings, lmbdas: Sequence[float], ridges: Sequence[Array], solver: Solver
+) -> tuple[Array, Array]:  # fmt: skip
+    """Solve for each λ and each of some ridge coefficients (n,), in ascending order, each from the weights of the last.
+
+    Returns weights, (λ, α, n, m), and the largest number of products of a solve, (λ, α), infinite without convergence.
+    """
+    system, m = System(_sparse(rows), settings, ridges[0], ones=False), rows.y.shape[1]
+    weights, counts = np.empty((len(lmbdas), len(ridges), system.n, m)), np.zeros((len(lmbdas), len(ridges)))
+    starts: list[Array | None] = [None] * m
+    for i, lmbda in enumerate(lmbdas):
+        for k in reversed(range(len(ridges))):
+            one = system.changed(replace(settings, lmbda=lmbda), ridges[k])
+            scale = one.scale()
+            for j in range(m):
+                found = one.solve(one.right(j), scale, solver, start=starts[j])
+                starts[j] = found.weights
+                weights[i, k, :, j] = found.weights[:-1]
+                counts[i, k] = max(counts[i, k], found.n_products if found.residual <= solver.tol else np.inf)
+    check_range(weights)
+    return weights, counts
 
 
 def _sparse(rows: Rows) -> Rows:
@@ -249,24 +293,28 @@ def _ones_repeat(rows: Rows) -> bool:
 
 def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: Solver) -> tuple[Array, Array]:
     """Return q_e of each block, (E, m, n + 1), and α S⁻¹ θ, (m, n + 1); they are solved for loosely."""
-    shares, m, worst = blocks.shares, len(thetas), 0.0
+    shares, m, whole = blocks.shares, len(thetas), system.scale()
     vectors, shift = np.zeros((len(shares), m, system.n + 1)), np.zeros((m, system.n + 1))
     rests = [system.residual(theta, j) for j, theta in enumerate(thetas)]
-    whole = system.scale()
-    for j, theta in enumerate(thetas):
-        if system.ridge.any():
-            shift[j] = system.solve(system.ridge * theta, whole, solver).weights
-    for e, leave in enumerate(_transitions_of(blocks, system.rows)):
+    for j, theta in enumerate(thetas if system.ridge.any() else ()):
+        shift[j] = system.solve(system.ridge * theta, whole, solver).weights
+
+    def without(block: tuple[int, Part]) -> float:
+        """Solve for q_e; return the largest residual."""
+        (e, leave), residuals = block, []
         scale = system.scale(leave)
         alone = (scale == 0.0) & (whole > 0.0)  # features that no other block has, as with a vanishing ridge term
         for j, theta in enumerate(thetas):
-            vector = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
             right = (1.0 - shares[e]) * rests[j] - system.residual(theta, j, leave)
             if alone.any():
-                right += system.residual(vector, leave=leave)
+                vectors[e, j] = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
+                right += system.residual(vectors[e, j], leave=leave)
             found = system.solve(right, scale, solver, leave)
-            vectors[e, j] = np.sqrt(1.0 - shares[e]) * (vector + found.weights)
-            worst = max(worst, found.residual)
+            vectors[e, j] = np.sqrt(1.0 - shares[e]) * (vectors[e, j] + found.weights)
+            residuals.append(found.residual)
+        return max(residuals)
+
+    worst = max(in_threads(without, enumerate(_transitions_of(blocks, system.rows)), blas_threads()))
     check_range(vectors, shift)
     if worst > solver.tol:
         warn(

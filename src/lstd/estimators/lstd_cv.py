@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from operator import attrgetter
 from typing import Any, Self, Unpack
 
@@ -13,6 +14,7 @@ from lstd.data.rows import ARGUMENTS, Columns
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
+from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.limits import doubted
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import CV_OPTIONS, Model
@@ -47,6 +49,11 @@ class LSTDCV(Predictor):
         (xⱼ − mⱼ)² over the rows with xⱼ ≠ mⱼ, and 1 for constant features. The centre mⱼ is the value that at least
         half of the rows have, else the mean; 0 without an intercept.
 
+    solver, tol, max_iter
+        As in :class:`lstd.LSTD`. The iterative solver solves one system for each pair without each fold, to a relative
+        residual of 10⁻⁵ or `tol`, from the weights of the pair before. By default it chooses from 7 trace decays, every
+        second of the ridge coefficients and 5 folds: some 200 to 300 solves. All their weights are kept meanwhile.
+
     Attributes
     ----------
     lmbda_, alpha_ : float
@@ -65,7 +72,8 @@ class LSTDCV(Predictor):
         over all data and the data without each fold; ``observed_share``, the same for all pairs;
         ``observed_test_score``, the R² of the observed part alone: the same errors, against the variance of the
         rewards' discounted sum up to the cut. Pairs with an ill-conditioned system have NaN as scores and the last
-        rank.
+        rank. With the iterative solver, ``n_iter`` takes the place of the condition number: the largest number of
+        products of a solve, infinite if some did not converge within `max_iter`, which leaves the pair out.
     n_folds_ : int
     arbitrary_scores_ : tuple of float, or None
         If chance explains the differences among the best scores of each λ: the least and the largest. Then λ is
@@ -75,8 +83,8 @@ class LSTDCV(Predictor):
     misfit_check_ : MisfitCheck or str
         The same of :meth:`misfit_check`, without its boosted tree. `fit` gives the warnings of both checks. If both
         warn, add features first: a larger λ removes only the bias.
-    coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_,
-    n_unused_rewards_, n_features_in_, feature_names_in_
+    coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_iter_, residual_, n_transitions_,
+    n_episodes_, n_unused_rewards_, n_features_in_, feature_names_in_
         As in :class:`lstd.LSTD`.
 
     Examples
@@ -112,6 +120,9 @@ class LSTDCV(Predictor):
         n_blocks: int | str = "auto",
         verbose: int = 0,
         penalty: ArrayLike | None = None,
+        solver: str = "auto",
+        tol: float = TOL,
+        max_iter: int = MAX_ITER,
     ) -> None:
         self.gamma = gamma
         self.lmbdas = lmbdas
@@ -123,6 +134,9 @@ class LSTDCV(Predictor):
         self.n_blocks = n_blocks
         self.verbose = verbose
         self.penalty = penalty
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
 
     def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
@@ -137,15 +151,19 @@ class LSTDCV(Predictor):
         refuse_others(columns.keys() - ARGUMENTS, "LSTDCV.fit")
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
+        solver = Solver(self.solver, self.tol, self.max_iter)
         check_n_blocks(self.n_blocks)
         rows = checked_rows(BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
+        free = solver.takes(rows)
         settings, selection, checks = choose_settings(
             rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
-            cv=self.cv, n_jobs=self.n_jobs, on_progress=_report_progress if self.verbose else None,
+            cv=self.cv, n_jobs=self.n_jobs, solver=solver if free else None,
+            on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
         options = {name: getattr(self, name) for name in CV_OPTIONS}
-        model = Model.of_rows(rows, settings, options, selection=selection, checks=checks)
+        fit = partial(fit_without_matrix, solver=solver) if free else Model.of_rows
+        model = fit(rows, settings, options=options, selection=selection, checks=checks)
         self.model_ = doubted(model.checked(), rows)
         return self
 
