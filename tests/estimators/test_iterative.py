@@ -13,12 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 import lstd
 import naive
-from lstd import LSTD
+from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import Settings
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.estimators import iterative
 from lstd.inference import difference
+from lstd.report import write_fit_report
 from streams import all_streams, definition
 from tolerances import assert_close
 from twins import BOTH
@@ -97,7 +98,7 @@ def test_weights_are_those_of_the_direct_solver(stream, alpha):
     assert 0 <= model.n_iter_ <= 1000
 
 
-def states(n=60, T=3000, E=90, *, seed=0, given_next=False, factors=False, cut=0.5, entries=1, rewards=None):
+def states(n=60, T=1500, E=90, *, seed=0, given_next=False, factors=False, cut=0.5, entries=1, rewards=None):
     """One-hot or hashed rows, with or without successors and factors; X, y and columns."""
     random = np.random.default_rng(seed)
     X = np.zeros((T, n))
@@ -122,12 +123,18 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+SETTINGS = (
+    ("boyan", 0.0, 1.0, True),
+    ("boyan", 0.8, 0.0, True),
+    ("uncorrected", 0.8, 0.0, False),
+    ("mixed", 0.5, 1.0, False),
+)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("alpha", "fit_intercept"), [(1.0, True), (0.0, False), (0.0, True)])
-def test_intervals_are_those_of_the_direct_solver(variant, kind, alpha, fit_intercept):
+def test_intervals_are_those_of_the_direct_solver(kind):
     X, y, columns = states(**KINDS[kind])
-    for lmbda in (0.0, 0.8, 1.0):
+    for variant, lmbda, alpha, fit_intercept in SETTINGS:
         options = {"gamma": 0.95, "lmbda": lmbda, "alpha": alpha, "variant": variant, "fit_intercept": fit_intercept}
         direct = LSTD(**options, n_blocks=20).fit(X, y, **columns)
         model = LSTD(**options, solver="iterative", tol=1e-12).fit(X, y, **columns)
@@ -273,6 +280,41 @@ def test_a_summary_says_how_the_system_was_solved():
     assert "products with the matrix" in text
     assert "ridge" not in text
     assert "condition number" not in text
+
+
+@pytest.mark.parametrize("kind", ["episodes", "one stream", "successors", "factors"])
+def test_the_choice_of_settings_is_that_of_the_direct_solver(kind):
+    """Scores of all pairs, also where folds cut an episode."""
+    X, y, columns = states(**KINDS[kind])
+    options = {"gamma": 0.9, "lmbdas": [0.0, 0.9], "alphas": [0.1, 10.0], "cv": 5}
+    direct, model = (LSTDCV(**options, solver=solver).fit(X, y, **columns) for solver in ("direct", "iterative"))
+    assert (model.lmbda_, model.alpha_) == (direct.lmbda_, direct.alpha_)
+    for name in ("mean_test_score", "split2_test_score", "cautious_test_score"):
+        assert_close(model.cv_results_[name], direct.cv_results_[name], "iterative_choice")
+    assert_close(model.ridge_, direct.ridge_, "sums")
+    assert (model.cv_results_["n_iter"] < 100).all()
+    assert "needs the matrix" in model.bias_check_
+
+
+def test_pairs_that_do_not_converge_are_left_out():
+    X, y, columns = states(cut=1.0)
+    options = {"gamma": 0.999, "lmbdas": [0.0, 1.0], "alphas": [1e-6, 100.0], "cv": 5, "n_blocks": 0}
+    model = LSTDCV(**options, solver="iterative", max_iter=8)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y, **columns)
+    left_out = np.isinf(model.cv_results_["n_iter"])
+    assert left_out.any()
+    assert (np.isnan(model.cv_results_["mean_test_score"]) == left_out).all()
+    with pytest.raises(InvalidInputError, match="none does within `max_iter`"):
+        model.set_params(lmbdas=[0.0], alphas=[1e-6]).fit(X, y, **columns)
+
+
+def test_a_report_leaves_out_what_needs_the_matrix(tmp_path):
+    X, y, columns = states()
+    model = LSTD(solver="iterative").fit(X, y, **columns)
+    page = write_fit_report(tmp_path / "page.html", model, X, y, **columns).read_text(encoding="utf-8")
+    assert "products with the matrix" in page
+    assert "Effective degrees of freedom" not in page
 
 
 def test_too_few_episodes_have_no_intervals():

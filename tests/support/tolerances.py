@@ -20,6 +20,7 @@ TOLERANCES = {
     "solve": Tolerance(1e-9, 1e-10, "condition number at most 1e4, sums in another order"),
     "iterative": Tolerance(1e-7, 1e-7, "required of solves to a residual of 1e-12, condition number at most 1e4"),
     "iterative_intervals": Tolerance(1e-6, 1e-6, "required of standard errors solved for to a residual of 1e-6"),
+    "iterative_choice": Tolerance(0.0, 1e-5, "held-out R² of weights that are solved for to a residual of 1e-5"),
     "iterative_default": Tolerance(0.01, 0.0, "promised of standard errors by default"),
     "shares": Tolerance(1e-3, 0.0, "shares of blocks by transitions, 7 or 8 per episode, against those by episodes"),
     "misfit": Tolerance(

@@ -29,7 +29,7 @@ from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, L
 from lstd.estimators.folds import check_enough, mean_product, total_weight
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import QUIET, Model
-from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks
+from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks, needs_matrix
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
 from lstd.statistics.ridge_warning import grows_without_bound
@@ -137,6 +137,8 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
 
 def checks_for_report(rows: Rows, model: Model) -> Checks:
     """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
+    if model.free is not None:
+        return Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
     rows = _first(rows.with_ones() if model.settings.fit_intercept else rows, _ENTRIES // model.statistics.n_features)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LSTDWarning)

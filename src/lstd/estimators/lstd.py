@@ -365,14 +365,6 @@ class LSTD(Predictor):
     def _solver(self) -> Solver:
         return Solver(self.solver, self.tol, self.max_iter)
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        """The parameters that are not settings."""
-        return {name: getattr(self, name) for name in OPTIONS}
-
-    def _solver(self) -> Solver:
-        return Solver(self.solver, self.tol, self.max_iter)
-
     def _settings(self, before: Model | None = None) -> Settings:
         """Return the checked parameters; those of the model so far, if they are the same objects."""
         given: Any = (self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)

@@ -23,6 +23,7 @@ from lstd.report.rendering import grouped, render, share
 from lstd.report.row_figures import draw_calibration, draw_predictions
 from lstd.report.style import rendered
 from lstd.statistics.intervals import FEW
+from lstd.types import Array
 
 SECTIONS = {
     "model": "What was fitted",
@@ -98,9 +99,11 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     grid, no_grid = _grid(evaluation.model)
     fitted, observed = evaluation.fitted.changed(checks=evaluation.checks), evaluation.calibrates
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
-    present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
-    summary, little = Summary(fitted, title, evaluation.level), features_with_little_data(evaluation.model)
-    values, names = 1.0 - summary.ridge_shares, fitted.feature_names
+    summary = Summary(fitted, title, evaluation.level)
+    present = {
+        "calibration": observed, "settings": grid is not None, "missing": bool(missing),
+        "features": summary.ridge_shares is not None,
+    }  # fmt: skip
     return render(
         "model.html",
         title=title,
@@ -117,14 +120,19 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         grid=grid,
         no_grid=no_grid,
         settings=grid and _drawing(draw_grid(grid)),
-        features={
-            "values": values,
-            "least": [(names[i], values[i]) for i in np.argsort(values, kind="stable")[:5]],
-            "little_data": [names[i] for i in np.flatnonzero(little)],
-        }
-        | _drawing(draw_degrees_of_freedom(values, names, little)),
+        features=None if summary.ridge_shares is None else _features(evaluation, 1.0 - summary.ridge_shares),
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
     )
+
+
+def _features(evaluation: Evaluation, values: Array) -> dict[str, Any]:
+    """The figure of the effective degrees of freedom, (n,), and the features with the least and with little data."""
+    little, names = features_with_little_data(evaluation.model), evaluation.fitted.feature_names
+    return {
+        "values": values,
+        "least": [(names[i], values[i]) for i in np.argsort(values, kind="stable")[:5]],
+        "little_data": [names[i] for i in np.flatnonzero(little)],
+    } | _drawing(draw_degrees_of_freedom(values, names, little))
 
 
 def _grid(model: Any) -> tuple[Grid | None, str]:
