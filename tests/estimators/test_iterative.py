@@ -19,6 +19,7 @@ from lstd.data.settings import Settings
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.estimators import iterative
 from lstd.inference import difference
+from lstd.ope import LSTDQ, policy_value
 from lstd.report import write_fit_report
 from streams import all_streams, definition
 from tolerances import assert_close
@@ -322,3 +323,23 @@ def test_too_few_episodes_have_no_intervals():
         model.predict(X, return_std=True)
     with pytest.raises(InvalidInputError, match="Intervals need `n_blocks`"):
         LSTD(solver="iterative", n_blocks=0).fit(X, y, **columns).predict(X, return_std=True)
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.7])
+def test_action_values_are_those_of_the_direct_solver(lmbda, tmp_path):
+    X, y, columns = states(n=20)
+    random = np.random.default_rng(0)
+    policy, logged = random.dirichlet(np.ones(3), len(y)), np.full(len(y), 1 / 3)
+    given = {"actions": random.integers(0, 3, len(y)), "target_policy": policy, "behavior_probability": logged}
+    options = {"gamma": 0.9, "lmbda": lmbda, "n_blocks": 20}
+    direct, model = (
+        LSTDQ(**options, solver=solver, tol=1e-12).fit(X, y, **given, **columns) for solver in ("direct", "iterative")
+    )
+    assert_close(model.coef_, direct.coef_, "iterative")
+    one, two = policy_value(model), policy_value(direct)
+    assert_close(one.value, two.value, "iterative")
+    assert_close(one.standard_error, two.standard_error, "iterative_intervals")
+    assert one.unlogged_share == two.unlogged_share
+    assert one.dual_weights is None
+    model.save(tmp_path / "model.lstd")
+    assert np.array_equal(lstd.load(tmp_path / "model.lstd").action_values(X), model.action_values(X))

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
 from lstd.data.arguments import check_choice, check_integer, check_real
-from lstd.data.feature_arrays import check_finite
+from lstd.data.feature_arrays import Features, check_finite
 from lstd.data.rows import Rows, uniform
 from lstd.data.settings import Settings, boundary_share
 from lstd.errors import IllConditionedWarning, InvalidInputError, warn
@@ -64,11 +64,11 @@ class Solver:
         check_real("tol", self.tol, 0.0, 1.0, open_low=True)
         check_integer("max_iter", self.max_iter, 1)
 
-    def takes(self, rows: Rows) -> bool:
-        """Return whether these rows are fitted without the matrix."""
+    def takes(self, X: Features, n_features: int) -> bool:
+        """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""
         if self.solver != "auto":
             return self.solver == "iterative"
-        return sparse.issparse(rows.X) and rows.n_features > _DENSE_UP_TO
+        return sparse.issparse(X) and n_features > _DENSE_UP_TO
 
 
 class Found(NamedTuple):

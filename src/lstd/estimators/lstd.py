@@ -250,7 +250,7 @@ class LSTD(Predictor):
         ridge = settings.ridge(rows.n_features)
         model = (
             fit_without_matrix(rows, settings, solver, self._options)
-            if solver.takes(rows)
+            if solver.takes(rows.X, rows.n_features)
             else Model.of_rows(rows, settings, self._options)
         )
         warn_of_scales(rows, ridge, settings.fit_intercept)

@@ -155,7 +155,7 @@ class LSTDCV(Predictor):
         check_n_blocks(self.n_blocks)
         rows = checked_rows(BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
-        free = solver.takes(rows)
+        free = solver.takes(rows.X, rows.n_features)
         settings, selection, checks = choose_settings(
             rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
             cv=self.cv, n_jobs=self.n_jobs, solver=solver if free else None,

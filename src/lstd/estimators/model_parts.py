@@ -322,7 +322,7 @@ class MatrixFree:
     """What a model that was fitted without the matrix holds in place of sums over its n features."""
 
     names: tuple[str, ...] | None  # of the features, if given
-    unseen: Annotated[NDArray[np.bool_], "features"]  # those that are zero wherever a full transition starts
+    unseen: Annotated[NDArray[np.bool_], "wide"]  # those that are zero wherever a full transition starts
     n_iter: int  # products with the matrix
     residual: Annotated[float, (0.0, np.inf)]  # relative, of the scaled system
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
+from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
@@ -111,6 +112,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         default, actions are 0, 1, …, and each has a block of columns for the features of states.
     n_blocks : int or "auto", default "auto"
         As in :class:`lstd.LSTD`.
+    solver, tol, max_iter
+        As in :class:`lstd.LSTD`; "auto" is "iterative" for sparse features of states and more than 3000 features of
+        pairs. Without the matrix, :func:`policy_value` knows no dual weights and no effective sample size.
 
     Attributes
     ----------
@@ -170,6 +174,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         variant: str = VARIANT,
         features: Any = None,
         n_blocks: int | str = "auto",
+        solver: str = "auto",
+        tol: float = TOL,
+        max_iter: int = MAX_ITER,
     ) -> None:
         self.gamma = gamma
         self.lmbda = lmbda
@@ -179,6 +186,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.variant = variant
         self.features = features
         self.n_blocks = n_blocks
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
 
     def fit(
         self, X: Any, y: ArrayLike, *, actions: ArrayLike, target_policy: Any, behavior_probability: PerRow = None,
@@ -232,7 +242,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         refuse_others(others, "LSTDQ.fit", _OTHER_NAMES)
         trace = check_choice("trace", self.trace, TRACES)
         settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
-        names = BaseEstimator()
+        solver, names = Solver(self.solver, self.tol, self.max_iter), BaseEstimator()
         columns: Columns = {
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount, "weight": weight,
             "groups": groups,
@@ -244,7 +254,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
             settings.lmbda,
         )  # fmt: skip
-        model = _fitted(logged, settings, self.n_blocks)
+        model = _fitted(logged, settings, solver, self.n_blocks)
         self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
         self.target_policy_ = target_policy if callable(target_policy) else None
@@ -355,9 +365,12 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.coef_, self.intercept_ = self.lstd_.coef_, float(self.lstd_.intercept_)
 
 
-def _fitted(logged: LoggedRows, settings: Settings, n_blocks: Any) -> Model:
+def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: Any) -> Model:
     """Fit to transitions."""
     rows = pair_rows(logged)
+    if solver.takes(logged.rows.X, rows.n_features):
+        rows = rows.changed(X=rows.X[:], X_next=rows.X_next[:])  # type: ignore[index]
+        return fit_without_matrix(rows, settings, solver, {"n_blocks": n_blocks, **asdict(solver)}).checked()
     blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks)
     fitted = model_of(blocks, settings, None, n_blocks, episodes=episodes_seen(rows))
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.

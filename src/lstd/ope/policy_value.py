@@ -248,7 +248,7 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     if fitted.unseen.any():
         unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())
     share = unlogged / (pairs + float(P.sum()))
-    if model.logged_ is None:
+    if model.logged_ is None or fitted.free is not None:  # the dual weights need the matrix
         return None, share, None
     A = s.matrix(fitted.settings.variant)
     has_ones = fitted.settings.fit_intercept
