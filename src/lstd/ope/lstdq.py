@@ -370,7 +370,11 @@ def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: An
     rows = pair_rows(logged)
     if solver.takes(logged.rows.X, rows.n_features):
         rows = rows.changed(X=rows.X[:], X_next=rows.X_next[:])  # type: ignore[index]
-        return fit_without_matrix(rows, settings, solver, {"n_blocks": n_blocks, **asdict(solver)}).checked()
+        return (
+            fit_without_matrix(rows, settings, solver, {"n_blocks": n_blocks, **asdict(solver)})
+            .checked()
+            .changed(limits=None)
+        )
     blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks)
     fitted = model_of(blocks, settings, None, n_blocks, episodes=episodes_seen(rows))
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
