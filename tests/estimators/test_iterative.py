@@ -192,11 +192,11 @@ def test_indices_of_both_widths():
 
 def test_auto_takes_the_iterative_solver_for_many_sparse_features_alone(monkeypatch):
     X, y, columns = states()
-    assert LSTD().fit(X, y, **columns).n_iter_ is None
+    assert LSTD().fit(X, y, **columns).n_iter_ == 1
     monkeypatch.setattr(iterative, "_DENSE_UP_TO", 50)
-    assert LSTD().fit(X, y, **columns).n_iter_ > 0
-    assert LSTD().fit(X.toarray(), y, **columns).n_iter_ is None
-    assert LSTD(solver="direct").fit(X, y, **columns).n_iter_ is None
+    assert LSTD().fit(X, y, **columns).n_iter_ > 1
+    assert LSTD().fit(X.toarray(), y, **columns).n_iter_ == 1
+    assert LSTD(solver="direct").fit(X, y, **columns).n_iter_ == 1
 
 
 def test_without_an_end_at_gamma_one_there_is_no_intercept():

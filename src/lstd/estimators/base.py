@@ -71,7 +71,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)], matrix=True
     )
     condition_number_ = Fitted(lambda model: model.solution.condition_number, matrix=True)
-    n_iter_ = Fitted(lambda model: None if model.free is None else model.free.n_iter)
+    n_iter_ = Fitted(lambda model: 1 if model.free is None else model.free.n_iter)
     residual_ = Fitted(lambda model: None if model.free is None else model.free.residual)
     n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
     n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards)

@@ -84,10 +84,10 @@ class LSTD(Predictor):
     condition_number_ : float
         Estimate, in the 1-norm, of the condition number of A + αI with rows and columns scaled alike, so that the
         scale of the features does not matter; infinite if singular.
-    n_iter_ : int or None
-        Number of products with A that the iterative solver needed for the weights; None for the direct one.
+    n_iter_ : int
+        Number of products with A that the iterative solver needed for the weights; 1 for the direct one.
     residual_ : float or None
-        Relative residual of its solution. A model of the iterative solver has neither `statistics_`,
+        Relative residual of its solution; None for the direct one. A model of the iterative solver has neither `statistics_`,
         `coef_covariance_` nor `condition_number_`, and neither `partial_fit`, `bias_check` nor `misfit_check`.
     n_transitions_ : int
         Number of full transitions.
