@@ -87,8 +87,9 @@ class LSTD(Predictor):
     n_iter_ : int
         Number of products with A that the iterative solver needed for the weights; 1 for the direct one.
     residual_ : float or None
-        Relative residual of its solution; None for the direct one. A model of the iterative solver has neither `statistics_`,
-        `coef_covariance_` nor `condition_number_`, and neither `partial_fit`, `bias_check` nor `misfit_check`.
+        Relative residual of its solution; None for the direct one. A model of the iterative solver has neither
+        `statistics_`, `coef_covariance_` nor `condition_number_`; it refuses `partial_fit`, `bias_check` and
+        `misfit_check`.
     n_transitions_ : int
         Number of full transitions.
     n_episodes_ : int
