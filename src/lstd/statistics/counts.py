@@ -149,7 +149,7 @@ class Counts(Record):
             n_transitions=self.n_transitions + n_transitions,
             total_weight=self.total_weight + float(n_transitions if uniform(weight) else weight @ full),
             unused=self.unused + count_unused(rows, part),
-            mark=(self.mark + _mark_of(rows, seen)) % _MODULUS,
+            mark=(self.mark + mark_of(rows, seen)) % _MODULUS,
             reward_mark=self._reward_mark_with(int(state[0])),
         )
 
@@ -241,7 +241,7 @@ def _joined_samples(one: Chains | None, two: Chains | None) -> Chains | None:
     return known and known.unknown()
 
 
-def _mark_of(rows: Rows, part: slice) -> int:
+def mark_of(rows: Rows, part: slice) -> int:
     """Return the mark of the features of some rows."""
     n, first = rows.n_features - rows.intercept, rows.place + part.start  # in the stream
     head, tail = max(_ALL, first), max(_ALL, first) + -max(_ALL, first) % _EVERY  # first row of every 64th
