@@ -46,8 +46,8 @@ TOL, MAX_ITER = 1e-8, 1000
 NOTHING: Part = (0, 0)
 _N_BLOCKS = 20  # with "auto": more would take a solve each, and narrow the intervals by 3 %
 _LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`
-_DENSE_UP_TO = 3000  # features
-_BATCH = 2**12  # rows
+DENSE_UP_TO = 3000  # features
+BATCH = 2**12  # rows
 _ATTEMPTS, _RESTART = 4, 20  # of BiCGSTAB and GMRES in turn, each from the weights so far; vectors of GMRES
 
 
@@ -68,7 +68,7 @@ class Solver:
         """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""
         if self.solver != "auto":
             return self.solver == "iterative"
-        return sparse.issparse(X) and n_features > _DENSE_UP_TO
+        return sparse.issparse(X) and n_features > DENSE_UP_TO
 
 
 class Found(NamedTuple):
@@ -111,7 +111,7 @@ class System:
         goal, factors = np.zeros(self.n + 1), np.array([float(reward is not None), *self._factors])
         add_td_errors(
             *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, factors, weights, *leave,
-            np.empty((2, _BATCH + 1)), goal,
+            np.empty((2, BATCH + 1)), goal,
         )  # fmt: skip
         return goal
 
