@@ -457,7 +457,7 @@ class RecursiveLSTD(OnlinePredictor):
 
         They can be saved with `numpy.savez`.
         """
-        return snapshots.taken(self)
+        return snapshots.packed(snapshots.state_of(self))
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> RecursiveLSTD:
@@ -482,7 +482,7 @@ class RecursiveLSTD(OnlinePredictor):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        model: RecursiveLSTD = snapshots.restored(cls, snapshot)
+        model: RecursiveLSTD = snapshots.restored(cls, snapshots.unpacked(snapshot))
         return model
 
 
