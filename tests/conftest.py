@@ -24,13 +24,14 @@ ROOT = Path(__file__).parent
 MOST_PROCESSES = 8
 SLOW = (  # files that start first, the longest at the beginning, so that none is waited for
     "test_compilation.py",  # compiles what sweeps in other files then load
-    "test_distributed_faults.py", "test_kill.py", "test_cli.py", "test_report.py", "test_examples.py",
-    "test_disk.py", "test_fuzz_files.py", "test_cli_model.py", "test_distributed.py",
-    "test_distributed_collections.py", "test_sklearn.py", "test_selection.py", "test_sweep.py",
-    "test_blocks_of_chunks.py", "test_memory.py", "test_fuzz_tables.py", "test_cli_output.py",
-    "test_misfit_check.py", "test_cli_intervals.py", "test_tables_scores.py", "test_reproduce.py",
-    "test_model_page.py", "test_out_of_core.py", "test_online.py", "test_groups_of_chunks.py",
-    "test_fuzz_arrays.py", "test_docstrings.py",
+    "test_pages.py", "test_examples.py", "test_distributed_faults.py", "test_cli.py", "test_watch.py",
+    "test_memory.py", "test_disk.py", "test_kill.py", "test_report.py", "test_model_page.py",
+    "test_distributed_collections.py", "test_misfit_check.py", "test_backtest.py", "test_units.py",
+    "test_cli_model.py", "test_fuzz_tables.py", "test_cli_intervals.py", "test_sweep.py", "test_sklearn.py",
+    "test_selection.py", "test_estimators.py", "test_tables_scores.py", "test_cli_output.py", "test_sums.py",
+    "test_sources.py", "test_groups_of_chunks.py", "test_blocks_of_chunks.py", "test_reproduce.py",
+    "test_fuzz_arrays.py", "test_docstrings.py", "test_recursion.py", "test_distributed.py", "test_fuzz_files.py",
+    "test_out_of_core.py", "test_online.py",
 )  # fmt: skip
 
 
