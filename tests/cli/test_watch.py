@@ -19,7 +19,7 @@ from lstd.errors import InvalidInputError
 from lstd.files import FolderLock
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import GrowingFile, PredictionsFile, StandardInput
-from lstd.tables.watching import Watch, WatchSettings, read_state
+from lstd.tables.watching import Watch, WatchSettings, WatchState
 from tolerances import assert_close
 
 COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
@@ -262,7 +262,7 @@ def test_predictions_and_bad_lines_do_not_depend_on_how_lines_come(tmp_path, see
                 bad += [str(part.bad)] if part.bad else []
             if again:
                 watched.save(tmp_path / "state", place, 0)
-                watched = Watch("f", roles, settings, read_state(tmp_path / "state"))
+                watched = Watch("f", roles, settings, files.read_record(tmp_path / "state", WatchState))
         return rows, bad, watched.counts()
 
     cuts = np.sort(rng.choice(len(lines), 9, replace=False))

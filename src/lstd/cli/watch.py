@@ -78,9 +78,9 @@ class _Session:
     """
 
     def __init__(self, given: Any, roles: Roles, settings: WatchSettings, stack: ExitStack) -> None:
-        from lstd.files import FolderLock
+        from lstd.files import FolderLock, read_record
         from lstd.tables.live_lines import GrowingFile, StandardInput
-        from lstd.tables.watching import Watch, read_state
+        from lstd.tables.watching import Watch, WatchState
 
         self._given, self._stack, before = given, stack, None
         inputs = [] if given.data == "-" else [given.data]
@@ -89,11 +89,10 @@ class _Session:
             lock = FolderLock(self.state.with_name(f".lstd-{self.state.name}.lock"), "--state", self.state)
             stack.callback(lock.release)
             if self.state.exists() and not given.force:
-                before = read_state(self.state)
+                before = read_record(self.state, WatchState)
             inputs = [*inputs, given.state]
-        saved = None if before is None else before[0]
-        begin, fingerprint = (0, "") if saved is None else (saved.bytes, saved.fingerprint)
-        self._written = None if saved is None else saved.written
+        begin, fingerprint = (0, "") if before is None else (before.bytes, before.fingerprint)
+        self._written: int | None = None if before is None else before.written
         force = given.force or self._written is not None
         self._out = None if given.out is None else check_out(given.out, force, inputs)
         self.lines: LiveLines

@@ -27,7 +27,7 @@ from lstd._kernels.online_step import HUGE
 from lstd.data.follow import Episodes, Followed
 from lstd.data.rows import Rows
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
-from lstd.online import RecursiveLSTD
+from lstd.online import RecursiveLSTD, snapshot
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines, LiveTable
@@ -35,7 +35,6 @@ from lstd.tables.reader import Chunk, Converted, RowReader
 from lstd.tables.table import FROM_ONE, at_row
 from lstd.types import Array
 
-_KIND, _MODEL = "watch", "model."  # of the file of the state, and of the names of the arrays of the model
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
 AGAIN = (
     "reappears after other episodes. Give new episodes new ids; if several episodes run at once, give the rows of each "
@@ -82,8 +81,11 @@ class Place:
     due: int = _REFRESHED  # predictions after which standard errors are computed again
 
 
-class WatchState(NamedTuple):
-    """What is kept between two processes, beside the arrays of the model."""
+@dataclass(frozen=True, eq=False)
+class WatchState:
+    """What is kept between two processes."""
+
+    file_kind = "watch"
 
     configuration: Mapping[str, Any]
     bytes: int  # of the data
@@ -93,18 +95,8 @@ class WatchState(NamedTuple):
     names: tuple[str, ...]  # of the columns; none before they are known
     header: str
     rows: Followed
-    influence: Annotated[NDArray[np.float64], "e n"]
-
-
-def read_state(path: Path) -> tuple[WatchState, dict[str, NDArray[Any]]]:
-    """Read a state, and the arrays of its model; raises InvalidInputError when it is damaged or of another kind."""
-
-    def build(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[WatchState, dict[str, NDArray[Any]]]:
-        own = {name: arrays.pop(name) for name in [*arrays] if not name.startswith(_MODEL)}
-        model = {name.removeprefix(_MODEL): array for name, array in arrays.items()}
-        return files.unpack(WatchState, document, own), model
-
-    return files.read(path, {_KIND: build})
+    influence: Annotated[NDArray[np.float64], "E F"]
+    model: snapshot.State | None
 
 
 class BadLine(NamedTuple):
@@ -142,7 +134,7 @@ class Watch:
         With one reward.
     settings : WatchSettings
     state : WatchState, optional
-        Result of `read_state`, to go on from.
+        What an earlier process saved, to go on from.
 
     Raises
     ------
@@ -150,7 +142,7 @@ class Watch:
         When the options differ from those that the state was made with.
     """
 
-    def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: Any = None) -> None:
+    def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: WatchState | None = None) -> None:
         self._file, self._roles, self._settings = file, roles, settings
         self._table: LiveTable | None = None
         self.model: RecursiveLSTD | None = None
@@ -159,13 +151,12 @@ class Watch:
         self._influence = np.empty((0, 0))  # of blocks on the weights (E, n), as of some rows ago
         self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
         if state is not None:
-            before, model = state
-            _check_same(before.configuration, self._configuration())
-            self.place = before.place
-            if before.names:
-                self._open(LiveTable(file, before.names, before.header))
-                self._influence, self._reader.episodes.state = before.influence, before.rows
-                self.model = RecursiveLSTD.restore(model)
+            _check_same(state.configuration, self._configuration())
+            self.place = state.place
+            if state.model is not None:
+                self._open(LiveTable(file, state.names, state.header))
+                self._influence, self._reader.episodes.state = state.influence, state.rows
+                self.model = RecursiveLSTD.restore(snapshot.packed(state.model))
 
     def _open(self, table: LiveTable) -> None:
         self._table, self._reader = table, RowReader([table], self._roles, gamma=self._settings.gamma)
@@ -329,12 +320,11 @@ class Watch:
         Raises OutputError when it could not be written.
         """
         table, rows = self._table, Followed() if self._table is None else self._reader.episodes.state
-        document, arrays = files.pack(WatchState(
+        files.write_record(path, WatchState(
             self._configuration(), lines.bytes, lines.fingerprint(), written, self.place,
             () if table is None else tuple(table.names), "" if table is None else table.header, rows, self._influence,
+            None if self.model is None else snapshot.unpacked(self.model.snapshot()),
         ))  # fmt: skip
-        model = {} if self.model is None else self.model.snapshot()
-        files.write(path, _KIND, document, arrays | {f"{_MODEL}{name}": array for name, array in model.items()})
 
 
 @np.errstate(over="ignore", invalid="ignore")
