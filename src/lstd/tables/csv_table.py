@@ -60,24 +60,21 @@ class CsvTable(Table):
     def _header(self, file: str) -> list[str]:
         with gzip.open(file) if self._compressed else open(file, "rb") as stream:
             start = stream.read(max(map(len, _OTHER_FORMATS)))
+            for magic, said in _OTHER_FORMATS.items():
+                if start.startswith(magic):
+                    raise InvalidInputError(f"{file} {said}")
             stream.seek(0)
-            return self._names(file, start, stream)
-
-    def _names(self, file: str, start: bytes, stream: Any) -> list[str]:
-        for magic, said in _OTHER_FORMATS.items():
-            if start.startswith(magic):
-                raise InvalidInputError(f"{file} {said}")
-        try:
-            with io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
+            text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
+            try:
                 header = next((row for row in csv.reader(text) if row), None)
-            "".join(header or ()).encode()  # refuses what was not UTF-8
-        except UnicodeError as error:
-            raise InvalidInputError(f"{file}: its first line is not UTF-8 text; save the file as UTF-8.") from error
-        except csv.Error as error:
-            raise InvalidInputError(
-                f"{file}: its first line has a name longer than {csv.field_size_limit() >> 10} KiB. Most likely a "
-                "quote is not closed; close or remove it."
-            ) from error
+                "".join(header or ()).encode()  # refuses what was not UTF-8
+            except UnicodeError as error:
+                raise InvalidInputError(f"{file}: its first line is not UTF-8 text; save the file as UTF-8.") from error
+            except csv.Error as error:
+                raise InvalidInputError(
+                    f"{file}: its first line has a name longer than {csv.field_size_limit() >> 10} KiB. Most likely a "
+                    "quote is not closed; close or remove it."
+                ) from error
         if header is None:
             raise InvalidInputError(f"{file} is empty; its first line must name the columns.")
         return header
