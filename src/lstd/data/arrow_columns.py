@@ -254,11 +254,6 @@ def clock_of(array: pa.Array) -> tuple[bool, bool]:
     return pa.types.is_date(kind), False
 
 
-def together(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Return consecutive parts of a column as one."""
-    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays).combine_chunks()
-
-
 def from_numpy(values: NDArray[Any]) -> pa.Array:
     """Numbers or booleans as an Arrow array; `pyarrow.array` would import pandas, if installed, to look at them."""
     values = np.ascontiguousarray(values)

@@ -36,13 +36,12 @@ class FrameColumns:
         self._order: NDArray[np.intp] | None = None
         needed = [(role, column) for role, names in roles.items() for column in names]
         data = self._selected(frame, needed)
-        batches = [*arrow_columns.arrow_batches(data, list(dict.fromkeys(name for _, name in needed)), 2**31)]
-        self._columns: dict[str, pa.Array] = {
-            name: arrow_columns.together([batch.column(name) for batch in batches]) for _, name in needed if batches
-        }
-        self._size = sum(map(len, batches))
-        if not self._size:
+        names = list(dict.fromkeys(name for _, name in needed))
+        batch = next(arrow_columns.arrow_batches(data, names, 2**31), None)
+        if batch is None:
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
+        self._columns: dict[str, pa.Array] = dict(zip(names, batch.columns, strict=True))
+        self._size = len(batch)
 
     def __len__(self) -> int:
         return self._size
