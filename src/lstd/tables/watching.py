@@ -156,7 +156,7 @@ class Watch:
             if state.model is not None:
                 self._open(LiveTable(file, state.names, state.header))
                 self._influence, self._reader.episodes.state = state.influence, state.rows
-                self.model = RecursiveLSTD.restore(snapshot.packed(state.model))
+                self.model = snapshot.restored(RecursiveLSTD, state.model)
 
     def _open(self, table: LiveTable) -> None:
         self._table, self._reader = table, RowReader([table], self._roles, gamma=self._settings.gamma)
@@ -323,7 +323,7 @@ class Watch:
         files.write_record(path, WatchState(
             self._configuration(), lines.bytes, lines.fingerprint(), written, self.place,
             () if table is None else tuple(table.names), "" if table is None else table.header, rows, self._influence,
-            None if self.model is None else snapshot.unpacked(self.model.snapshot()),
+            None if self.model is None else snapshot.state_of(self.model),
         ))  # fmt: skip
 
 
