@@ -59,7 +59,7 @@ def _not_a_snapshot(why: str) -> InvalidInputError:
 
 
 def state_of(model: Any) -> State:
-    """Return the state of an estimator, with arrays of its own."""
+    """Return the state of an estimator, which shares arrays with it."""
     return State(
         **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
         warned=model._warned, beyond=model._beyond, cores=tuple(map(_core_state, model._cores)),
