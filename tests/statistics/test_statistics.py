@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import lstd.statistics.adding as running_module
 import lstd.statistics.adding as summing_module
 import naive
-from lstd._kernels.traces import add_reward_marks
+from lstd._kernels.traces import count_transitions
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
@@ -412,7 +412,7 @@ def test_the_mark_of_rewards_is_its_definition(m):
 
 
 @pytest.mark.parametrize(
-    "kernel", [getattr(add_reward_marks, "py_func", add_reward_marks), add_reward_marks], ids=["Python", "compiled"]
+    "kernel", [getattr(count_transitions, "py_func", count_transitions), count_transitions], ids=["Python", "compiled"]
 )
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("T", [0, 1, 50])
@@ -422,8 +422,11 @@ def test_the_kernel_of_reward_marks_is_its_definition(kernel, m, T, weighted):
     rewards, full = random.normal(size=(T, m)), random.random(T) < 0.7
     weights = random.random(T) if weighted else np.ones(1)
     g = np.uint64(0x9E3779B97F4A7C15)
-    state, factors = np.array([0, 1], np.uint64), g * np.arange(1, 2 * m + 3, 2, dtype=np.uint64)
+    ends, found = np.array([0, T // 3, T // 3, T]), np.empty((4, 2), np.uint64)
+    factors = g * np.arange(1, 2 * m + 3, 2, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        kernel(rewards.view(np.uint64), weights.view(np.uint64), full, factors, g, state)
-    expected = naive.reward_mark(rewards[full], weights[full] if weighted else np.ones(full.sum()))
-    assert (int(state[0]), int(state[1])) == (expected, pow(int(g), int(full.sum()), 2**64))
+        kernel(rewards.view(np.uint64), weights.view(np.uint64), full, factors, g, ends, found)
+    for end, (mark, number) in zip(ends, found.tolist(), strict=True):
+        some = np.flatnonzero(full[:end])
+        assert number == len(some)
+        assert mark == naive.reward_mark(rewards[some], weights[some] if weighted else np.ones(len(some)))

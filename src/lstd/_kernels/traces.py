@@ -198,21 +198,23 @@ def sample_sums(ratios, weights, coefficients, decay, step, square):  # type: ig
 
 
 @kernel
-def add_reward_marks(rewards, weights, full, factors, g, state):  # type: ignore[no-untyped-def]
-    """Add full transitions to the mark of `lstd.statistics.counts` and multiply gᵗ, the entries of `state` (2,).
+def count_transitions(rewards, weights, full, factors, g, ends, found):  # type: ignore[no-untyped-def]
+    """Write to `found` (K, 2) the mark of the transitions before each of `ends` (K,), and their number.
 
     Parameters: the bits of floats as integers, `rewards` (T, m) and `weights` (T,) or (1,) for all rows; `full` (T,);
-    `factors` (1 + m,), k_j of the weight and of the rewards. All but `full` have dtype uint64.
+    `factors` (1 + m,), k_j of the weight and of the rewards. `lstd.statistics.counts` defines the mark.
     """
-    mark, power, same = state[0], state[1], len(weights) == 1
+    mark, power, count, same = np.uint64(0), np.uint64(1), np.uint64(0), len(weights) == 1
     high, low = np.uint64(52), np.uint64(12)  # the lowest bits then differ between small integers and halves
-    for t in range(len(full)):
-        if full[t]:
-            bits = weights[0 if same else t]
-            term = factors[0] * (bits >> high | bits << low)
-            for j in range(rewards.shape[1]):
-                bits = rewards[t, j]
-                term += factors[j + 1] * (bits >> high | bits << low)
-            mark += power * term
-            power *= g
-    state[0], state[1] = mark, power
+    for k in range(len(ends)):
+        for t in range(0 if k == 0 else ends[k - 1], ends[k]):
+            if full[t]:
+                bits = weights[0 if same else t]
+                term = factors[0] * (bits >> high | bits << low)
+                for j in range(rewards.shape[1]):
+                    bits = rewards[t, j]
+                    term += factors[j + 1] * (bits >> high | bits << low)
+                mark += power * term
+                power *= g
+                count += np.uint64(1)
+        found[k, 0], found[k, 1] = mark, count

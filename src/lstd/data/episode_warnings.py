@@ -118,12 +118,12 @@ def _are_mixed(rows: Rows) -> bool:
 # ------------------------------------------------------------ rewards of horizon rows
 
 
-def count_unused(rows: Rows, part: slice) -> int:
-    """Count the horizon rows with rewards other than 0 and NaN among some rows, none of them pending."""
-    if rows.X_next is not None or not rows.last[part].any():
-        return 0
-    (horizon,) = (rows.last[part] & ~rows.terminated[part] & rows.known[part]).nonzero()
-    return int(rows.y[part][horizon].any(axis=1).sum())
+def unused_rows(rows: Rows, end: int) -> NDArray[np.intp]:
+    """Return the horizon rows with rewards other than 0 and NaN among the rows before `end`, none of them pending."""
+    if rows.X_next is not None or not rows.last[:end].any():
+        return np.empty(0, np.intp)
+    (horizon,) = (rows.last[:end] & ~rows.terminated[:end] & rows.known[:end]).nonzero()
+    return horizon[rows.y[horizon].any(axis=1)]
 
 
 def warn_of_unused(lost: int, count: int) -> None:

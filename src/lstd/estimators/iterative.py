@@ -33,7 +33,7 @@ from lstd.errors import IllConditionedWarning, InvalidInputError, warn
 from lstd.estimators.model import Model, warned_of
 from lstd.estimators.model_parts import Limits, MatrixFree
 from lstd.statistics.blocks import Blocks, no_blocks
-from lstd.statistics.counts import mark_of
+from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import NO_END, Solution, check_range
@@ -263,7 +263,7 @@ def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, boo
     blocks = no_blocks(ones, settings.lmbda, limit).extended(ones)
 
     def marked(one: LSTDStatistics) -> LSTDStatistics:
-        counts = one.counts.changed(mark=mark_of(rows, slice(0, one.n_rows)), unused=one.n_unused_rewards)
+        counts = one.counts.changed(mark=marks_until(rows, [one.n_rows])[0], unused=one.n_unused_rewards)
         return one.changed(pending=None, cuts=None, counts=counts)
 
     endless = settings.fit_intercept and _is_endless(blocks.total, settings)

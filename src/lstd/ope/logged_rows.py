@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import dual_weights, forward_rows
 from lstd.data.doubts import support_doubt
-from lstd.data.episode_warnings import count_unused, warn_of_breaks, warn_of_unused
+from lstd.data.episode_warnings import unused_rows, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.rows import Rows, repeated
 from lstd.errors import InvalidInputError, SupportWarning, warn
@@ -161,7 +161,7 @@ def logged_rows(
     if has_traces:
         warn_of_breaks(rows, lmbda)
         coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)
-    lost = count_unused(rows, slice(len(rows) - 1))
+    lost = len(unused_rows(rows, len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and rows.known[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
 

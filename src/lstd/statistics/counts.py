@@ -45,8 +45,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.traces import add_reward_marks, observed_weight, sample_sums
-from lstd.data.episode_warnings import count_unused
+from lstd._kernels.traces import count_transitions, observed_weight, sample_sums
+from lstd.data.episode_warnings import unused_rows
+from lstd.data.feature_arrays import Features
 from lstd.data.ids import id_keys
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError
@@ -138,20 +139,28 @@ class Counts(Record):
     observed: Chains = NOTHING_OBSERVED  # not known if successors were given
     cut_ids: Annotated[NDArray[np.int64], "257"] | None = None  # cuts with known ids, and sums of 256 signs of the ids
 
-    def with_rows(self, rows: Rows, seen: slice, part: slice) -> Counts:
-        """Add the next rows, `seen`, and as transitions those of `part`, which are summed; the chains stay."""
-        full, weight, y = rows.full_among(part), rows.weight[part], np.ascontiguousarray(rows.y[part])
-        n_transitions, state = int(np.count_nonzero(full)), np.array([0, 1], np.uint64)
-        weights = np.ascontiguousarray(weight[:1] if uniform(weight) else weight).view(np.uint64)
-        add_reward_marks(y.view(np.uint64), weights, full, _factors(y.shape[1] + 1), np.uint64(_ODD), state)
-        return self.changed(
-            n_rows=self.n_rows + seen.stop - seen.start,
-            n_transitions=self.n_transitions + n_transitions,
-            total_weight=self.total_weight + float(n_transitions if uniform(weight) else weight @ full),
-            unused=self.unused + count_unused(rows, part),
-            mark=(self.mark + mark_of(rows, seen)) % _MODULUS,
-            reward_mark=self._reward_mark_with(int(state[0])),
+    def with_rows(self, rows: Rows, ends: Sequence[int], summed: Sequence[int]) -> list[Counts]:
+        """Return the counts with the next rows up to each of `ends`; transitions are those up to `summed`.
+
+        The chains stay.
+        """
+        full, weight, y = rows.full, rows.weight, np.ascontiguousarray(rows.y)
+        found = np.empty((len(ends), 2), np.uint64)
+        weights, until = np.ascontiguousarray(weight[:1] if uniform(weight) else weight), np.array(summed)
+        count_transitions(
+            y.view(np.uint64), weights.view(np.uint64), full, _factors(y.shape[1] + 1), np.uint64(_ODD), until, found
         )
+        totals = found[:, 1] if uniform(weight) else np.append(0.0, np.cumsum(weight * full))[until]
+        unused = np.searchsorted(unused_rows(rows, summed[-1]), until)
+        numbers = zip(ends, found.tolist(), totals.tolist(), unused.tolist(), marks_until(rows, ends), strict=True)
+        return [
+            self.changed(
+                n_rows=self.n_rows + end, n_transitions=self.n_transitions + n, unused=self.unused + lost,
+                total_weight=self.total_weight + total, mark=(self.mark + mark) % _MODULUS,
+                reward_mark=self._reward_mark_with(reward_mark),
+            )
+            for end, (reward_mark, n), total, lost, mark in numbers
+        ]  # fmt: skip
 
     def with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
         """Add the rows of `part`, which are counted and summed, to the chains."""
@@ -241,23 +250,29 @@ def _joined_samples(one: Chains | None, two: Chains | None) -> Chains | None:
     return known and known.unknown()
 
 
-def mark_of(rows: Rows, part: slice) -> int:
-    """Return the mark of the features of some rows."""
-    n, first = rows.n_features - rows.intercept, rows.place + part.start  # in the stream
+def marks_until(rows: Rows, ends: Sequence[int]) -> list[int]:
+    """Return the marks of the features of rows up to each of `ends`."""
+    n, first, last = rows.n_features - rows.intercept, rows.place, ends[-1]  # place in the stream
     head, tail = max(_ALL, first), max(_ALL, first) + -max(_ALL, first) % _EVERY  # first row of every 64th
-    edges = slice(part.start, min(head - rows.place, part.stop)), slice(tail - rows.place, part.stop, _EVERY)
-    odd, mark = _factors(n), 0
-    for edge in edges:
-        if edge.start >= edge.stop:
-            continue
-        some = rows.X[edge]
-        if sparse.issparse(some):
-            kept = some.indices < n
-            mark += int(some.data[kept].view(np.uint64) @ odd[some.indices[kept]])
-        else:
-            bits = np.ascontiguousarray(some[:, :n], dtype=np.float64).view(np.uint64)
-            mark += int((bits @ odd).sum())
-    return mark % _MODULUS
+    places, marks = [np.zeros(1, np.intp)], [np.zeros(1, np.uint64)]
+    for part in (slice(0, min(head - first, last), 1), slice(tail - first, last, _EVERY)):
+        if part.start < part.stop:
+            places.append(np.arange(part.start + 1, part.stop + 1, part.step))
+            marks.append(_marks_of(rows.X[part], _factors(n)))
+    until = np.searchsorted(np.concatenate(places), ends, side="right")
+    found: list[int] = np.cumsum(np.concatenate(marks))[until - 1].tolist()
+    return found
+
+
+def _marks_of(X: Features, odd: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the mark of each row, (T,), of its first features."""
+    if not sparse.issparse(X):
+        bits = np.ascontiguousarray(X[:, : len(odd)], dtype=np.float64).view(np.uint64)
+        return np.asarray(bits @ odd)
+    marks, kept = np.zeros(X.shape[0], np.uint64), X.indices < len(odd)
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    np.add.at(marks, row[kept], X.data[kept].view(np.uint64) * odd[X.indices[kept]])
+    return marks
 
 
 @lru_cache(maxsize=8)

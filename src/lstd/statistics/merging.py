@@ -259,29 +259,28 @@ class LSTDStatistics(StreamSums, Saved):
         about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
         new, group = not self.n_rows, None if rows.groups is None else rows.groups[0]
         goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
-        (arrays, counts), n_episodes, first = self._settled(goes_on), self.n_episodes + (not goes_on), 0
-        n_groups = None if group is None else (self.n_groups or 0) - (not new and self.in_group(group))
+        arrays, counts = self._settled(goes_on)
+        adding, groups = Adding(rows, self.lmbda, arrays), None if group is None else np.flatnonzero(rows.begins)
+        pending = [None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1) for end in ends]
+        summed = [end - (row is not None and not row.complete) for end, row in zip(ends, pending, strict=True)]
+        counted = counts.with_rows(rows, ends, summed)
+        counted[-1] = counted[-1].with_chains(rows, slice(0, summed[-1]), self.lmbda)
+        n_episodes = self.n_episodes + (not goes_on) + np.searchsorted(np.flatnonzero(rows.last), np.array(ends) - 1)
+        n_groups = (self.n_groups or 0) - (not new and self.in_group(group))
         start = self.changed(
             about=about, successors=rows.X_next is not None, first_group=group if new else self.first_group,
             first_episode=rows.first_episode if new else self.first_episode,
         )  # fmt: skip
-        adding, begins = Adding(rows, self.lmbda, arrays), rows.last if n_groups is None else rows.begins
-        for end, goal in zip(ends, [*adding.copies(len(ends) - 1), None], strict=True):
-            pending, summed = None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1), adding.at
-            adding.add_until(end - (pending is not None and not pending.complete))
-            counts = counts.with_rows(rows, slice(first, end), slice(summed, adding.at))
-            if goal is None:
-                counts = counts.with_chains(rows, slice(0, adding.at), self.lmbda)
-            n_episodes += int(np.count_nonzero(rows.last[max(0, first - 1) : end - 1]))
-            if n_groups is not None:
-                n_groups += int(np.count_nonzero(begins[first:end]))
+        for k, goal in enumerate([*adding.copies(len(ends) - 1), None]):
+            adding.add_until(summed[k])
+            end = ends[k] - 1
             yield start.changed(
-                **adding.sums_before(pending, goal)._asdict(),
-                pending=pending, n_episodes=n_episodes, n_groups=n_groups,
-                last_episode=None if rows.episode is None else rows.episode[end - 1],
-                last_group=None if rows.groups is None else rows.groups[end - 1], counts=counts,
+                **adding.sums_before(pending[k], goal)._asdict(), pending=pending[k], counts=counted[k],
+                n_episodes=int(n_episodes[k]),
+                n_groups=None if groups is None else n_groups + int(np.searchsorted(groups, end, side="right")),
+                last_episode=None if rows.episode is None else rows.episode[end],
+                last_group=None if rows.groups is None else rows.groups[end],
             )  # fmt: skip
-            first = end
 
     def _with(self, about: About) -> LSTDStatistics:
         return self if about == self.about else self.changed(about=about)
@@ -322,7 +321,7 @@ class LSTDStatistics(StreamSums, Saved):
             rows = row.as_rows(frozenset() if counts.sample is None else FACTORS)
             adding, one = Adding(rows, self.lmbda, Added(sums, cuts, trace)), slice(0, 1)
             adding.add_until(1)
-            counts = counts.with_rows(rows, slice(0, 0), one).with_chains(rows, one, self.lmbda)
+            counts = counts.with_rows(rows, [0], [1])[0].with_chains(rows, one, self.lmbda)
             return adding.sums_before(None, None), counts
         return Added(sums, cuts, trace), counts
 
