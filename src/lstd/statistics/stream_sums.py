@@ -150,7 +150,7 @@ class StreamSums(ReadOnly):
         terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
         """
         seen, total = float(self.counts.observed.step[0, 3, 0]), self.total_weight
-        return None if np.isnan(seen) or not total > 0.0 else seen / total
+        return None if np.isnan(seen) or not total > 0.0 else min(1.0, seen / total)  # above one by rounding
 
     @property
     def has_intercept(self) -> bool:
