@@ -70,7 +70,9 @@ class Model:
     def changed(self, **fields: Any) -> Model:
         """Return the model with other fields than its sums and settings, without solving or warning again."""
         model = replace(self, **fields)
-        vars(model).update({name: vars(self)[name] for name in _COMPUTED if name in vars(self)})
+        for name in _COMPUTED:
+            if name in vars(self):
+                vars(model)[name] = vars(self)[name]
         return model
 
     def solved(self, solution: Solution, influence: Influence | None = None) -> Model:

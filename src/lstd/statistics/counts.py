@@ -153,14 +153,14 @@ class Counts(Record):
         totals = found[:, 1] if uniform(weight) else np.append(0.0, np.cumsum(weight * full))[until]
         unused = np.searchsorted(unused_rows(rows, summed[-1]), until)
         numbers = zip(ends, found.tolist(), totals.tolist(), unused.tolist(), marks_until(rows, ends), strict=True)
-        return [
-            self.changed(
+        counts = []
+        for end, (reward_mark, n), total, lost, mark in numbers:
+            counts.append(self.changed(
                 n_rows=self.n_rows + end, n_transitions=self.n_transitions + n, unused=self.unused + lost,
                 total_weight=self.total_weight + total, mark=(self.mark + mark) % _MODULUS,
                 reward_mark=self._reward_mark_with(reward_mark),
-            )
-            for end, (reward_mark, n), total, lost, mark in numbers
-        ]  # fmt: skip
+            ))  # fmt: skip
+        return counts
 
     def with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
         """Add the rows of `part`, which are counted and summed, to the chains."""

@@ -261,8 +261,11 @@ class LSTDStatistics(StreamSums, Saved):
         goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
         arrays, counts = self._settled(goes_on)
         adding, groups = Adding(rows, self.lmbda, arrays), None if group is None else np.flatnonzero(rows.begins)
-        pending = [None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1) for end in ends]
-        summed = [end - (row is not None and not row.complete) for end, row in zip(ends, pending, strict=True)]
+        pending, summed = [], []
+        for end in ends:
+            row = None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1)
+            pending.append(row)
+            summed.append(end - (row is not None and not row.complete))
         counted = counts.with_rows(rows, ends, summed)
         counted[-1] = counted[-1].with_chains(rows, slice(0, summed[-1]), self.lmbda)
         n_episodes = self.n_episodes + (not goes_on) + np.searchsorted(np.flatnonzero(rows.last), np.array(ends) - 1)
