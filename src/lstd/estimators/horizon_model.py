@@ -325,8 +325,7 @@ def choose(model: HorizonModel) -> Choice:
     i, j = int(np.abs(lmbdas - LMBDA).argmin()), int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
     caution = CAUTION_OF_EPISODES if model.stream.layout.by_episode else CAUTION_OF_ROWS
     for decay in STAGES:
-        reference = model.recursion(total, lmbdas[i], alphas[j]).run()
-        along = np.array([_along(fold, decay, reference)[some] for fold in folds])  # (K, h, n, m)
+        along = np.array([_along(fold, decay, outside[k, i, j])[some] for k, fold in enumerate(folds)])  # (K, h, n, m)
         errors = (quadratic - 2.0 * np.einsum("klahim,khim->klahm", held, along, optimize=True)) / unit
         difference = errors.mean(axis=(3, 4)) - errors[:, i, j].mean(axis=(1, 2))[:, np.newaxis, np.newaxis]
         cost = difference.sum(axis=0)
