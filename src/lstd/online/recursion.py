@@ -58,6 +58,7 @@ from lstd.types import Array
 
 _PAGE = 512  # float64 in a page of 4 KiB
 _BUFFERED, _ENTRIES = 8192, 2**20  # largest number of rows in the buffer, and of features of rows and successors
+_PART = 1024  # rows of the buffer that are summed once for all readings
 _BYTES = 2**26  # of all blocks, with "auto"
 _SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
 _FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals
@@ -126,6 +127,7 @@ class Recursion:
         self.warned = False  # of ratios or weights
         self.buffer = self._new_buffer()
         self._read: tuple[Any, Any] = (None, None)  # what the last solved reading was of, and its weights
+        self._parts: tuple[int, Any] = (0, None)  # how many rows of the buffer are in sums without blocks, and these
         self._total = -1, nothing  # the number of transitions of the last `total`, and its result
         self.compile()
 
@@ -196,21 +198,30 @@ class Recursion:
 
     def summed(self) -> Blocks:
         """Return the blocks with the rows of the buffer, which stay there."""
-        return self._with_buffer(self.blocks)
+        return self._extended(self.blocks, 0, int(self.counts[BUFFERED]))
 
     def total(self) -> LSTDStatistics:
         """Return the sums with the rows of the buffer, without those of its blocks, in less time."""
         if self._total[0] != self.n_updates:
-            self._total = self.n_updates, self._with_buffer(self.blocks.changed(limit=0, prefixes=())).total
+            (at, sums), k = self._parts, int(self.counts[BUFFERED])
+            sums = sums or self.blocks.changed(limit=0, prefixes=())
+            while at < k:
+                stop = min(at + _PART, k)
+                sums, at = self._extended(sums, at, stop), stop
+                if stop % _PART == 0:  # the next reading goes on from here
+                    self._parts = stop, sums
+            self._total = self.n_updates, sums.total
         return self._total[1]
 
-    def _with_buffer(self, blocks: Blocks) -> Blocks:
-        k, f = int(self.counts[BUFFERED]), self.forgetting
-        return (blocks if f == 1.0 else blocks.scaled(f**k)).extended(self._rows(k)) if k else blocks
+    def _extended(self, blocks: Blocks, first: int, stop: int) -> Blocks:
+        """Return the blocks with some rows of the buffer."""
+        f = self.forgetting
+        scaled = blocks if f == 1.0 else blocks.scaled(f ** (stop - first))
+        return scaled.extended(self._rows(first, stop)) if stop > first else scaled
 
-    def _rows(self, k: int) -> Rows:
-        """Return the first k rows of the buffer, in which the last has its own weight and earlier ones less."""
-        n, rows = self.n, self.buffer[:k]
+    def _rows(self, first: int, stop: int) -> Rows:
+        """Return some rows of the buffer, in which the last has its own weight and earlier ones less."""
+        n, k, rows = self.n, stop - first, self.buffer[first:stop]
         numbers = np.ascontiguousarray(rows[:, DISCOUNT:].T)
         episode, terminated = numbers[EPISODE], numbers[TERMINAL] == 1.0
         columns = {"discount": DISCOUNT, "importance_ratio": RATIO, "trace_coefficient": OF_TRACE, "weight": OF_ROW}
@@ -257,7 +268,7 @@ class Recursion:
 
     def _flush(self) -> None:
         """Move the rows of the buffer into the sums."""
-        self.blocks = self.summed()
+        self.blocks, self._parts = self.summed(), (0, None)
         self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
 
     @property
