@@ -1,0 +1,197 @@
+"""Measure the iterative solver: time, memory and products for many states, hashed features and a walk on a grid.
+
+    python benchmarks/many_features.py [--docs docs/results/many-features.md] [--million]
+    python benchmarks/many_features.py --picture docs/guide/many-features.png
+
+Times are of one process with a single-threaded BLAS, in seconds of the processor, without intervals unless the table
+says so. Memory is what `fit` allocates at most beyond X and y. Rows are independent draws of states in episodes of 50;
+the walk on a grid moves to a neighbour that no obstacle blocks, and is where the solver is slowest. With --million, one
+fit of 10⁶ states and 10⁷ rows is added. The picture shows the values of a walk on 300 × 300 cells and their errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import tracemalloc
+import warnings
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+from sklearn.linear_model import Ridge
+from threadpoolctl import threadpool_limits
+
+from lstd import LSTD
+from pages import measure_or_write
+from provenance import describe_machine, printed_by
+
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "many-features.md"
+LENGTH = 50  # of an episode
+GOAL, DISCOUNT = 1.0, 0.99  # reward in the right column of the grid
+
+
+def states(n: int, n_rows: int, entries: int = 1, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
+    """Draw states or, with several entries, hashed features; X, y and columns."""
+    random = np.random.default_rng(seed)
+    places = random.integers(0, n, n_rows * entries).astype(np.int32)
+    values = np.ones(len(places)) if entries == 1 else random.choice([-1.0, 1.0], len(places))
+    X = sparse.csr_array((values, places, np.arange(0, len(places) + 1, entries, dtype=np.int32)), shape=(n_rows, n))
+    X.sum_duplicates()
+    done = np.arange(n_rows) % LENGTH == LENGTH - 1
+    return X, random.normal(size=n)[places[::entries]] + random.normal(size=n_rows), {"terminated": done}
+
+
+def obstacles(side: int) -> Any:
+    """Draw which cells of the grid are blocked, a fifth of them."""
+    return np.random.default_rng(side).random((side, side)) < 0.2
+
+
+def moves(free: Any) -> Any:
+    """Return the cell after each of four moves from each cell, (4, cells): a blocked move stays."""
+    side, cells = len(free), np.arange(free.size).reshape(free.shape)
+    after = []
+    for axis, step in ((0, 1), (0, -1), (1, 1), (1, -1)):
+        rolled, open_ = np.roll(cells, -step, axis), np.roll(free, -step, axis)
+        edge = np.zeros_like(free)
+        edge[(slice(None),) * axis + (side - 1 if step > 0 else 0,)] = True
+        after.append(np.where(open_ & ~edge, rolled, cells).reshape(-1))
+    return np.array(after)
+
+
+def walk(side: int, n_rows: int, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
+    """Walk on the grid in cut episodes of 200 rows, side by side; rewards have a normal error of 0.1."""
+    random, free, length = np.random.default_rng(seed), ~obstacles(side), 200
+    after, n_walks = moves(free), n_rows // length
+    path = np.empty((length, n_walks), np.int32)
+    path[0] = random.choice(np.flatnonzero(free), n_walks)
+    for t in range(1, length):
+        path[t] = after[random.integers(0, 4, n_walks), path[t - 1]]
+    visited = path.T.reshape(-1)
+    X = sparse.csr_array((np.ones(len(visited)), visited, np.arange(len(visited) + 1)), shape=(len(visited), side**2))
+    y = GOAL * (visited % side == side - 1) + random.normal(scale=0.1, size=len(visited))
+    y[length - 1 :: length] = np.nan
+    return X, y, {"episode": np.repeat(np.arange(n_walks), length), "terminated": np.zeros(len(visited), bool)}
+
+
+def true_values(side: int) -> Any:
+    """Solve for the values of the walk, (cells,)."""
+    after, cells = moves(~obstacles(side)), np.arange(side**2)
+    P = sparse.csr_array((np.full(after.size, 0.25), (np.tile(cells, 4), after.reshape(-1))))
+    return spsolve((sparse.eye_array(side**2) - DISCOUNT * P).tocsc(), GOAL * (cells % side == side - 1.0))
+
+
+def fitted(data: tuple[Any, Any, dict[str, Any]], **options: Any) -> dict[str, Any]:
+    """Fit once for time and once for memory."""
+    X, y, columns = data
+    model = LSTD(solver="iterative", **{"n_blocks": 0} | options)
+    begin = time.process_time()
+    model.fit(X, y, **columns)
+    seconds = time.process_time() - begin
+    if len(y) <= 10**6 and not options.get("n_blocks"):
+        tracemalloc.start()
+        model.fit(X, y, **columns)
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    else:
+        memory = 0
+    found = {"rows": len(y), "features": X.shape[1], "entries": X.nnz / len(y), "seconds": seconds, "bytes": memory}
+    return found | {name: getattr(model, name) for name in ("gamma", "lmbda", "alpha", "n_iter_", "residual_")}
+
+
+def measured(million: bool) -> dict[str, Any]:
+    """Measure all tables."""
+    warnings.simplefilter("ignore")
+    fitted(states(100, 1000))  # compiles the kernels
+    runs = []
+    for n in (10**3, 10**4, 10**5, 10**6):
+        runs += [{"kind": "states"} | fitted(states(n, 10**6), lmbda=lmbda) for lmbda in (0.0, 0.9)]
+    for n_rows in (10**5, 3 * 10**6):
+        runs.append({"kind": "states"} | fitted(states(10**5, n_rows), lmbda=0.9))
+    data = states(10**5, 10**6)
+    for gamma, alpha in ((0.9, 1.0), (0.999, 1.0), (0.99, 1e-3)):
+        runs += [{"kind": "states"} | fitted(data, gamma=gamma, alpha=alpha, lmbda=lmbda) for lmbda in (0.0, 1.0)]
+    runs.append({"kind": "states, with intervals"} | fitted(data, lmbda=0.9, n_blocks="auto"))
+    runs += [{"kind": "hashed"} | fitted(states(10**5, 10**6, 10), lmbda=lmbda) for lmbda in (0.0, 0.9)]
+    grid = walk(100, 10**6)
+    for gamma in (0.9, 0.99, 0.999):
+        runs += [{"kind": "walk on a grid"} | fitted(grid, gamma=gamma, lmbda=lmbda) for lmbda in (0.0, 0.9)]
+    if million:
+        runs.append({"kind": "states"} | fitted(states(10**6, 10**7), lmbda=0.9))
+    X, y, columns = states(10**3, 10**6)
+    others = {}
+    for name, act in {
+        'LSTD(solver="direct", n_blocks=0)': lambda: LSTD(solver="direct", n_blocks=0).fit(X, y, **columns),
+        'Ridge(solver="sparse_cg") of the rewards': lambda: Ridge(solver="sparse_cg", fit_intercept=False).fit(X, y),
+    }.items():
+        begin = time.process_time()
+        act()
+        others[name] = time.process_time() - begin
+    printed, date = printed_by("python benchmarks/many_features.py --million"), datetime.now(UTC).date().isoformat()
+    return {"date": date, "printed": printed, "machine": describe_machine(), "runs": runs, "others": others}
+
+
+def table(found: dict[str, Any]) -> Iterable[str]:
+    """Yield the lines of the page."""
+    yield found["printed"]
+    yield ""
+    yield "| rows | features | entries a row | γ | λ | α | products | seconds | bytes a row (100 a feature) | kind |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for run in found["runs"]:
+        per_row = "" if not run["bytes"] else f"{max(0.0, run['bytes'] - 100 * run['features']) / run['rows']:.0f}"
+        yield (
+            f"| {run['rows']:.0e} | {run['features']:.0e} | {run['entries']:.0f} | {run['gamma']:g} | {run['lmbda']:g} "
+            f"| {run['alpha']:g} | {run['n_iter_']} | {run['seconds']:.2f} | {per_row} | {run['kind']} |"
+        )
+    yield ""
+    for name, seconds in found["others"].items():
+        yield f"Beside it, for 10³ states and 10⁶ rows: `{name}` {seconds:.2f} s."
+
+
+def picture(path: Path, side: int = 300, n_rows: int = 2_000_000) -> None:
+    """Draw the fitted values of the walk and their standard errors, and print how far they are from the true ones."""
+    import matplotlib.pyplot as plt
+
+    data, free, truth = walk(side, n_rows), ~obstacles(side).reshape(-1), true_values(side)
+    begin = time.process_time()
+    model = LSTD(gamma=DISCOUNT, lmbda=0.9, alpha=0.1, solver="iterative").fit(data[0], data[1], **data[2])
+    seconds = time.process_time() - begin
+    found = model.predict_interval(sparse.eye_array(side**2, format="csr"))
+    seen = free & (np.asarray(data[0].sum(axis=0)) > 0)
+    error = (found.prediction - truth)[seen]
+    inside = ((found.lower <= truth) & (truth <= found.upper))[seen]
+    print(f"{seen.sum()} cells, {seconds:.0f} s, {model.n_iter_} products, {len(model.model_.influence.shares)} blocks")
+    print(f"R² of the true values {1.0 - np.mean(error**2) / truth[seen].var():.4f}")
+    print(f"root mean square error {np.sqrt(np.mean(error**2)):.3f}, of true values of {truth[seen].std():.3f}")
+    print(f"standard error {np.median(found.standard_error[seen]):.3f} in the median, inside {inside.mean():.3f}")
+    figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.2), layout="constrained")
+    for ax, title, values in ((axes[0], "value", found.prediction), (axes[1], "standard error", found.standard_error)):
+        image = ax.imshow(np.where(seen, values, np.nan).reshape(side, side), cmap="viridis", interpolation="nearest")
+        ax.set(title=title, xticks=[], yticks=[])
+        figure.colorbar(image, ax=ax, shrink=0.8)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def main() -> None:
+    """Measure and print, write the page, or draw the picture."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--docs", type=Path, metavar="PAGE", help="put the newest results into this page")
+    parser.add_argument("--million", action="store_true", help="also fit 10⁶ states of 10⁷ rows")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="only draw the walk on the grid")
+    arguments = parser.parse_args()
+    with threadpool_limits(1):
+        if arguments.picture:
+            picture(arguments.picture)
+            return
+        measure_or_write(
+            "many_features", "benchmarks/many_features.py", arguments.docs or PAGE,
+            lambda: measured(arguments.million), table, docs=arguments.docs is not None,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
