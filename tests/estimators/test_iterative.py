@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -345,3 +346,14 @@ def test_action_values_are_those_of_the_direct_solver(lmbda, tmp_path):
     assert one.dual_weights is None
     model.save(tmp_path / "model.lstd")
     assert np.array_equal(lstd.load(tmp_path / "model.lstd").action_values(X), model.action_values(X))
+
+
+def test_cut_episodes_of_many_features_take_no_dense_array():
+    T, n = 10_000, 50_000
+    X = sparse.csr_array((np.ones(T), np.arange(T) * 7 % n, np.arange(T + 1)), shape=(T, n))
+    columns = {"episode": np.arange(T) // 10, "terminated": np.zeros(T, bool)}
+    tracemalloc.start()
+    LSTD(n_blocks=0).fit(X, np.ones(T), **columns)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * n + 100 * T

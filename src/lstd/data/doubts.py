@@ -168,11 +168,14 @@ def growing_doubt(rows: Rows) -> str:
         return ""
     if np.mean(unobserved_shares(rows)[full]) < _LEAST_UNOBSERVED:
         return ""
-    start, stop = dense(rows.X[first]), dense(rows.X[last])
+    kept, change = np.arange(rows.X.shape[1]), rows.X[last] - rows.X[first]
+    if sparse.issparse(change):  # with many features, only those that may be among them are made dense
+        kept = np.flatnonzero(np.asarray((change > 0.0).sum(axis=0)) >= _LEAST_GROWING * len(last))
+    start, stop = dense(rows.X[first][:, kept]), dense(rows.X[last][:, kept])
     low, high = np.quantile(start, [0.25, 0.75], axis=0)
     grows = (stop >= start).all(axis=0) & (np.mean(stop > start, axis=0) >= _LEAST_GROWING)
     grows &= np.mean(stop - start, axis=0) > high - low
-    found = [j for j in np.flatnonzero(grows).tolist() if _outgrows(rows, j, stop[:, j])]
+    found = [int(kept[j]) for j in np.flatnonzero(grows).tolist() if _outgrows(rows, int(kept[j]), stop[:, j])]
     if not found:
         return ""
     names = listed([f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found], 5)
@@ -186,7 +189,8 @@ def growing_doubt(rows: Rows) -> str:
 
 def _never_falls(rows: Rows, first: NDArray[np.intp], last: NDArray[np.intp]) -> Flags:
     """Whether each feature is as large at the last row of every episode as at the first, (n,)."""
-    return np.asarray((dense(rows.X[last]) >= dense(rows.X[first])).all(axis=0))
+    falls = rows.X[last] < rows.X[first]
+    return np.asarray(falls.sum(axis=0) == 0)
 
 
 def _ages(rows: Rows) -> Array:
