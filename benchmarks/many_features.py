@@ -32,7 +32,7 @@ from provenance import describe_machine, printed_by
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "many-features.md"
 LENGTH = 50  # of an episode
-GOAL, DISCOUNT = 1.0, 0.99  # reward in the right column of the grid
+DISCOUNT = 0.99
 
 
 def states(n: int, n_rows: int, entries: int = 1, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
@@ -47,8 +47,22 @@ def states(n: int, n_rows: int, entries: int = 1, seed: int = 0) -> tuple[Any, A
 
 
 def obstacles(side: int) -> Any:
-    """Draw which cells of the grid are blocked, a fifth of them."""
-    return np.random.default_rng(side).random((side, side)) < 0.2
+    """Return which cells are blocked: walls around 36 rooms with a door in each, and a twentieth of the other cells."""
+    random, room = np.random.default_rng(side), side // 6
+    blocked = random.random((side, side)) < 0.05
+    for walls in (blocked, blocked.T):
+        for place in range(room, side - 1, room):
+            walls[place] = True
+            for start in range(0, side, room):
+                door = start + random.integers(2, room - 10)
+                walls[place, door : door + 8] = False
+    return blocked
+
+
+def rewards_of(side: int) -> Any:
+    """Return the mean reward in each cell, (cells,): 1 in a fifth of the rooms."""
+    room = np.arange(side) * 6 // side
+    return (((7 * room[:, np.newaxis] + 3 * room) % 5 == 0) * 1.0).reshape(-1)
 
 
 def moves(free: Any) -> Any:
@@ -73,7 +87,7 @@ def walk(side: int, n_rows: int, seed: int = 0) -> tuple[Any, Any, dict[str, Any
         path[t] = after[random.integers(0, 4, n_walks), path[t - 1]]
     visited = path.T.reshape(-1)
     X = sparse.csr_array((np.ones(len(visited)), visited, np.arange(len(visited) + 1)), shape=(len(visited), side**2))
-    y = GOAL * (visited % side == side - 1) + random.normal(scale=0.1, size=len(visited))
+    y = rewards_of(side)[visited] + random.normal(scale=0.1, size=len(visited))
     y[length - 1 :: length] = np.nan
     return X, y, {"episode": np.repeat(np.arange(n_walks), length), "terminated": np.zeros(len(visited), bool)}
 
@@ -82,7 +96,7 @@ def true_values(side: int) -> Any:
     """Solve for the values of the walk, (cells,)."""
     after, cells = moves(~obstacles(side)), np.arange(side**2)
     P = sparse.csr_array((np.full(after.size, 0.25), (np.tile(cells, 4), after.reshape(-1))))
-    return spsolve((sparse.eye_array(side**2) - DISCOUNT * P).tocsc(), GOAL * (cells % side == side - 1.0))
+    return spsolve((sparse.eye_array(side**2) - DISCOUNT * P).tocsc(), rewards_of(side))
 
 
 def fitted(data: tuple[Any, Any, dict[str, Any]], **options: Any) -> dict[str, Any]:
