@@ -122,7 +122,7 @@ def warn(message: str, category: type[Warning]) -> None:
     message : str
         No warning is given if it is empty.
     category : type
-        A subclass of LSTDWarning.
+        A subclass of LSTDWarning, or one of scikit-learn.
     """
     if not message:
         return

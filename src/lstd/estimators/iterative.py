@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
 from lstd.data.arguments import check_choice, check_integer, check_real
@@ -197,7 +196,7 @@ def fit_without_matrix(
     thetas, counts, residuals = zip(*found, strict=True)
     check_range(*thetas)
     if max(residuals) > solver.tol:
-        warn(_not_converged(sum(counts), max(residuals), solver.tol, settings), ConvergenceWarning)
+        _warn_of_convergence(_not_converged(sum(counts), max(residuals), solver.tol, settings))
     free = replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
 
     def shaped(weights: Array) -> Array:
@@ -317,10 +316,9 @@ def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: 
     worst = max(in_threads(without, enumerate(_transitions_of(blocks, system.rows)), blas_threads()))
     check_range(vectors, shift)
     if worst > solver.tol:
-        warn(
+        _warn_of_convergence(
             f"The weights without some block of the data have a relative residual of {worst:.1e}, so standard errors "
-            "are not exact. Increase `max_iter` or `alpha`.",
-            ConvergenceWarning,
+            "are not exact. Increase `max_iter` or `alpha`."
         )
     return vectors, shift
 
@@ -339,6 +337,12 @@ def _not_converged(n_products: int, residual: float, tol: float, settings: Setti
         f"`tol`, {tol:g}: weights may be far off. Increase `max_iter` or `alpha`, {ends}a larger `lmbda`, or "
         'solver="direct" if the matrix fits in memory.'
     )
+
+
+def _warn_of_convergence(message: str) -> None:
+    from sklearn.exceptions import ConvergenceWarning  # the shell imports this module, and waits for no scikit-learn
+
+    warn(message, ConvergenceWarning)
 
 
 def _column(column: Array) -> Array:
