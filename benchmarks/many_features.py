@@ -15,7 +15,7 @@ import argparse
 import time
 import tracemalloc
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -137,11 +137,12 @@ def measured(million: bool) -> dict[str, Any]:
     if million:
         runs.append({"kind": "states"} | fitted(states(10**6, 10**7), lmbda=0.9))
     X, y, columns = states(10**3, 10**6)
-    others = {}
-    for name, act in {
+    fits: dict[str, Callable[[], Any]] = {
         'LSTD(solver="direct", n_blocks=0)': lambda: LSTD(solver="direct", n_blocks=0).fit(X, y, **columns),
         'Ridge(solver="sparse_cg") of the rewards': lambda: Ridge(solver="sparse_cg", fit_intercept=False).fit(X, y),
-    }.items():
+    }
+    others = {}
+    for name, act in fits.items():
         begin = time.process_time()
         act()
         others[name] = time.process_time() - begin
