@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import naive
-from lstd import LSTD, LSTDCV, RecursiveLSTD, Trajectories
+from lstd import LSTD, LSTDCV, HorizonLSTD, RecursiveLSTD, Trajectories
 from lstd.errors import InvalidInputError, InvalidTypeError, UnobservedWarning
 from lstd.metrics import backtest
 from lstd.metrics.cross_fitting import RIDGES
@@ -246,6 +246,7 @@ class Fixed(LSTD):
         ({"estimator": LSTD}, "`estimator` must be"),
         ({"estimator": object()}, "`estimator` must be"),
         ({"estimator": RecursiveLSTD(2, GAMMA)}, "`estimator` must be"),
+        ({"estimator": HorizonLSTD(13)}, "`estimator` must predict .* got HorizonLSTD, whose horizon ends"),
         ({"X": np.zeros((0, 2)), "y": [], "time": [], "episode": [], "terminated": []}, "`X` must have rows"),
         ({"X_next": np.zeros((1800, 2))}, "`X_next` must not be given: .* last row"),
         ({"foo": 1}, "`foo` must not be given: it is no argument"),

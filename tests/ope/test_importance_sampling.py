@@ -111,6 +111,19 @@ def test_bad_input_is_refused(options, message):
         importance_sampling(**{"gamma": 0.9} | logged(8) | options)
 
 
+def test_few_episodes_of_the_target_policy_itself_are_said_to_be_few():
+    policy = {"target_policy": np.full((30, 2), 0.5), "behavior_probability": np.full(30, 0.5)}
+    with pytest.warns(EffectiveSampleWarning, match="sample of 30 of 30 episodes: these are few, and the interval"):
+        importance_sampling(
+            np.ones((30, 1)),
+            np.arange(30.0),
+            gamma=1.0,
+            actions=np.arange(30) % 2,
+            terminated=np.ones(30, bool),
+            **policy,
+        )
+
+
 @pytest.mark.parametrize(("n", "few"), [(70, False), (60, True)])  # ratios of 1/2 and 3/2 leave 4/5 of them
 def test_it_warns_of_an_effective_sample_below_fifty_episodes(n, few):
     X, actions, done = np.ones((n, 1)), np.arange(n) % 2, np.ones(n, dtype=bool)
@@ -121,4 +134,4 @@ def test_it_warns_of_an_effective_sample_below_fifty_episodes(n, few):
         importance_sampling(X, 1.0 * actions, gamma=1.0, terminated=done)  # no ratios
     assert_close(found.effective_sample_size, 0.8 * n, "sums")
     assert [one.category for one in given] == [EffectiveSampleWarning] * few
-    assert all("an effective sample of 48 of 60 episodes" in str(one.message) for one in given)
+    assert all("an effective sample of 48 of 60 episodes: a few of them" in str(one.message) for one in given)

@@ -103,6 +103,11 @@ def backtest(
             f"`estimator` must be an unfitted estimator with `gamma` and `fit`; got {estimator!r:.80}. Pass an LSTD or "
             "an LSTDCV."
         )
+    if hasattr(estimator, "horizon"):  # its value of a row is no sum over all that follows
+        raise InvalidInputError(
+            f"`estimator` must predict the discounted sum of all rewards to come; got {type(estimator).__name__}, "
+            "whose horizon ends. Fit it to the rows before the cut, and compare `predict(X, horizon=k)` with what came."
+        )
     gamma, steps = check_real("gamma", estimator.gamma, 0.0, 1.0), check_integer("steps", steps, 1)
     level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
     log = _Log.of(X, y, time, data, gamma)

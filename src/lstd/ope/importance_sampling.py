@@ -117,10 +117,10 @@ def importance_sampling(
     found = _with_interval(value, u, R[:, -1], level)
     size = found.effective_sample_size or 0.0
     if target_policy is not None and size < FEW_EPISODES:
+        few = "a few of them decide the value" if size < 0.9 * shape[0] else "these are few"
         warn(
-            f"The products of importance ratios leave an effective sample of {size:.2g} of "
-            f"{shape[0]} episodes: a few of them decide the value, and the interval may be too short. Use LSTD with "
-            "`importance_ratio`, or an LSTDQ.",
+            f"The products of importance ratios leave an effective sample of {size:.2g} of {shape[0]} episodes: {few}, "
+            "and the interval may be too short. Use LSTD with `importance_ratio`, or an LSTDQ.",
             EffectiveSampleWarning,
         )
     return found
