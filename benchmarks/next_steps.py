@@ -14,13 +14,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-import lifetimes.datasets
 import numpy as np
 import pandas as pd
-from lifetimes import BetaGeoFitter, ParetoNBDFitter
 from threadpoolctl import threadpool_limits
 
 from lstd import LSTD, HorizonLSTD, Trajectories
@@ -34,7 +33,7 @@ SHAPES = ((100_000, 20), (20_000, 100))  # rows, features
 
 def purchases(file: str) -> pd.DataFrame:
     """Read one event for each customer and day: what was spent on it, and 1, on days counted from 1997-01-01."""
-    path = Path(lifetimes.datasets.__file__).with_name(file)
+    path: Any = distribution("lifetimes").locate_file(f"lifetimes/datasets/{file}")
     rows = pd.read_csv(path, header=None, sep=r"\s+").iloc[:, -4:].set_axis(["id", "date", "discs", "spend"], axis=1)
     rows = rows[rows["date"].astype(str).str.fullmatch(r"\d{8}")].astype({"id": int, "spend": float})
     since = pd.to_datetime(rows["date"].astype(str)) - pd.Timestamp("1997-01-01")
@@ -65,6 +64,8 @@ def errors(predicted: Any, came: Any) -> dict[str, float]:
 
 def on_log(file: str) -> Iterable[dict[str, Any]]:
     """Yield the errors of each method on one log."""
+    from lifetimes import BetaGeoFitter, ParetoNBDFitter
+
     log = purchases(file)
     data = Trajectories.from_events(log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN)
     X, now = features(data.X), data.horizon

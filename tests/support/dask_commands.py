@@ -32,7 +32,7 @@ class Commands:
         return self.workers[-1]
 
     def _start(self, *words: str, **environment: str) -> BaseProcess:
-        arguments = ([*words, "--no-dashboard"], {"PYTHONPATH": TESTS} | environment, self._folder / "log")
+        arguments = ([*words, "--no-dashboard", "--dashboard-address", ":0"], {"PYTHONPATH": TESTS} | environment, self._folder / "log")
         process = process_context().Process(target=_run, args=arguments)
         process.start()
         return process
