@@ -32,7 +32,8 @@ class Commands:
         return self.workers[-1]
 
     def _start(self, *words: str, **environment: str) -> BaseProcess:
-        arguments = ([*words, "--no-dashboard", "--dashboard-address", ":0"], {"PYTHONPATH": TESTS} | environment, self._folder / "log")
+        words = (*words, "--no-dashboard", "--dashboard-address", ":0")  # any port, of what serves no dashboard too
+        arguments = ([*words], {"PYTHONPATH": TESTS} | environment, self._folder / "log")
         process = process_context().Process(target=_run, args=arguments)
         process.start()
         return process

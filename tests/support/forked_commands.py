@@ -250,7 +250,7 @@ class _Steps:
     def step(self) -> None:
         self.count += 1
         if self.count == self._at:
-            os.kill(os.getpid(), self._number)
+            signal.raise_signal(self._number)  # in this thread: it comes before the step
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         changing = event in _CHANGES or (event == "open" and bool(arguments[2] & _WRITING))
