@@ -322,7 +322,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows, rewards = (slice(None) if weights is None else 0), (0 if solved.single else slice(None))
         arrays = {name: array[rows, rewards] for name, array in vars(found).items() if name != "level"}
         if weights is None:
-            arrays |= {name: self._bounded(arrays[name]) for name in ("lower", "upper")}
+            arrays |= {name: solved.bounded(arrays[name]) for name in ("lower", "upper")}
         return Interval(**arrays, level=level)
 
     def observed_returns(
@@ -392,11 +392,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         coef, ones = (part[horizons] for part in self._solved.parts)
         wide = coef.reshape(-1, coef.shape[2]).T
         values = product("X", phi, wide, ones.reshape(-1)).reshape(phi.shape[0], *ones.shape).swapaxes(0, 1)
-        return self._bounded(values) if bounded else values
-
-    def _bounded(self, values: Array) -> Array:
-        low, high = self._solved.low, self._solved.high
-        return values if low is None and high is None else np.clip(values, low, high)
+        return self._solved.bounded(values) if bounded else values
 
     def _influence(self, h: int) -> Influence:
         solved = self._solved

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -212,6 +212,10 @@ class SavedHorizons:
     n_transitions: int
     n_episodes: int
 
+    def bounded(self, values: Array) -> Array:
+        """Return predictions, or ends of intervals, within the bounds of the model."""
+        return values if self.low is None and self.high is None else np.clip(values, self.low, self.high)
+
     @property
     def facts(self) -> dict[str, Any]:
         """What describes the model, by name."""
@@ -248,7 +252,7 @@ class AtHorizons:
 
     def __init__(self, saved: SavedHorizons, horizons: Sequence[int] = ()) -> None:
         longest = len(saved.weights)
-        self._saved = saved
+        self._saved, self.bounded = saved, saved.bounded
         self._horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
         coef, ones = (part[[h - 1 for h in self._horizons]] for part in saved.parts)
         self.coef, self.intercept = coef.reshape(-1, coef.shape[2]), ones.reshape(-1)
@@ -259,11 +263,6 @@ class AtHorizons:
     def predict(self, phi: Features) -> Array:
         """Predict from features (T, n) for each horizon and reward, (T, k)."""
         return self.bounded(product("X", phi, self.coef.T, self.intercept))
-
-    def bounded(self, values: Array) -> Array:
-        """Return predictions, or ends of intervals, within the bounds of the model."""
-        low, high = self._saved.low, self._saved.high
-        return values if low is None and high is None else np.clip(values, low, high)
 
     def interval(self, phi: Features, level: float) -> Interval:
         """Compute intervals for features (T, n), arrays (T, k); raises InvalidInputError if there are no blocks."""
@@ -281,16 +280,12 @@ class AtHorizons:
 # ------------------------------------------------------------ choice of λ and α
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A trace decay, a ridge coefficient, and the errors of all pairs."""
 
     lmbda: float
     alpha: float
     results: dict[str, Array]
-
-    def __iter__(self) -> Any:
-        return iter((self.lmbda, self.alpha, self.results))
 
 
 def _folds(blocks: tuple[LagSums, ...]) -> list[LagSums]:

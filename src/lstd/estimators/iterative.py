@@ -20,7 +20,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
@@ -31,11 +30,12 @@ from lstd.data.settings import Settings, boundary_share
 from lstd.errors import IllConditionedWarning, InvalidInputError, warn
 from lstd.estimators.model import Model, warned_of
 from lstd.estimators.model_parts import Limits, MatrixFree
+from lstd.statistics.adding import parts_of
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import NO_END, Solution, check_range
+from lstd.statistics.solve import Solution, check_range, without_rounding
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
@@ -86,8 +86,8 @@ class System:
 
     def __init__(self, rows: Rows, settings: Settings, ridge: Array, *, ones: bool) -> None:
         self.rows, self.n, self.ridge = rows, rows.n_features, np.append(ridge, 0.0)
-        self._X, given, cut = _parts(rows.X), rows.X_next is not None, rows.last & ~rows.terminated
-        self._next = _parts(rows.X_next) if given else (self._X[0][:0], *self._X[1:])
+        self._X, given, cut = parts_of(rows.X), rows.X_next is not None, rows.last & ~rows.terminated
+        self._next = parts_of(rows.X_next) if given else (self._X[0][:0], *self._X[1:])
         self._marks = FULL * rows.full.view(np.uint8)
         self._marks |= LAST * rows.last.view(np.uint8)
         self._marks |= CUT * (cut if given else np.append(cut[1:], False)).view(np.uint8)
@@ -271,7 +271,7 @@ def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, boo
 
 def _is_endless(ones: LSTDStatistics, settings: Settings) -> bool:
     """Return whether no end is reached at γ = 1, so that the data determine no intercept, and warn of it."""
-    if abs(float(ones.matrix(settings.variant)[0, 0])) > NO_END * ones.total_weight:
+    if without_rounding(ones.matrix(settings.variant), ones.total_weight).any():
         return False
     warn(
         "At `gamma` 1, no end is reached from some rows, so the data determine no intercept: it is zero. Drop these "
@@ -348,7 +348,3 @@ def _warn_of_convergence(message: str) -> None:
 def _column(column: Array) -> Array:
     """Return a column for kernels, which take one number for all rows."""
     return column[:1].copy() if uniform(column) else np.ascontiguousarray(column)
-
-
-def _parts(X: Any) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
-    return X.indptr, X.indices, X.data

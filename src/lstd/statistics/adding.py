@@ -162,17 +162,17 @@ class Adding:
         state = *self.trace, left, self.sums, self.sums if self.cuts is None else self.cuts
         _, _, *columns = batch
         if not self._given:
-            sparse_sums(*_parts(batch.phi), *columns, *state)
+            sparse_sums(*parts_of(batch.phi), *columns, *state)
             return
         inner, outgoing = self._inner[batch.rows], _column(self._rows.discount, batch.rows)
         phi_next = rows_of(self._rows.X_next, batch.rows)
-        sparse_sums_of_pairs(*_parts(batch.phi), *columns, inner, outgoing, *_parts(phi_next), *state)
+        sparse_sums_of_pairs(*parts_of(batch.phi), *columns, inner, outgoing, *parts_of(phi_next), *state)
 
     def _add_short(self, batch: _Batch) -> None:
         """Add rows with few entries, whose traces have as few."""
         n, cut, phi, given = self._rows.n_features, batch.cut, batch.phi, self._given
         z, v = _zero(batch.weights * batch.ratios, cut & (not given)), self.trace[1].copy()
-        leaving, parts, by_column = _zero(batch.discount * batch.ratios, cut), _parts(phi), _parts(phi.tocsc())
+        leaving, parts, by_column = _zero(batch.discount * batch.ratios, cut), parts_of(phi), parts_of(phi.tocsc())
         self.sums[n:, :n] += (phi.T @ (z[:, np.newaxis] * batch.y)).T
         self.trace[:] = 0.0
         self.trace[0, :n] = leaving[-1] * dense(rows_of(phi, slice(len(cut) - 1, len(cut))))[0]
@@ -181,7 +181,7 @@ class Adding:
         cuts = self.sums if self.cuts is None else self.cuts
         if given:
             outgoing = self._rows.discount[batch.rows] * z
-            ahead = _parts(rows_of(self._rows.X_next, batch.rows).tocsc())
+            ahead = parts_of(rows_of(self._rows.X_next, batch.rows).tocsc())
             add_entries(-_zero(outgoing, ~self._inner[batch.rows]), 0, *parts, *ahead, self.sums)
             if cut.any():
                 add_entries(_zero(outgoing, ~cut), 0, *parts, *ahead, cuts)
@@ -263,7 +263,8 @@ def _own(array: Any) -> Any:
     return array if array is None or array.flags.writeable else array.copy()
 
 
-def _parts(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
+def parts_of(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
+    """Return the three arrays of sparse features, for kernels."""
     return phi.indptr, phi.indices, phi.data
 
 

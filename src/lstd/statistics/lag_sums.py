@@ -25,18 +25,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import same_id
-from lstd.data.rows import Record, Rows, repeated
+from lstd.data.rows import Record, Rows
 from lstd.statistics.blocks import Layout
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
-
-_IDS = ("episode", "groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +187,9 @@ class LagBlocks(Record):
         if goes_on and self.tail is not None:
             StreamEnd.of(self.tail).check_continued()
             n_before = len(self.tail)
-            rows = _joined(self.tail, rows)
+            last = np.append(self.tail.last, rows.last)
+            last[n_before - 1] = False
+            rows = Rows.joined((self.tail, rows), last=last)
         is_open = not rows.terminated[-1]
         edges = [max(0, n_before - 1), *(n_before + start for start in starts), len(rows) - is_open]
         sums = lag_sums(rows, self.horizon, edges)
@@ -201,18 +200,6 @@ class LagBlocks(Record):
             layout=layout, blocks=blocks, tail=_tail_of(rows, self.horizon) if is_open else None,
             group=None if rows.groups is None else rows.groups[-1], n_episodes=self.n_episodes + new,
         )  # fmt: skip
-
-
-def _joined(tail: Rows, rows: Rows) -> Rows:
-    """Put the last rows of an episode before the next rows, which go on with it."""
-    names = ("y", "known", "last", "terminated", "discount", "weight")
-    columns = {name: np.concatenate([getattr(tail, name), getattr(rows, name)]) for name in names}
-    columns["last"][len(tail) - 1] = False
-    X = sparse.vstack([tail.X, rows.X], format="csr") if sparse.issparse(rows.X) else np.vstack([tail.X, rows.X])
-    before = {name: None if getattr(rows, name) is None else getattr(rows, name)[[0] * len(tail)] for name in _IDS}
-    ids = {name: None if first is None else np.append(first, getattr(rows, name)) for name, first in before.items()}
-    ones = repeated(1.0, X.shape[0])
-    return rows.changed(X=X, **columns, **ids, importance_ratio=ones, trace_coefficient=ones)
 
 
 def _tail_of(rows: Rows, horizon: int) -> Rows:

@@ -46,7 +46,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _WARN_FROM = 1e10  # condition number from which fewer than five digits are correct
 _NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up to which a direction is of the null space
 _NEGLIGIBLE = 1e-8  # relative size of a quantity that is zero but for rounding
-NO_END = 1e-13  # mean of 1 − γ below which no end is reached
+_NO_END = 1e-13  # mean of 1 − γ below which no end is reached
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 
 
@@ -129,7 +129,7 @@ def without_rounding(A: Array, total_weight: float) -> Array:
 
     So it is in the sums of rows from which no end is reached at γ = 1.
     """
-    if abs(A[-1, -1]) <= NO_END * total_weight:
+    if abs(A[-1, -1]) <= _NO_END * total_weight:
         A = A.copy()
         A[:, -1] = 0.0
     return A
