@@ -29,6 +29,9 @@ I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -149,6 +152,7 @@ def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
 # ------------------------------------------------------------ growing features
 
 _FEWEST = 20  # horizon rows
+_ROWS_AT_ONCE = 2**14
 _LEAST_UNOBSERVED = 0.1  # mean share of the returns behind horizon rows
 _AS_OLD = 0.1  # most full rows as old as half of the horizon rows: 0 in one cohort, 1/4 if subjects join at all times
 _LEAST_GROWING = 0.2  # share of the episodes
@@ -163,10 +167,10 @@ def growing_doubt(rows: Rows) -> str:
     first, last = first[open_ends], ends[open_ends]
     if len(last) < _FEWEST or not _never_falls(rows, first[:_FEWEST], last[:_FEWEST]).any():
         return ""
-    age = _ages(rows)
-    if np.mean(age[full] >= np.median(age[last])) > _AS_OLD:
+    age = _by_episodes(_ages, rows)
+    if np.mean(age >= np.median(age[last]), where=full) > _AS_OLD:
         return ""
-    if np.mean(unobserved_shares(rows)[full]) < _LEAST_UNOBSERVED:
+    if np.mean(_by_episodes(unobserved_shares, rows), where=full) < _LEAST_UNOBSERVED:
         return ""
     kept, change = np.arange(rows.X.shape[1]), rows.X[last] - rows.X[first]
     if sparse.issparse(change):  # with many features, only those that may be among them are made dense
@@ -191,6 +195,15 @@ def _never_falls(rows: Rows, first: NDArray[np.intp], last: NDArray[np.intp]) ->
     """Whether each feature is as large at the last row of every episode as at the first, (n,)."""
     falls = rows.X[last] < rows.X[first]
     return np.asarray(falls.sum(axis=0) == 0)
+
+
+def _by_episodes(function: Callable[[Rows], Array], rows: Rows) -> Array:
+    """Compute numbers of rows, (T,), for a few episodes at a time: temporaries take some 60 bytes a row."""
+    numbers, ends = np.empty(len(rows)), np.append(np.flatnonzero(rows.last) + 1, len(rows))
+    edges = ends[np.searchsorted(ends, np.arange(_ROWS_AT_ONCE, len(rows), _ROWS_AT_ONCE))]
+    for first, end in pairwise(np.unique([0, *edges, len(rows)]).tolist()):
+        numbers[first:end] = function(rows.taken(slice(first, end)))
+    return numbers
 
 
 def _ages(rows: Rows) -> Array:
