@@ -222,13 +222,13 @@ def chunk_statistics(rows: Rows, nothing: Any, at: Iterable[int] = (), *, thread
 def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
     """Return where chunks begin, and the end, and whether threads share them, as each has enough work for one.
 
-    All are cut before the rows `at`. Dense rows, whose products the BLAS shares among threads, are not cut otherwise;
-    sparse ones are where memory requires it, and such that merging the chunks is little of the work. That depends on
-    the rows only.
+    All are cut before the rows `at`, and sparse ones where memory requires it, such that merging the chunks is little
+    of the work. That depends on the rows only.
     """
     n, n_rows = max(1, rows.n_features), len(rows)
     if is_dense(rows.X) and hasattr(rows.X, "dtype"):
-        return sorted({0, *at, n_rows}), False
+        edges = sorted({0, *at, n_rows})
+        return edges, len(edges) > 2 and n_rows * n**2 >= (len(edges) - 1) * CHUNK_WORK
     entries = max(1.0, rows.X.nnz / max(1, n_rows))
     work = entries * (entries if is_short(rows, lmbda) else n)
     length = int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
