@@ -68,6 +68,13 @@ def shop(random: Any, features: str, gamma: float = 0.9, **options: Any) -> Log:
     return gamma, customers(random, **options)[["id", "time", "y", "done", *features.split()]]
 
 
+def mirrored(random: Any) -> Log:
+    """Return a cohort with features that only fall, but for refunds."""
+    gamma, table = shop(random, "total tenure recency", **COHORT)
+    refunded = np.cumsum(0.01 * (random.random(len(table)) < 0.01))  # of all customers so far
+    return gamma, table.assign(total=refunded - table["total"], tenure=WEEKS - table["tenure"])
+
+
 def ages(random: Any) -> Log:
     """Draw people of 40 to 90 who are followed for ten years, or to their death."""
     age = random.uniform(40.0, 90.0, SUBJECTS)[:, np.newaxis] + np.arange(11)
@@ -138,6 +145,7 @@ KINDS: dict[str, Callable[[Any], Log]] = {
     "a cohort: total alone!": lambda r: shop(r, "total recency", **COHORT),
     "a cohort, γ = 0.99!": lambda r: shop(r, "rate recency recent", gamma=0.99, **COHORT),
     IN_MONTHS: ages,
+    "a cohort: what is left of a contract and a budget, with refunds!": mirrored,
     "active customers marked as ended!": lambda r: shop(r, "recent", **JOINED | {"closes": True}),
 }
 

@@ -39,9 +39,18 @@ def arrays(*names, **options):
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
 def test_features_that_only_grow_are_named(make, convert):
     X, y, columns = arrays("noise", "age", "rate", "total", "limited", "kind", "left", "born")
-    with pytest.warns(ExtrapolationWarning, match=r"only grow within an episode \(x1, x3\) have") as given:
+    with pytest.warns(ExtrapolationWarning, match=r"grow within an episode \(x1, x3\) .* fall .* \(x6\) have") as given:
         make(0.95).fit(convert(X), rewards(y, columns), **columns)
     assert [w.filename for w in given if w.category is ExtrapolationWarning] == [__file__]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_refund_changes_nothing(sign):
+    X, y, columns = arrays("total", "noise")
+    X[5:20, 0] -= 0.01 + X[5, 0]  # below zero, where it began
+    X[:, 0] *= sign
+    with pytest.warns(ExtrapolationWarning, match=rf"only {'grow' if sign > 0 else 'fall'} within an episode \(x0\)"):
+        LSTD(0.95).fit(X, rewards(y, columns), **columns)
 
 
 def rewards(y, columns):
@@ -58,7 +67,7 @@ def test_names_of_columns_are_in_the_message():
 @pytest.mark.parametrize(
     ("names", "options", "gamma"),
     [
-        (("noise", "rate", "limited", "kind", "left", "born"), {}, 0.95),  # nothing that only grows beyond the others
+        (("noise", "rate", "limited", "kind", "born"), {}, 0.95),  # nothing that only grows beyond the others
         (("age", "total"), {"joins": 30}, 0.95),  # subjects who join at all times
         (("age", "total"), {"ended": True}, 0.95),  # nothing to predict after the last row
         (("age", "total"), {}, 0.5),  # hardly anything lies behind the last rows

@@ -110,6 +110,15 @@ def test_right_probabilities_with_support_are_seldom_called_wrong(mu, target, n)
     assert sum(bool(said(log_of(seed, n, mu, target))) for seed in range(100)) <= 2
 
 
+def test_a_log_that_happens_to_lack_a_rare_action_is_told_how_rare_it_would_have_to_be():
+    """A log takes an action of the target one time in 500: where it is missing, the warning leaves that open."""
+    found = [said(log_of(seed, 20, (0.002, 0.998, 0.998), np.eye(2)[[1, 1, 1]])) for seed in range(60)]
+    larger = [float(re.search("takes some more than ([0-9.e+]+) times less often", text)[1]) for text in found if text]
+    assert len(larger) > 20
+    assert 2.0 < min(larger)
+    assert max(larger) < 500.0
+
+
 def test_habits_of_episodes_that_average_to_the_probabilities_are_no_lack_of_support():
     called = 0
     for seed in range(60):

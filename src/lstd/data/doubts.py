@@ -7,9 +7,10 @@ of e², with e the distance to the bounds. Predictions are doubtful if that is m
 of the right features stay below also where they are not exact, such as weighted sums for values near zero.
 
 Growing features, such as tenure and totals. Subjects who begin at about the same time have horizon rows of about the
-same age, later than that of almost all full rows. A feature that never decreases has its largest values there. No row
-shows what follows them, while predictions there complete the returns of all rows before, so a straight line is
-continued where nothing was seen. Ages in many cohorts are no such features: others were seen at the same age.
+same age, later than that of almost all full rows. A feature that grows has its largest values there, and
+one that falls, such as a countdown, its least. No row shows what follows them, while predictions there complete the returns of all rows
+before, so a straight line is continued where nothing was seen. Changes back, such as refunds, count for little if their
+sum does. Ages in many cohorts are no such features: others were seen at the same age.
 
 Support. Given the past, E[ρ_t] = Σ π(a|s) over the actions a that the log takes in s: 1 with support, less without. If
 the probabilities behind the ratios are wrong, it is anything. So for any choice of rows by what was known before their
@@ -20,7 +21,8 @@ actions, products of the factors
 have the expectation 1: they exceed 1/p with a probability of at most p, however the ratios are distributed (Ville;
 Waudby-Smith and Ramdas 2024). A product grows if the mean of ρ is below 1, or above. The mean of several products is as
 safe. A standard error is not: where a few large ratios hold the mean up, a log without one of them has a small mean and
-a small standard error. M is a multiple of the largest ratio in the log: a log says nothing about larger ones. On the
+a small standard error. M is a multiple of the largest ratio in the log, and a log says nothing about larger ones: the
+text has the largest M with this evidence, above which ratios would have to be if the log takes all actions. On the
 other hand, the probabilities may hold on average only, and differ among episodes. So the difference must also exceed a
 quantile of Student's t times the standard error over episodes.
 
@@ -157,6 +159,7 @@ _LEAST_UNOBSERVED = 0.1  # mean share of the returns behind horizon rows
 _AS_OLD = 0.1  # most full rows as old as half of the horizon rows: 0 in one cohort, 1/4 if subjects join at all times
 _LEAST_GROWING = 0.2  # share of the episodes
 _AT_TOP = 0.02  # most full rows at the largest value of horizon rows; a feature with a limit has more
+_BACK = 0.02  # most episodes, and most of the sum of all changes, in which a feature changes back
 
 
 def growing_doubt(rows: Rows) -> str:
@@ -165,7 +168,7 @@ def growing_doubt(rows: Rows) -> str:
     first = np.append(0, ends[:-1] + 1)
     open_ends = ~full[ends] & (ends > first)
     first, last = first[open_ends], ends[open_ends]
-    if len(last) < _FEWEST or not _never_falls(rows, first[:_FEWEST], last[:_FEWEST]).any():
+    if len(last) < _FEWEST or not _one_way(rows.X[first[:_FEWEST]], rows.X[last[:_FEWEST]]).any():
         return ""
     age = _by_episodes(_ages, rows)
     if np.mean(age >= np.median(age[last]), where=full) > _AS_OLD:
@@ -174,27 +177,44 @@ def growing_doubt(rows: Rows) -> str:
         return ""
     kept, change = np.arange(rows.X.shape[1]), rows.X[last] - rows.X[first]
     if sparse.issparse(change):  # with many features, only those that may be among them are made dense
-        kept = np.flatnonzero(np.asarray((change > 0.0).sum(axis=0)) >= _LEAST_GROWING * len(last))
+        kept = np.flatnonzero(np.asarray((change != 0.0).sum(axis=0)) >= _LEAST_GROWING * len(last))
     start, stop = dense(rows.X[first][:, kept]), dense(rows.X[last][:, kept])
+    grown, fallen = (
+        [j for at, j in enumerate(kept.tolist()) if moved[at] and _outgrows(rows, j, stop[:, at], sign)]
+        for sign in (1.0, -1.0) for moved in [_moves(sign * start, sign * stop)]
+    )  # fmt: skip
+    return _text_of_growing(rows, grown, fallen) if grown or fallen else ""
+
+
+def _moves(start: Array, stop: Array) -> Flags:
+    """Whether each feature, (n,), grows within episodes by more than it differs among their first rows."""
     low, high = np.quantile(start, [0.25, 0.75], axis=0)
-    grows = (stop >= start).all(axis=0) & (np.mean(stop > start, axis=0) >= _LEAST_GROWING)
-    grows &= np.mean(stop - start, axis=0) > high - low
-    found = [int(kept[j]) for j in np.flatnonzero(grows).tolist() if _outgrows(rows, int(kept[j]), stop[:, j])]
-    if not found:
-        return ""
-    names = listed([f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found], 5)
+    grows = (np.mean(stop < start, axis=0) <= _BACK) & (np.mean(stop > start, axis=0) >= _LEAST_GROWING)
+    return np.asarray(grows & (np.mean(stop - start, axis=0) > high - low))
+
+
+def _text_of_growing(rows: Rows, grown: list[int], fallen: list[int]) -> str:
+    """Say which features, by number, only grow and only fall, and what to do."""
+    both = [
+        f"that only {moves} within an episode ({listed([_name(rows, j) for j in found], 5)}) have their {most} values"
+        for found, moves, most in ((grown, "grow", "largest"), (fallen, "fall", "least")) if found
+    ]  # fmt: skip
     return (
-        f"Features that only grow within an episode ({names}) have their largest values in horizon rows, where no row "
+        f"Features {' and those '.join(both)} in horizon rows, where no row "
         "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
         "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
         "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
     )
 
 
-def _never_falls(rows: Rows, first: NDArray[np.intp], last: NDArray[np.intp]) -> Flags:
-    """Whether each feature is as large at the last row of every episode as at the first, (n,)."""
-    falls = rows.X[last] < rows.X[first]
-    return np.asarray(falls.sum(axis=0) == 0)
+def _name(rows: Rows, j: int) -> str:
+    return f"x{j}" if rows.names is None else repr(rows.names[j])
+
+
+def _one_way(start: Features, stop: Features) -> Flags:
+    """Whether each feature, (n,), is almost never less, or almost never more, in the last rows than in the first."""
+    back = [np.asarray((less < more).sum(axis=0)) for less, more in ((stop, start), (start, stop))]
+    return np.asarray(np.minimum(*back) <= max(1.0, _BACK * start.shape[0]))
 
 
 def _by_episodes(function: Callable[[Rows], Array], rows: Rows) -> Array:
@@ -214,11 +234,16 @@ def _ages(rows: Rows) -> Array:
     return np.asarray(passed - passed[begins][np.cumsum(begins) - 1])
 
 
-def _outgrows(rows: Rows, j: int, stop: Array) -> bool:
-    """Whether a feature never decreases, and hardly any full row has the largest value of horizon rows, `stop`."""
-    x = dense(rows.X[:, [j]])[:, 0]
-    seen, decreases = x[rows.full], np.any((np.diff(x) < 0.0) & ~rows.last[:-1])
-    return not decreases and bool(seen.max() > seen.min() and np.mean(seen >= stop.max()) <= _AT_TOP)
+def _outgrows(rows: Rows, j: int, stop: Array, sign: float) -> bool:
+    """Whether a feature times `sign` hardly decreases, and few full rows have the largest value of horizon rows.
+
+    `stop` has its values there.
+    """
+    x = sign * dense(rows.X[:, [j]])[:, 0]
+    seen, change = x[rows.full], np.diff(x)[~rows.last[:-1]]
+    if not seen.max() > seen.min() or np.mean(seen >= (sign * stop).max()) > _AT_TOP:
+        return False
+    return bool(-change[change < 0.0].sum() <= _BACK * change[change > 0.0].sum())
 
 
 # ------------------------------------------------------------ support
@@ -226,8 +251,9 @@ def _outgrows(rows: Rows, j: int, stop: Array) -> bool:
 _CHANCE = 1e-2  # of a warning about right probabilities with support, over all choices of rows
 _SMALL = 0.05  # differences from 1 below which there is no warning, however certain they are
 _TOLD = 0.7  # of the largest difference: the first choice of rows with so much is named
-_LARGER = 3.0  # M over the largest ratio
+_LARGER = 1.5  # M over the largest ratio
 _SHARES = 0.25 ** np.arange(5)  # values of κ, in units of the largest
+_FINE = 2.0 ** -np.arange(0.0, 12.0, 0.25)  # those at which the largest M is looked for
 _PARTS, _MOST, _FOR_MEANS = 8, 2**15, 2**12  # parts of the log, rows, and rows for means of features, at most
 _AT_ONCE = 2**17  # entries of dense features
 _FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many, that a mean needs
@@ -259,7 +285,8 @@ def support_doubt(rows: Rows, ratio: Array) -> str:
         mask, words = choices.described(int(choice))
         error, most = _standard_error(ratio[mask], block[mask], chance)
         if off[choice] > max(_SMALL, most):
-            return _text(mean[choice], error, mean[0], words)
+            larger = _larger(ratio[mask], chance / factors.shape[1]) if mean[choice] < 1.0 else np.inf
+            return _text(mean[choice], error, mean[0], words, larger)
     return ""
 
 
@@ -318,8 +345,18 @@ def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tup
     return error, np.inf if n < _FEW else error * float(special.stdtrit(n - 1, 1.0 - 0.5 * chance))
 
 
-def _text(mean: float, error: float, whole: float, rows: str) -> str:
-    below = "the log does not take all actions of the target policy, or the probabilities behind the ratios are wrong"
+def _larger(ratio: Array, chance: float) -> float:
+    """Return the largest M at which a mean below 1 is not by chance: with support, some ratios must be above it."""
+    kappa = _FINE / (_LARGER * max(1.0, float(ratio.max())))
+    evidence = np.array([np.log1p(-k * (ratio - 1.0)).sum() for k in kappa])
+    return float(1.0 / kappa[evidence >= min(-np.log(chance), evidence.max())].min())
+
+
+def _text(mean: float, error: float, whole: float, rows: str, larger: float) -> str:
+    below = (
+        f"the log does not take all actions of the target policy, or takes some more than {larger:.2g} times less "
+        "often, so that these rows have too few of them; or the probabilities behind the ratios are wrong"
+    )
     above = "the probabilities behind the ratios are wrong; those of logged actions are too small"
     return (
         f"The mean importance ratio {rows} is {mean:.3g}, with a standard error of {error:.2g}, and not 1"
