@@ -7,10 +7,10 @@ of e², with e the distance to the bounds. Predictions are doubtful if that is m
 of the right features stay below also where they are not exact, such as weighted sums for values near zero.
 
 Growing features, such as tenure and totals. Subjects who begin at about the same time have horizon rows of about the
-same age, later than that of almost all full rows. A feature that grows has its largest values there, and
-one that falls, such as a countdown, its least. No row shows what follows them, while predictions there complete the returns of all rows
-before, so a straight line is continued where nothing was seen. Changes back, such as refunds, count for little if their
-sum does. Ages in many cohorts are no such features: others were seen at the same age.
+same age, later than that of almost all full rows. A feature that grows has its largest values there, and one that
+falls, such as a countdown, its least. No row shows what follows them, while predictions there complete the returns of
+all rows before, so a straight line is continued where nothing was seen. Changes back, such as refunds, count for little
+if their sum does. Ages in many cohorts are no such features: others were seen at the same age.
 
 Support. Given the past, E[ρ_t] = Σ π(a|s) over the actions a that the log takes in s: 1 with support, less without. If
 the probabilities behind the ratios are wrong, it is anything. So for any choice of rows by what was known before their
