@@ -22,6 +22,8 @@ ope
     Policy evaluation from logged actions: action values, values of policies with intervals.
 distributed
     Runners and sums of chunks by threads, processes or machines.
+datasets
+    Small simulated tables with known truth.
 mrp, experiments
     Markov reward processes with exact values; the experiments of Osogami (AAAI-20).
 
@@ -34,7 +36,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from lstd.version import __version__ as __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lstd.distributed.fit_chunks import fit_chunks
@@ -61,7 +63,7 @@ __all__ = [
     "load",
 ]
 
-_MODULES = ("distributed", "errors", "experiments", "inference", "metrics", "mrp", "ope", "report")
+_MODULES = ("datasets", "distributed", "errors", "experiments", "inference", "metrics", "mrp", "ope", "report")
 _HOMES = {
     "HorizonLSTD": "lstd.estimators.horizon_lstd",
     "LSTD": "lstd.estimators.lstd",

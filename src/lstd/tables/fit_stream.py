@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lstd import __version__
 from lstd.data.arguments import check_integer
 from lstd.data.episode_warnings import warn_of_assumed, warn_of_break
 from lstd.data.rows import Rows
@@ -30,7 +31,6 @@ from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.sum_tables import Ends, SumTables, chunks_in_order, memory_suffices
 from lstd.tables.table import Table, overflow_at
-from lstd.version import __version__
 
 _DOUBTED_ROWS = 5000  # the first, which are looked at for doubts that sums do not show
 _FEWEST_ROWS = 64  # of a sample

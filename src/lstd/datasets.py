@@ -1,0 +1,306 @@
+"""Small simulated tables with known truth: a shop, patients, machines, and logged decisions.
+
+Each table is drawn from a chain of finitely many states, which the columns of a row determine, so that the exact values
+of all rows are known. States and rewards are integers inside, so that the tables are the same on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from lstd.errors import missing_extra
+from lstd.types import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A chain of k states: the j-th of J outcomes of each has a probability, a reward and a successor, below 0 the end.
+
+    All arrays have shape (k, J).
+    """
+
+    probability: Array
+    reward: Array
+    successor: NDArray[np.int64]
+
+    def episodes(self, random: Any, state: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Draw an episode from each state, of at most `lengths` steps, then a horizon row: arrays over all rows.
+
+        The columns are episode, step, state, reward (NaN in horizon rows), outcome (-1 there) and ended.
+        """
+        cumulative = self.probability.cumsum(axis=1)[:, :-1].round(9)
+        episode, rows, step = np.arange(len(state)), [], 0
+        while len(episode):
+            outcome = (random.random((len(episode), 1)) > cumulative[state]).sum(axis=1)
+            open_, successor = lengths[episode] > step, self.successor[state, outcome]
+            reward = np.where(open_, self.reward[state, outcome], np.nan)
+            ended, outcome = open_ & (successor < 0), np.where(open_, outcome, -1)
+            rows.append((episode, np.full(len(episode), step), state, reward, outcome, ended))
+            episode, state, step = episode[open_ & ~ended], successor[open_ & ~ended], step + 1
+        columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
+        order = np.lexsort(columns[1::-1])
+        names = ("episode", "step", "state", "reward", "outcome", "ended")
+        return {name: column[order] for name, column in zip(names, columns, strict=True)}
+
+    def returns(self, gamma: float, steps: int) -> tuple[Array, Array]:
+        """Compute the mean and the standard deviation of the discounted rewards of the next `steps`, each (k,)."""
+        k, J = self.reward.shape
+        p, r, alive = self.probability, self.reward, self.successor >= 0
+
+        def after(weights: Array) -> csr_array:  # the matrix that sums over outcomes
+            entries = (weights * alive).ravel(), np.maximum(self.successor, 0).ravel(), np.arange(0, k * J + 1, J)
+            return csr_array(entries, shape=(k, k))
+
+        once, crossed, twice = after(gamma * p), after(2.0 * gamma * p * r), after(gamma**2 * p)
+        first, second = (p * r).sum(axis=1), (p * r**2).sum(axis=1)
+        mean, square = np.zeros((2, k))
+        for _ in range(steps):
+            mean, square = first + once @ mean, second + crossed @ mean + twice @ square
+        return mean.round(6), np.sqrt(np.maximum(square - mean**2, 0.0)).round(6)
+
+    def truth(self, state: NDArray[np.int64], gamma: float, steps: int) -> pd.DataFrame:
+        """Return the columns value and std of :meth:`returns` for the state of each row."""
+        mean, std = self.returns(gamma, steps)
+        return _frame(value=mean[state], std=std[state])
+
+
+def _frame(**columns: Any) -> pd.DataFrame:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise missing_extra("lstd.datasets", "pandas", "data") from error
+    return pd.DataFrame(columns)
+
+
+def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
+    """Load weeks of 1000 customers of a shop, who buy again and again until they close their account.
+
+    A customer buys in half of the weeks, for about as much as before. One who has not bought for four weeks leaves with
+    probability 0.3 per week, any other with 0.02. Observation ends with week 52.
+
+    Parameters
+    ----------
+    events : bool, default False
+        Whether to return the log of events in place of the weeks: one row per purchase, and one of 0 where an account
+        was closed, with the columns customer, week, spend and closed.
+    return_truth : bool, default False
+        Whether to return the truth too.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row per customer and week, with the columns customer, week, recent (exponential mean of weekly spending),
+        weeks (since the first purchase), since_last (weeks since the last purchase), spend (NaN in the last row of
+        those who are still active in week 52) and closed.
+    truth : pandas.DataFrame
+        Only with `return_truth`. The columns value and std: the expected sum of what the customer will spend,
+        discounted by 0.98 a week, and the standard deviation of that sum. One row per row of the table; with `events`
+        one per customer who is still active, with the customer as the index.
+
+    Examples
+    --------
+    >>> from lstd.datasets import load_shop
+    >>> load_shop().head(3)
+       customer  week  recent  weeks  since_last  spend  closed
+    0         0    25    30.7      1           1   33.7   False
+    1         0    26    31.0      2           1    0.0   False
+    2         0    27    27.9      3           2    0.0   False
+    """
+    factors = np.array([0, 0, 0, 0, 0, 10, 13, 16, 18, 23])  # tenths, 0.8 on average
+    recent, since = np.divmod(np.arange(800 * 4), 4)  # tenths; weeks without a purchase
+    leaves = np.where(since == 3, 0.3, 0.02)[:, np.newaxis]
+    spend = (factors * (30 + recent[:, np.newaxis]) + 5) // 10
+    after = np.minimum((9 * recent[:, np.newaxis] + spend + 5) // 10, 799)
+    successor = 4 * after + np.where(factors > 0, 0, np.minimum(since + 1, 3)[:, np.newaxis])
+    chain = _Chain(
+        np.hstack([np.repeat((1.0 - leaves) / 10, 10, axis=1), leaves]),
+        np.hstack([spend / 10, 0.0 * leaves]),
+        np.hstack([successor, np.full_like(recent, -1)[:, np.newaxis]]),
+    )
+    random = np.random.default_rng(1)
+    start, first = random.integers(1, 52, 1000), random.integers(50, 351, 1000)
+    rows = chain.episodes(random, 4 * first, 52 - start)
+    customer, weeks, spend, closed = rows["episode"], rows["step"] + 1, rows["reward"], rows["ended"]
+    week, truth = start[customer] + rows["step"], chain.truth(rows["state"], 0.98, 700)
+    if events:
+        some = (spend > 0) | closed
+        log = _frame(
+            customer=np.append(np.arange(1000), customer[some]), week=np.append(start - 1, week[some]),
+            spend=np.append(first / 10, spend[some]), closed=np.append(np.zeros(1000, dtype=bool), closed[some]),
+        ).sort_values(["customer", "week"], ignore_index=True)  # fmt: skip
+        active = np.isnan(spend)
+        return (log, truth[active].set_axis(customer[active]).rename_axis("customer")) if return_truth else log
+    bought = np.maximum.accumulate(np.where(np.append(True, spend[:-1] > 0) | (weeks == 1), np.arange(len(week)), 0))
+    table = _frame(
+        customer=customer, week=week, recent=rows["state"] // 4 / 10, weeks=weeks,
+        since_last=np.arange(len(week)) - bought + 1, spend=spend, closed=closed,
+    )  # fmt: skip
+    return (table, truth) if return_truth else table
+
+
+def load_patients(*, return_truth: bool = False) -> Any:
+    """Load visits of 400 patients, every half-year, until they die or are seen for the last time.
+
+    A patient dies within the next half-year with probability 0.05 exp(0.7 marker), or 0.6 times that with the drug. The
+    marker goes on from 0.95 times its value with noise of standard deviation 0.34. Patients are followed for 1 to 12
+    years, whatever their marker.
+
+    Parameters
+    ----------
+    return_truth : bool, default False
+        Whether to return the expected years, too.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row per visit, with the columns patient, year (since the first visit), marker, drug (0 or 1), lived (years
+        until the next visit: 0.5, or 0.25 for who dies; NaN at the last visit of those alive) and died.
+    truth : pandas.DataFrame
+        Only with `return_truth`. The columns value and std, one row per visit: the expected years that the patient
+        lives of the next five, and the standard deviation of these years.
+
+    Examples
+    --------
+    >>> from lstd.datasets import load_patients
+    >>> load_patients().head(3)
+       patient  year  marker  drug  lived   died
+    0        0   0.0     0.3     1    0.5  False
+    1        0   0.5     0.8     1    0.5  False
+    2        0   1.0     0.9     1    0.5  False
+    """
+    marker, drug = np.divmod(np.arange(81 * 2), 2)  # tenths
+    marker, noise = marker - 40, np.array([-5, -3, -1, 1, 3, 5])
+    dies = (0.05 * np.exp(0.07 * marker) * np.where(drug == 1, 0.6, 1.0))[:, np.newaxis]
+    after = np.clip((19 * marker[:, np.newaxis] + 10) // 20 + noise, -40, 40)
+    chain = _Chain(
+        np.hstack([np.repeat((1.0 - dies) / 6, 6, axis=1), dies]),
+        np.hstack([np.full_like(after, 0.5, dtype=float), np.full_like(dies, 0.25)]),
+        np.hstack([2 * (after + 40) + drug[:, np.newaxis], np.full_like(dies, -1, dtype=int)]),
+    )
+    random = np.random.default_rng(1)
+    first = np.clip(np.rint(10 * random.normal(size=400)).astype(int), -40, 40)
+    rows = chain.episodes(random, 2 * (first + 40) + random.integers(0, 2, 400), random.integers(2, 25, 400))
+    state = rows["state"]
+    table = _frame(
+        patient=rows["episode"], year=0.5 * rows["step"], marker=marker[state] / 10, drug=drug[state],
+        lived=rows["reward"], died=rows["ended"],
+    )  # fmt: skip
+    return (table, chain.truth(state, 1.0, 10)) if return_truth else table
+
+
+def load_machines(*, return_truth: bool = False) -> Any:
+    """Load daily readings of 200 machines, which wear out, until they fail or the log ends on day 120.
+
+    Wear shows as vibration and grows by 0 to 0.2 a day, or by 0 to 0.4 under heavy load. A machine fails with
+    probability 0.4 (vibration / 6)⁶ a day, so the days to go are a curve in vibration. Temperature depends on the load
+    and chance.
+
+    Parameters
+    ----------
+    return_truth : bool, default False
+        Whether to return the expected days, too.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row per machine and day, with the columns machine, day, load ("light" or "heavy"), vibration, temperature,
+        days (1, or 0.5 on the day of the failure; NaN in the last row of machines that still run) and failed.
+    truth : pandas.DataFrame
+        Only with `return_truth`. The columns value and std, one row per row of the table: the expected days that the
+        machine will still run, and their standard deviation.
+
+    Examples
+    --------
+    >>> from lstd.datasets import load_machines
+    >>> load_machines().head(3)
+       machine  day   load  vibration  temperature  days  failed
+    0        0   56  light        1.0           61   1.0   False
+    1        0   57  light        1.0           59   1.0   False
+    2        0   58  light        1.1           60   1.0   False
+    """
+    wear, heavy = np.divmod(np.arange(64 * 2), 2)  # tenths
+    fails = (0.4 * (np.minimum(wear, 60) / 60) ** 6)[:, np.newaxis]
+    after = np.minimum(wear[:, np.newaxis] + np.arange(3) * (1 + heavy[:, np.newaxis]), 63)
+    chain = _Chain(
+        np.hstack([np.repeat((1.0 - fails) / 3, 3, axis=1), fails]),
+        np.hstack([np.ones_like(after, dtype=float), np.full_like(fails, 0.5)]),
+        np.hstack([2 * after + heavy[:, np.newaxis], np.full_like(fails, -1, dtype=int)]),
+    )
+    random = np.random.default_rng(1)
+    start = random.integers(0, 120, 200)
+    rows = chain.episodes(random, 2 * random.integers(5, 16, 200) + random.integers(0, 2, 200), 120 - start)
+    state, machine = rows["state"], rows["episode"]
+    table = _frame(
+        machine=machine, day=start[machine] + rows["step"], load=np.array(["light", "heavy"])[heavy[state]],
+        vibration=wear[state] / 10, temperature=60 + 8 * heavy[state] + random.integers(-5, 6, len(state)),
+        days=rows["reward"], failed=rows["ended"],
+    )  # fmt: skip
+    return (table, chain.truth(state, 1.0, 2000)) if return_truth else table
+
+
+def load_decisions(*, return_truth: bool = False) -> Any:
+    """Load decisions of doctors on each day of 2000 patients, mild or severe, until these go home or die.
+
+    Doctors treat 20 % of mild and 30 % of severe patients. Untreated severe patients die with probability 0.05 a day,
+    all others with 0.01; mild ones go home with 0.3, severe ones with 0.1. Who stays is severe the next day with
+    probability 0.1 if mild, 0.8 if severe, 0.4 if severe and treated.
+
+    Parameters
+    ----------
+    return_truth : bool, default False
+        Whether to return the values of policies, too.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row per patient and day, with the columns patient, day, severe (0 or 1), treatment ("treat" or "wait"),
+        probability (with which the doctors chose this treatment), home (the reward: 1 for who goes home) and ended.
+    truth : pandas.DataFrame
+        Only with `return_truth`. One row per policy (doctors, treat more, treat nobody), with the columns mild and
+        severe (the probability of treatment) and value: the share of patients who go home.
+
+    Examples
+    --------
+    >>> from lstd.datasets import load_decisions
+    >>> load_decisions().head(3)
+       patient  day  severe treatment  probability  home  ended
+    0        0    0       0      wait          0.8   0.0  False
+    1        0    1       0      wait          0.8   1.0   True
+    2        1    0       1     treat          0.3   0.0  False
+    """
+    policies = {"doctors": (0.2, 0.3), "treat more": (0.2, 0.8), "treat nobody": (0.0, 0.0)}
+    chains = [_decisions(np.array(treats)) for treats in policies.values()]
+    random = np.random.default_rng(1)
+    forever = np.full(2000, np.iinfo(np.int64).max)
+    rows = chains[0].episodes(random, random.integers(0, 2, 2000), forever)
+    severe, treated = rows["state"], rows["outcome"] // 4
+    chance = np.array(policies["doctors"])[severe]
+    table = _frame(
+        patient=rows["episode"], day=rows["step"], severe=severe, treatment=np.array(["wait", "treat"])[treated],
+        probability=np.where(treated == 1, chance, 1.0 - chance), home=rows["reward"], ended=rows["ended"],
+    )  # fmt: skip
+    if not return_truth:
+        return table
+    mild, severe = np.array([*policies.values()]).T
+    truth = _frame(mild=mild, severe=severe, value=[chain.returns(1.0, 500)[0].mean() for chain in chains])
+    return table, truth.set_axis([*policies]).rename_axis("policy")
+
+
+def _decisions(treats: Array) -> _Chain:
+    """Return the chain of `load_decisions`: outcomes are death, home, mild and severe, untreated and treated."""
+    severe, treated = np.array([[0], [1]]), np.array([[0, 1]])
+    dies, home = np.where((severe == 1) & (treated == 0), 0.05, 0.01), np.where(severe == 1, 0.1, 0.3) + 0.0 * treated
+    worse = np.where(severe == 0, 0.1, np.where(treated == 1, 0.4, 0.8))
+    stays = 1.0 - dies - home
+    chosen = np.where(treated == 1, treats[:, np.newaxis], 1.0 - treats[:, np.newaxis])
+    outcomes = np.stack([dies, home, stays * (1.0 - worse), stays * worse], axis=2) * chosen[:, :, np.newaxis]
+    rewards, successors = np.tile([0.0, 1.0, 0.0, 0.0], (2, 2)), np.tile([-1, -1, 0, 1], (2, 2))
+    return _Chain(outcomes.reshape(2, 8), rewards, successors)
