@@ -19,6 +19,8 @@ from lstd.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["load_decisions", "load_machines", "load_patients", "load_shop"]
+
 
 @dataclass(frozen=True)
 class _Chain:
