@@ -17,7 +17,7 @@ TABLES = {
     "machines": ("machine", "days", "failed", 1.0, ["load", "vibration"]),
 }
 HASHES = {
-    "shop": "7b6be865f85662c7",
+    "shop": "3d4b430f7d886e17",
     "patients": "5d76330a6eb116dc",
     "machines": "537f93a91836fb3f",
     "decisions": "f12a730a7f53b282",
@@ -81,10 +81,11 @@ def test_true_values_of_policies():
 def test_the_log_of_the_shop_has_the_same_weeks():
     table, truth = datasets.load_shop(return_truth=True)
     log, active = datasets.load_shop(events=True, return_truth=True)
-    columns = {"episode": "customer", "time": "week", "amount": "spend", "terminated": "closed"}
-    data = Trajectories.from_events(log, **columns, step=1, until=52)
+    columns = {"episode": "customer", "time": "date", "amount": "spend", "terminated": "closed"}
+    data = Trajectories.from_events(log, **columns, step="week", until="2025-12-29")
     np.testing.assert_array_equal(data.y, table["spend"])
     np.testing.assert_array_equal(data.episode, table["customer"])
+    np.testing.assert_array_equal(data.time.astype("M8[s]"), table["week"])
     np.testing.assert_array_equal(data.terminated, table["closed"])
     names = list(data.feature_names)
     np.testing.assert_array_equal(data.X[:, names.index("since_last")], table["since_last"])

@@ -86,22 +86,22 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
     """Load weeks of 1000 customers of a shop, who buy again and again until they close their account.
 
     A customer buys in half of the weeks, for about as much as before. One who has not bought for four weeks leaves with
-    probability 0.3 per week, any other with 0.02. Observation ends with week 52.
+    probability 0.3 per week, any other with 0.02. Observation ends on 29 December 2025.
 
     Parameters
     ----------
     events : bool, default False
         Whether to return the log of events in place of the weeks: one row per purchase, and one of 0 where an account
-        was closed, with the columns customer, week, spend and closed.
+        was closed, with the columns customer, date (the Monday of the week), spend and closed.
     return_truth : bool, default False
         Whether to return the truth too.
 
     Returns
     -------
     table : pandas.DataFrame
-        One row per customer and week, with the columns customer, week, recent (exponential mean of weekly spending),
-        weeks (since the first purchase), since_last (weeks since the last purchase), spend (NaN in the last row of
-        those who are still active in week 52) and closed.
+        One row per customer and week, with the columns customer, week (its Monday), recent (exponential mean of weekly
+        spending), weeks (since the first purchase), since_last (weeks since the last purchase), spend (NaN in the last
+        row of those who are still active) and closed.
     truth : pandas.DataFrame
         Only with `return_truth`. The columns value and std: the expected sum of what the customer will spend,
         discounted by 0.98 a week, and the standard deviation of that sum. One row per row of the table; with `events`
@@ -111,10 +111,10 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
     --------
     >>> from lstd.datasets import load_shop
     >>> load_shop().head(3)
-       customer  week  recent  weeks  since_last  spend  closed
-    0         0    25    30.7      1           1   33.7   False
-    1         0    26    31.0      2           1    0.0   False
-    2         0    27    27.9      3           2    0.0   False
+       customer       week  recent  weeks  since_last  spend  closed
+    0         0 2025-06-23    30.7      1           1   33.7   False
+    1         0 2025-06-30    31.0      2           1    0.0   False
+    2         0 2025-07-07    27.9      3           2    0.0   False
     """
     factors = np.array([0, 0, 0, 0, 0, 10, 13, 16, 18, 23])  # tenths, 0.8 on average
     recent, since = np.divmod(np.arange(800 * 4), 4)  # tenths; weeks without a purchase
@@ -131,18 +131,20 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
     start, first = random.integers(1, 52, 1000), random.integers(50, 351, 1000)
     rows = chain.episodes(random, 4 * first, 52 - start)
     customer, weeks, spend, closed = rows["episode"], rows["step"] + 1, rows["reward"], rows["ended"]
-    week, truth = start[customer] + rows["step"], chain.truth(rows["state"], 0.98, 700)
+    monday = np.datetime64("2024-12-30", "s") + 7 * np.arange(53).astype("m8[D]")
+    truth = chain.truth(rows["state"], 0.98, 700)
+    week = start[customer] + rows["step"]
     if events:
         some = (spend > 0) | closed
         log = _frame(
-            customer=np.append(np.arange(1000), customer[some]), week=np.append(start - 1, week[some]),
+            customer=np.append(np.arange(1000), customer[some]), date=monday[np.append(start - 1, week[some])],
             spend=np.append(first / 10, spend[some]), closed=np.append(np.zeros(1000, dtype=bool), closed[some]),
-        ).sort_values(["customer", "week"], ignore_index=True)  # fmt: skip
+        ).sort_values(["customer", "date"], ignore_index=True)  # fmt: skip
         active = np.isnan(spend)
         return (log, truth[active].set_axis(customer[active]).rename_axis("customer")) if return_truth else log
     bought = np.maximum.accumulate(np.where(np.append(True, spend[:-1] > 0) | (weeks == 1), np.arange(len(week)), 0))
     table = _frame(
-        customer=customer, week=week, recent=rows["state"] // 4 / 10, weeks=weeks,
+        customer=customer, week=monday[week], recent=rows["state"] // 4 / 10, weeks=weeks,
         since_last=np.arange(len(week)) - bought + 1, spend=spend, closed=closed,
     )  # fmt: skip
     return (table, truth) if return_truth else table
