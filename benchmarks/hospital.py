@@ -77,14 +77,14 @@ class Hospital:
         """Return row number + cumulative probability of every possible transition, and where it leads."""
         rows = self.P.reshape(-1, self.P.shape[2])
         row, successor = np.nonzero(rows)
-        return _keys(rows, row, successor), successor
+        return cumulative_keys(rows, row, successor), successor
 
     def episodes(self, policy: Array, n_episodes: int, seed: int, max_steps: int = 10_000) -> Log:
         """Draw episodes of a policy, all of them a step at a time."""
         random = np.random.default_rng(seed)
         keys, successors = self._successors
         row, column = np.nonzero(policy)
-        of_actions = _keys(policy, row, column)
+        of_actions = cumulative_keys(policy, row, column)
         alive = np.arange(n_episodes)
         state = np.searchsorted(np.cumsum(self.start) / self.start.sum(), random.uniform(size=n_episodes), "right")
         steps = []
@@ -102,7 +102,7 @@ class Hospital:
         return Log(state, action, (reached == SURVIVED) * 1.0, reached, episode, reached >= N_STATES)
 
 
-def _keys(rows: Array, row: Ints, column: Ints) -> Array:
+def cumulative_keys(rows: Array, row: Ints, column: Ints) -> Array:
     """Return the row number + cumulative probability of each entry: one search then serves all rows."""
     values = np.cumsum(rows, axis=1)[row, column]
     last = np.append(row[1:] != row[:-1], True)
