@@ -1013,3 +1013,12 @@ def error_of_mean(values, subject):
     names = set(subject.tolist())
     sums = [sum(u - np.mean(values) for u, s in zip(values, subject, strict=True) if s == name) for name in names]
     return math.sqrt(len(names) / (len(names) - 1) * sum(u * u for u in sums)) / len(values)
+
+
+def contributions(x, rows, coef, intercept, covariance):
+    """Contribution of each feature to the prediction for `x`, its standard error, and the prediction at the means."""
+    n = len(coef)
+    means = [sum(row[j] for row in rows) / len(rows) for j in range(n)]
+    base = intercept + sum(coef[j] * means[j] for j in range(n))
+    values = [coef[j] * (x[j] - means[j]) for j in range(n)]
+    return values, [abs(x[j] - means[j]) * math.sqrt(covariance[j][j]) for j in range(n)], base

@@ -6,7 +6,7 @@ The names gather here for import. The sandwich covariance is computed in `lstd.s
 
 from lstd.estimators.compare import Difference, difference
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
-from lstd.estimators.summary import Summary
+from lstd.estimators.summary import Contributions, Summary
 from lstd.statistics.intervals import Interval
 
-__all__ = ["BiasCheck", "Difference", "Interval", "MisfitCheck", "Summary", "difference"]
+__all__ = ["BiasCheck", "Contributions", "Difference", "Interval", "MisfitCheck", "Summary", "difference"]

@@ -7,8 +7,11 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
-from lstd import LSTD, LSTDCV
+import naive
+from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom
 from tolerances import assert_close
 
@@ -81,3 +84,44 @@ def test_what_is_unknown_is_said():
     assert "returns observed       unknown; see lstd.metrics.observed_returns" in str(summary)
     assert "intervals              none. Intervals need `n_blocks`" in str(summary)
     assert "ridge" in summary._repr_html_()
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_contributions_are_those_of_the_definition_and_add_up_to_the_prediction(fit_intercept):
+    X, y = rows()
+    model = LSTD(gamma=0.9, alpha=3.0, fit_intercept=fit_intercept).fit(X, y, **ENDS)
+    found = model.contributions(X[5:8])
+    np.testing.assert_allclose(found.base + found.values.sum(axis=2), model.predict(X[5:8]))
+    for i, j in np.ndindex(3, 2):
+        row, coef, intercept = X.iloc[5 + i].tolist(), model.coef_[j], np.atleast_1d(model.intercept_)[j]
+        covariance = model.coef_covariance_[j]
+        values, errors, base = naive.contributions(row, X.to_numpy().tolist(), coef, intercept, covariance)
+        np.testing.assert_allclose(found.values[i, j], values)
+        np.testing.assert_allclose(found.standard_error[i, j], errors)
+        np.testing.assert_allclose(found.base[j], base)
+    lines = found.table(1, 1)
+    assert [line[0] for line in lines] == ["feature", "(at the means)", *lines_by_size(found, 1, 1), "prediction"]
+    assert "row 0 of 3" in str(found)
+
+
+def lines_by_size(found, row, reward):
+    return [found.names[k] for k in np.argsort(-np.abs(found.values[row, reward]), kind="stable")]
+
+
+def test_contributions_in_chunks_with_sparse_rows_and_without_intervals_or_means(tmp_path):
+    X, y = rows(1)
+    y, whole = y[:, 0], LSTD(gamma=0.9).fit(X.to_numpy(), y[:, 0], **ENDS)
+    found, chunked = whole.contributions(X.to_numpy()[:4]), LSTD(gamma=0.9)
+    for part in (slice(0, 105), slice(105, 300)):
+        part_of = {name: column[part] for name, column in ENDS.items()}
+        chunked.partial_fit(sparse.csr_array(X.to_numpy()[part]), y[part], **part_of)
+    of_sparse = chunked.contributions(sparse.csr_array(X.to_numpy()[:4]))
+    np.testing.assert_allclose(of_sparse.means, X.mean())
+    np.testing.assert_allclose(of_sparse.values, found.values)
+    whole.save(tmp_path / "model")
+    np.testing.assert_array_equal(LSTD.load(tmp_path / "model").contributions(X.to_numpy()[:4]).values, found.values)
+    bare = LSTD(gamma=0.9, n_blocks=0).fit(X, y, **ENDS)
+    assert np.isnan(bare.contributions(X[:1]).standard_error).all()
+    statistics = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.9, fit_intercept=True, **ENDS)
+    with pytest.raises(InvalidInputError, match="means of the features"):
+        LSTD(gamma=0.9).fit_statistics(statistics).contributions(X[:1])

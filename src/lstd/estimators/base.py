@@ -22,7 +22,7 @@ from lstd.estimators.limits import clipped, warn_beyond
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
-from lstd.estimators.summary import Summary
+from lstd.estimators.summary import Contributions, Summary
 from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Interval, check_level
@@ -195,6 +195,38 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         interval = model.interval(phi, level, weights, scale)
         warn_beyond(model, phi)
         return interval
+
+    def contributions(self, X: Any) -> Contributions:
+        """Compute what each feature contributes to the predictions: its coefficient times its distance to its mean.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+
+        Returns
+        -------
+        Contributions
+            With `values` and `standard_error`; ``print`` shows the table of the first row.
+
+        Raises
+        ------
+        InvalidInputError
+            When `X` breaks a rule, or the model was fitted to statistics, so that it does not know the means.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lstd import LSTD
+        >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.arange(40.0) % 7, np.tile([False, True], 20)
+        >>> print(LSTD(gamma=0.5, alpha=0.0).fit(X, y, terminated=done).contributions([[1.0, 0.0]]))
+        Contributions to the prediction of one row
+        feature         x  mean     coef  contribution  std err
+        (at the means)                           3.588
+        x0              1   0.5   0.7375        0.3688     0.12
+        x1              0   0.5  -0.7375        0.3688     0.12
+        prediction                               4.325
+        """
+        return Contributions.of(self._model, checked_features(self, X))
 
     def summary(self, level: float = 0.95) -> Summary:
         """Return a table of the coefficients with standard errors and intervals, and of what decides them.

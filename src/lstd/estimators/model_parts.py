@@ -224,13 +224,15 @@ class Limits:
     gamma: Annotated[float, (0.0, 1.0)]  # largest discount
     ends: bool  # whether returns may end within the rows
     n_rows: int
+    total: Annotated[Array, "features nan"]  # sum of the features over the rows, from a part of them if there are many
 
     @classmethod
     def of(cls, rows: Rows) -> Limits:
         """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
         nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
         ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
-        return cls(np.tile(nothing, m), ranges, np.full((1, m), np.nan), 0.0, False, 0).then(rows, False)
+        start = np.tile(nothing, m), ranges, np.full((1, m), np.nan), 0.0, False, 0, np.zeros(n)
+        return cls(*start).then(rows, False)
 
     def then(self, rows: Rows, goes_on: bool) -> Limits:
         """Return the limits with the next rows of the stream, which continue its last episode if it `goes_on`.
@@ -254,6 +256,7 @@ class Limits:
             rewards, ranges, y[-1:].copy() if is_open else np.full((1, y.shape[1]), np.nan),
             max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
             self.ends or given or bool(rows.terminated.any()), self.n_rows + len(rows),
+            self.total + len(rows) * np.asarray(part.mean(axis=0)).reshape(-1),
         )  # fmt: skip
 
     def joined(self, later: Limits, goes_on: bool) -> Limits:
@@ -263,7 +266,7 @@ class Limits:
             widen(self.open, rewards)
         return Limits(
             rewards, _joined(self.ranges, later.ranges) if alike else None, later.open,
-            max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows,
+            max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
         )  # fmt: skip
 
     def bounds(self, settings: Settings) -> Array:

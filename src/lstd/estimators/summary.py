@@ -9,9 +9,11 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from lstd.data.arguments import listed
 from lstd.data.episode_warnings import unused_rewards
+from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import two_digits
 from lstd.statistics.intervals import FEW, Interval
@@ -213,6 +215,90 @@ class Summary:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<div><table>{caption}<tbody>{facts}</tbody></table>{''.join(tables)}{notes}</div>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contributions:
+    """Why predictions are what they are: the contribution of each feature; T rows, n features, m rewards.
+
+    A prediction is the one for a row with the mean of every feature, plus coef · (x − mean) for each feature. The mean
+    is over the rows of the fit, or a part of them from all over if they are many.
+
+    Attributes
+    ----------
+    values, standard_error : ndarray of shape (T, n) or (T, m, n)
+        Contributions, which with `base` add up to the predictions, and their standard errors over data sets with the
+        means as given; NaN if the model has no intervals. Features that go together share their effect in one way or
+        another, so their errors are large: then look at sums of contributions.
+    base : float or ndarray of shape (m,)
+        Prediction at the means.
+    x : ndarray of shape (T, n)
+        The features of the rows.
+    means, coef : ndarray of shape (n,), and (n,) or (m, n)
+    names : tuple of str
+        Names of the features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> found = LSTD(gamma=0.5, alpha=0.0).fit(X, y, terminated=done).contributions([[1.0, 0.0]])
+    >>> float(found.base), found.values.round(3).tolist()
+    (1.25, [[0.125, 0.125]])
+    """
+
+    values: Array
+    standard_error: Array
+    base: Any
+    x: Array
+    means: Array
+    coef: Array
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Model, phi: Any) -> Contributions:
+        """Compute the contributions of checked features (T, n); raises as :meth:`lstd.LSTD.contributions`."""
+        if model.limits is None:
+            raise InvalidInputError(
+                "`contributions` needs the means of the features, which a model that was fitted to statistics does not "
+                "know. Fit it with `fit` or `fit_tables`."
+            )
+        x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
+        means, n = model.limits.total / model.limits.n_rows, model.n_features
+        away = x - means if model.statistics.single else (x - means)[:, np.newaxis]
+        error = np.full(n, np.nan)
+        if not model.no_intervals:
+            found = coefficient_interval(model, 0.95).standard_error[:n]
+            error = found[:, 0] if model.statistics.single else found.T
+        base = np.ravel(model.predict(means[np.newaxis]))
+        return cls(
+            away * model.coef, np.abs(away) * error, base[0].item() if model.statistics.single else base, x, means,
+            model.coef, model.feature_names,
+        )  # fmt: skip
+
+    def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
+        """Return the lines of the table of one row and reward, the heading first, the largest contribution on top."""
+        of = row if self.values.ndim == 2 else (row, reward)
+        values, error, coef = self.values[of], self.standard_error[of], np.atleast_2d(self.coef)[reward]
+        base = float(np.ravel(self.base)[reward])
+        lines = [
+            [
+                self.names[j],
+                *(f"{v:.4g}" for v in (self.x[row, j], self.means[j], coef[j], values[j])),
+                two_digits(error[j]),
+            ]
+            for j in np.argsort(-np.abs(values), kind="stable")
+        ]
+        total = [["prediction", "", "", "", f"{base + values.sum():.4g}", ""]]
+        head = ["feature", "x", "mean", "coef", "contribution", "std err"]
+        return [head, ["(at the means)", "", "", "", f"{base:.4g}", ""], *lines, *total]
+
+    def __str__(self) -> str:
+        more = f"row 0 of {len(self.x)}" if len(self.x) > 1 else "one row"
+        return "\n".join([f"Contributions to the prediction of {more}", *_aligned(self.table())])
+
+    __repr__ = __str__
 
 
 def coefficient_interval(model: Model, level: float) -> Interval:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         plot_action_calibration,
         plot_blocks,
         plot_coefficients,
+        plot_contributions,
         plot_degrees_of_freedom,
         plot_policy_values,
     )
@@ -25,6 +26,7 @@ __all__ = [
     "plot_blocks",
     "plot_calibration",
     "plot_coefficients",
+    "plot_contributions",
     "plot_curve",
     "plot_degrees_of_freedom",
     "plot_grid",

@@ -29,6 +29,7 @@ from lstd.types import Array
 
 MAX_NAMED = 40  # features that have a line and a name each; more are drawn in order, without names
 _MAX_DOTS = 400
+_MAX_BARS = 20
 _PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
 _LITTLE: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
 
@@ -77,6 +78,68 @@ def plot_coefficients(
         name_rows(panel, fitted.feature_names)
         panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
     return artists
+
+
+def plot_contributions(
+    model: Predictor, x: Any, *, level: float = LEVEL, reward: int = 0, ax: Axes | None = None
+) -> BarContainer:
+    """Draw what each feature contributes to the prediction for one row, the largest contribution on top.
+
+    With the prediction at the mean of every feature, the bars add up to the prediction. Their intervals take the means
+    as given. Of more than 20 features, those with the smallest contributions are one bar.
+
+    Parameters
+    ----------
+    x : array-like or DataFrame of shape (1, n)
+        Features of the row.
+    model, level, reward, ax
+        As in :func:`plot_coefficients`, with the same errors but for models without intervals, whose bars have none;
+        see :meth:`lstd.LSTD.contributions`.
+
+    Returns
+    -------
+    matplotlib.container.BarContainer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_contributions
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> len(plot_contributions(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
+    2
+    """
+    fitted, found = fitted_with(model, reward), model.contributions(x)
+    _check_one_row(found.x.shape, fitted.n_features)
+    values = found.values.reshape(-1, found.values.shape[-1])[reward]
+    half = np.zeros(len(values))
+    if not fitted.no_intervals:
+        of_coef = coefficient_interval(fitted, check_level(level))
+        half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)[: len(values), reward]
+    order = np.argsort(-np.abs(values), kind="stable")
+    shown, rest = order[:_MAX_BARS], order[_MAX_BARS:]
+    names = [f"{found.names[j]} = {found.x[0, j]:.4g}" for j in shown]
+    lengths, halves = values[shown], half[shown]
+    if len(rest):
+        names.append(f"{len(rest)} more")
+        lengths, halves = np.append(lengths, values[rest].sum()), np.append(halves, 0.0)
+    base = float(np.ravel(found.base)[reward])
+    with panels(ax, 6.0, 1.1 + 0.24 * max(2, len(names))) as (panel,):
+        colours = [BLUE if length >= 0.0 else VERMILION for length in lengths]
+        artists = panel.barh(
+            np.arange(len(names)), lengths, xerr=halves if halves.any() else None, color=colours, height=0.7,
+            error_kw={"elinewidth": 0.9, "capsize": 2.2},
+        )  # fmt: skip
+        panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
+        name_rows(panel, names)
+        panel.grid(False, axis="y")
+        panel.set_xlabel(f"contribution: {base:.4g} at the means, {base + values.sum():.4g} for this row")
+    return artists
+
+
+def _check_one_row(shape: tuple[int, ...], n: int) -> None:
+    if shape[0] != 1:
+        raise InvalidInputError(f"`x` must be one row of features, shape (1, {n}); got {shape}.")
 
 
 def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list[Line2D]:
@@ -183,8 +246,7 @@ def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = 
     """
     fitted = fitted_with(model, reward)
     phi = checked_features(model, x)
-    if phi.shape[0] != 1:
-        raise InvalidInputError(f"`x` must be one row of features, shape (1, {fitted.n_features}); got {phi.shape}.")
+    _check_one_row(phi.shape, fitted.n_features)
     ((_, u, _),) = fitted.influence.along(phi)
     with panels(ax, 6.0, 2.8) as (panel,):
         artists = panel.bar(np.arange(1, u.shape[1] + 1), u[0, :, reward], color=BLUE)
