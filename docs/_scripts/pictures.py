@@ -84,6 +84,7 @@ def plots():
         "plot_blocks": report.plot_blocks(model, X[:1]),
         "plot_calibration": report.plot_calibration(model, X, y, **data),
         "plot_coefficients": report.plot_coefficients(model),
+        "plot_contributions": report.plot_contributions(model, X[:1]),
         "plot_curve": report.plot_curve(HorizonLSTD(12).fit(X, y, **data), X[:3]),
         "plot_degrees_of_freedom": report.plot_degrees_of_freedom(model),
         "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
