@@ -850,6 +850,49 @@ def horizon_weights_of_pairs(phi, rewards, discounts, last, terminated, weight, 
     return np.array(theta[1:])
 
 
+# ---------------------------------------------------------------- the spread of one return
+
+
+def followed_return(t, rewards, discounts, last, terminated, values, donor, least, horizon=math.inf):
+    """Return from row t, and Σ Γ_k² δ_k², along observed rows; at a cut the path goes on from row `donor(t, left)`.
+
+    `values(t, left)` predicts row t, for the steps that are left. A cut ends the path where the discount is below
+    `least`.
+    """
+    total, squares, factor, left = 0.0, 0.0, 1.0, horizon
+    while left > 0:
+        if last[t] and not terminated[t]:
+            if factor < least:
+                break
+            t = donor(t, left)
+        after = 0.0 if terminated[t] else discounts[t] * values(t + 1, left - 1)
+        total += factor * rewards[t]
+        squares += (factor * (rewards[t] + after - values(t, left))) ** 2
+        if terminated[t]:
+            break
+        t, factor, left = t + 1, factor * discounts[t], left - 1
+    return total, squares
+
+
+def return_interval(value, std, values, residuals, on_bounds, group, weight, tail, bounds, share):
+    """Ends of the range of one return, by the residuals of the rows nearest in prediction.
+
+    `on_bounds` are the rows' flags that their return lies on the lower and on the upper bound.
+    """
+    near = sorted(range(len(values)), key=lambda i: abs(values[i] - value))[: math.ceil(share * len(values))]
+    beyond, ends = max(0.0, tail - 0.5 / len({group[i] for i in near})), []
+    total = sum(weight[i] for i in near)
+    for side, sign in enumerate((1.0, -1.0)):
+        passed = 0.0
+        for i in sorted(near, key=lambda i: sign * residuals[i]):
+            passed += weight[i]
+            if passed > beyond * total:
+                break
+        on_bound = sum(weight[j] for j in near if on_bounds[side][j]) >= tail * total
+        ends.append(bounds[side] if on_bound else min(max(value + std * residuals[i], bounds[0]), bounds[1]))
+    return ends
+
+
 # ---------------------------------------------------------------- changes of a stream
 
 

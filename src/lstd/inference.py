@@ -1,4 +1,4 @@
-"""Results of inference: intervals of predictions, differences between two models, checks for bias and misfit.
+"""Results of inference: intervals of predictions, differences between two models, checks, the spread of one return.
 
 The names gather here for import. The sandwich covariance is computed in `lstd.statistics.intervals`, intervals in
 `lstd.statistics.intervals`, the rest in `lstd.estimators`.
@@ -6,7 +6,18 @@ The names gather here for import. The sandwich covariance is computed in `lstd.s
 
 from lstd.estimators.compare import Difference, difference
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
+from lstd.estimators.return_spread import ReturnInterval, ReturnSpread
 from lstd.estimators.summary import Contributions, Summary
 from lstd.statistics.intervals import Interval
 
-__all__ = ["BiasCheck", "Contributions", "Difference", "Interval", "MisfitCheck", "Summary", "difference"]
+__all__ = [
+    "BiasCheck",
+    "Contributions",
+    "Difference",
+    "Interval",
+    "MisfitCheck",
+    "ReturnInterval",
+    "ReturnSpread",
+    "Summary",
+    "difference",
+]

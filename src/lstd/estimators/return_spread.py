@@ -1,0 +1,508 @@
+"""The spread of one future return about its expected value: standard deviations, and intervals by quantiles.
+
+Let v be held-out predictions: of the rows of each fold by weights from the other folds. Returns that a cut hides are
+followed on: at the last row of an episode that was cut off, the path goes on from a full row that is drawn among the
+tenth of all full rows with the nearest v, by weight, until an end, a cut where the discount is below 10⁻³, or the
+horizon. Along the path of row t, with discounts Γ_k and TD errors δ_k of the held-out predictions,
+
+    G_t = Σ Γ_k r_k,   V_t = Σ Γ_k² δ_k².
+
+If the predictions are right, V has the variance of the return as its expected value (direct variance: Sherstan et al.
+2018, arXiv 1801.08287), with less noise than (G − v)². Its ridge regression on the features, with those of the model as
+coefficients, gives the variance s², at least a twentieth of its mean, where a straight line would go below. If features
+hide what customers keep, TD errors of one path add up, and V is too small: s² is multiplied by the mean of (G − v)²/s²,
+less what chance explains of its difference from 1, d: by the factor 1 − e²/d², e its standard error over groups.
+
+Over the rows nearest in v to the prediction of x, the residuals (G − v) / s with held-out s have quantiles q, and
+
+    v(x) + s(x) q
+
+are the ends of the interval. Their levels are widened by ½/g for g groups among these rows, as if their extremes lay
+half a group further out. If at least the level of a tail of these returns lies on a known bound, the end is that bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import NotFittedError
+
+from lstd.data.arguments import check_integer, check_real
+from lstd.data.feature_arrays import Features, dense, product
+from lstd.data.returns import run_backwards
+from lstd.data.rows import Columns, Rows
+from lstd.data.settings import Settings
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import Predictor
+from lstd.estimators.compare import comparable_rows
+from lstd.estimators.folds import are_whole, folds_of, times_weights, without_each
+from lstd.estimators.horizon_lstd import HorizonLSTD
+from lstd.estimators.validate_data import checked_features, refuse_others
+from lstd.statistics.intervals import check_level
+from lstd.statistics.lag_sums import LagSums, lag_sums
+from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.solve import check_range, solve
+from lstd.types import Array
+
+_NEAREST = 0.1  # share of the full rows
+_LEAST = 1e-3  # discount below which a cut ends the path
+_MOST_CUTS = 10_000  # of one path
+_FLOOR = 0.05  # of the mean variance
+_WINDOWS = 256  # places of the nearest rows, at most
+_FEWEST = (20, 200)  # groups or episodes, and rows of one stream
+_REFUSED = {
+    "X_next": "Append a horizon row to each episode that was cut off, in place of successors.",
+    "importance_ratio": "Fit to data of the policy itself.",
+    "trace_coefficient": "Fit to data of the policy itself.",
+}
+
+Draw = Callable[[Array], NDArray[np.intp]]  # of full rows near each value
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnInterval:
+    """Ranges of single returns; arrays of shape (T,), or (T, m) for m rewards.
+
+    Attributes
+    ----------
+    prediction : ndarray
+        The expected return.
+    lower, upper : ndarray
+        Ends of the range in which one return lies with a probability of `level`.
+    std : ndarray
+        Standard deviation of one return.
+    level : float
+
+    Examples
+    --------
+    Returns of one step, uniform from 0 to 1, the range of which is 0.1 to 0.9:
+
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import ReturnSpread
+    >>> X, y, done = np.ones((5000, 1)), np.random.default_rng(0).random(5000), np.ones(5000)
+    >>> model = LSTD(fit_intercept=False).fit(X, y, terminated=done)
+    >>> found = ReturnSpread(model).fit(X, y, terminated=done).predict_interval([[1.0]], level=0.8)
+    >>> found.lower.round(1), found.upper.round(1), found.std.round(1)
+    (array([0.1]), array([0.9]), array([0.3]))
+    """
+
+    prediction: Array
+    lower: Array
+    upper: Array
+    std: Array
+    level: float
+
+
+class ReturnSpread:
+    """How far single future returns lie from the expected one, such as what one customer may bring.
+
+    The intervals of `predict_interval` of a model are for the mean of many customers of the same features, and shrink
+    with more data. Those of this class are for one of them, and do not.
+
+    Parameters
+    ----------
+    model : LSTD, LSTDCV or HorizonLSTD
+        Fitted. Its settings are used, not its weights alone: parts of the data are held out.
+    horizon : int, optional
+        Number of steps, for a HorizonLSTD; by default its own.
+    low, high : float, optional
+        Bounds that no return can pass. By default those of a HorizonLSTD, and 0 where no reward of the fit is below, or
+        none above, it.
+    random_state : int, default 0
+        Seed of the draws where returns were cut off.
+
+    Attributes
+    ----------
+    n_floored_ : int
+        Number of rows of the fit, counted for each reward, whose variance was below the floor, and raised to it.
+    n_groups_ : int
+        Number of groups or episodes; of stretches of about one effective horizon in a single stream.
+
+    Notes
+    -----
+    Ranges are right on average over customers of similar predictions. Where features do not show a difference between
+    customers, such as loyal ones and others, they are too narrow for some and too wide for others. See the module
+    `lstd.estimators.return_spread` for the method.
+
+    References
+    ----------
+    C. Sherstan, D. R. Ashley, B. Bennett, K. Young, A. White, M. White, R. S. Sutton, "Comparing direct and indirect
+    temporal-difference methods for estimating the variance of the return", UAI 2018.
+
+    Examples
+    --------
+    Half of the customers spend 1 a week, half 0 or 2 by chance; a tenth leaves in every week:
+
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import ReturnSpread
+    >>> random = np.random.default_rng(0)
+    >>> steady, ends = np.arange(4000) // 2000, random.random(4000) < 0.1
+    >>> X, y = np.eye(2)[steady], np.where(steady, 1.0, 2.0 * random.integers(2, size=4000))
+    >>> model = LSTD(gamma=0.8, fit_intercept=False).fit(X, y, terminated=ends)
+    >>> spread = ReturnSpread(model).fit(X, y, terminated=ends)
+    >>> found = spread.predict_interval(np.eye(2), level=0.9)
+    >>> found.prediction.round(1), found.std.round(1)
+    (array([3.6, 3.5]), array([2. , 1.3]))
+    """
+
+    def __init__(
+        self, model: Any, *, horizon: int | None = None, low: float | None = None, high: float | None = None,
+        random_state: int = 0,
+    ) -> None:  # fmt: skip
+        self.model, self.horizon, self.low, self.high, self.random_state = model, horizon, low, high, random_state
+
+    def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
+        """Follow the returns of rows, which should be those that the model was fitted to.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, discount, weight, groups
+            As in :meth:`lstd.LSTD.fit`.
+
+        Returns
+        -------
+        self : ReturnSpread
+
+        Raises
+        ------
+        InvalidInputError
+            When the model is of another kind, not fitted, or fitted without the matrix; when an array breaks a rule; or
+            with fewer than 20 groups or episodes, or 200 rows of one stream.
+        """
+        refuse_others(columns.keys() & _REFUSED.keys(), "ReturnSpread.fit", _REFUSED)
+        of = held_out_steps if isinstance(self.model, HorizonLSTD) else held_out
+        if not isinstance(self.model, (Predictor, HorizonLSTD)):
+            raise InvalidInputError(f"`model` must be an LSTD, LSTDCV or HorizonLSTD; got {self.model!r:.80}.")
+        random = np.random.default_rng(check_integer("random_state", self.random_state, 0))
+        held = of(self.model, self.horizon, X, y, columns)
+        group, self.n_groups_ = _groups(held)
+        self.spreads_ = tuple(
+            _Spread.of(held, j, group, self._bounds(held.rows.y[held.rows.full, j]), random)
+            for j in range(held.rows.y.shape[1])
+        )
+        self.n_floored_ = sum(spread.n_floored for spread in self.spreads_)
+        self._steps, self._single = held.steps, held.rows.single
+        return self
+
+    def _bounds(self, rewards: Array) -> tuple[float, float]:
+        """Return the bounds of returns of these rewards."""
+        found = []
+        for name, usual in (("low", rewards.min() >= 0.0), ("high", rewards.max() <= 0.0)):
+            given = getattr(self, name) if getattr(self, name) is not None else getattr(self.model, name, None)
+            if given is not None:
+                found.append(check_real(name, given, -np.inf, np.inf))
+            else:
+                found.append(0.0 if usual else (-np.inf if name == "low" else np.inf))
+        if not found[0] < found[1] and rewards.any():
+            raise InvalidInputError(f"`low` must be below `high`; got {found[0]:g} and {found[1]:g}.")
+        return found[0], found[1]
+
+    @property
+    def _fitted(self) -> tuple[_Spread, ...]:
+        if "spreads_" not in vars(self):
+            raise NotFittedError("This ReturnSpread is not fitted yet. Call 'fit' with the rows of the model first.")
+        return self.spreads_
+
+    def predict_std(self, X: Any) -> Array:
+        """Predict the standard deviation of one return from each row, always above 0 unless all returns were alike.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+
+        Returns
+        -------
+        ndarray of shape (T,) or (T, m)
+        """
+        spreads = self._fitted
+        phi = checked_features(self.model, X)
+        found = np.column_stack([spread.std(phi) for spread in spreads])
+        return np.asarray(found[:, 0] if self._single else found)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> ReturnInterval:
+        """Compute ranges in which one return from each row lies, with equal probabilities below and above.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        level : float in (0, 1), default 0.9
+            Probability that one return lies in the range. Where the lower end is a known bound, such as 0, no return is
+            below, and the probability is up to half of 1 − level larger.
+
+        Returns
+        -------
+        ReturnInterval
+
+        Raises
+        ------
+        InvalidInputError
+            When `X` or `level` breaks a rule.
+        """
+        spreads = self._fitted
+        tail, level = 0.5 * (1.0 - check_level(level)), float(level)
+        options = {} if self._steps is None else {"horizon": self._steps}
+        prediction = np.asarray(self.model.predict(X, **options))
+        phi, values = checked_features(self.model, X), prediction.reshape(len(prediction), -1)
+        ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
+        lower, upper, std = (np.column_stack(part).reshape(prediction.shape) for part in zip(*ends, strict=True))
+        return ReturnInterval(prediction, lower, upper, std, level)
+
+
+# ------------------------------------------------------------ held-out predictions
+
+
+class _Held(NamedTuple):
+    """Rows, with the column of ones if the model has an intercept, in K folds, and predictions for each by the rest."""
+
+    rows: Rows
+    fold: NDArray[np.intp]  # (T,)
+    ridge: Array  # (n,)
+    weights: Array  # (K, H, n, m), H = 1 without a horizon
+    settings: Settings
+    uncentred: Callable[[Array], Array]  # weights (…, n) of the features as they are given
+    steps: int | None  # the horizon
+
+    def values(self, j: int, h: int = 0) -> Array:
+        """Return predictions (T,) of reward j for h + 1 steps."""
+        parts = [self.rows.X[self.fold == k] @ weights[h, :, j] for k, weights in enumerate(self.weights)]
+        return np.concatenate(parts)
+
+
+def _folds(rows: Rows) -> tuple[list[Rows], NDArray[np.intp]]:
+    """Return folds, and the fold of each row; raises InvalidInputError if there are too few groups or rows."""
+    count, whole = int(rows.begins.sum()) if len(rows) else 0, len(rows) > 0 and are_whole(rows)
+    if count < _FEWEST[0] if whole or count > 1 else int(rows.full.sum()) < _FEWEST[1]:
+        raise InvalidInputError(
+            f"A spread needs at least {_FEWEST[0]} groups or episodes, or {_FEWEST[1]} rows of one stream; got "
+            f"{len(rows)} rows of {count}. Pass more."
+        )
+    folds = folds_of(rows)
+    return folds, np.repeat(np.arange(len(folds)), [len(part) for part in folds])
+
+
+def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
+    """Hold out each fold from an LSTD or LSTDCV, of the same λ and ridge coefficients."""
+    if horizon is not None:
+        raise InvalidInputError("`horizon` must be None for a model without one; give HorizonLSTD for a fixed number.")
+    estimator._needs_matrix("ReturnSpread")
+    model = estimator._model
+    rows, settings = comparable_rows(estimator, X, y, columns, ones=True, finite=True, warn=False), model.settings
+    if settings.centre is not None:
+        rows = rows.less(np.append(settings.centre, 0.0))
+    folds, fold = _folds(rows)
+    sums = [LSTDStatistics.from_rows(part, settings.lmbda) for part in folds]
+    whole, weights = sum(one.total_weight for one in sums), []
+    for rest in without_each(sums):
+        ridge = model.ridge * rest.total_weight / (whole or 1.0)
+        weights.append(solve(rest.matrix(settings.variant), rest.b, ridge, penalty=model.penalty, warn=False).weights)
+    return _Held(rows, fold, model.ridge, np.array(weights)[:, np.newaxis], settings, settings.uncentred, None)
+
+
+def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
+    """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
+    rows, steps = estimator._checked(estimator, X, y, columns, None, "fit", reset=False), estimator._horizon(horizon)
+    state = vars(estimator).get("state_")
+    if state is None:
+        raise InvalidInputError("`model` must not come from a file, which has no sums of the data. Fit it again.")
+    rows = state.prepared(rows)
+    folds, fold = _folds(rows)
+    sums = lag_sums(rows, steps, np.cumsum([0, *map(len, folds)]).tolist())
+    total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
+    weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
+    return _Held(rows, fold, state.ridge(alpha), weights, state.given, state.uncentred, steps)
+
+
+def _groups(held: _Held) -> tuple[NDArray[np.intp], int]:
+    """Number the groups of rows; in a stream, stretches of the horizon, or of 1/(1 − γ) steps."""
+    rows = held.rows
+    if are_whole(rows) or rows.begins.sum() > 1:
+        group = np.cumsum(rows.begins) - 1
+    else:
+        group = np.arange(len(rows)) // (held.steps or max(1, round(1.0 / max(1.0 - rows.gamma, 1.0 / len(rows)))))
+    return group, int(group[-1]) + 1
+
+
+# ------------------------------------------------------------ returns that are followed on
+
+
+def nearest(values: Array, at: Array, size: int) -> NDArray[np.intp]:
+    """Return where the `size` values (N,), in ascending order, that are nearest to each of `at` (T,) begin."""
+    kept = len(values) - size
+    sums = values[:kept] + values[size:]  # ascending; a window moves on while the value it would gain is nearer
+    return np.asarray(np.searchsorted(sums, 2.0 * at))
+
+
+def drawing(rows: NDArray[np.intp], values: Array, weight: Array, random: np.random.Generator) -> Draw:
+    """Return a function that draws one of the full rows nearest to each value; `rows` are in order of `values`."""
+    size, total = n_nearest(len(rows)), np.append(0.0, np.cumsum(weight))
+
+    def draw(at: Array) -> NDArray[np.intp]:
+        first = nearest(values, at, size)
+        low, high = total[first], total[first + size]
+        place = np.searchsorted(total, low + random.random(len(at)) * (high - low), side="right") - 1
+        return np.asarray(rows[np.clip(place, first, first + size - 1)])
+
+    return draw
+
+
+def n_nearest(n: int) -> int:
+    """Return the number of full rows that count as near."""
+    return int(np.ceil(_NEAREST * n))
+
+
+def followed(rows: Rows, reward: Array, values: Array, draw: Draw) -> tuple[Array, Array]:
+    """Compute G and V, (T,), of full rows with held-out predictions; `draw` goes on at cuts."""
+    ends, full, discount = rows.last, rows.full, rows.discount
+    error = np.where(full, reward + discount * np.append(values[1:], 0.0) - values, 0.0)
+    of_rewards = run_backwards(np.column_stack([np.where(full, reward, 0.0), ends & ~full]), discount, ends)
+    squares = run_backwards(error[:, np.newaxis] ** 2, discount**2, ends)[:, 0]
+    (found, to_cut), last = of_rewards.T, np.flatnonzero(ends)[np.cumsum(ends) - ends]
+    G, V, factor, at = found.copy(), squares.copy(), to_cut * full, last.copy()
+    for _ in range(_MOST_CUTS):
+        going = np.flatnonzero(factor >= _LEAST)
+        if not len(going):
+            return G, V
+        on = draw(values[at[going]])
+        G[going] += factor[going] * found[on]
+        V[going] += factor[going] ** 2 * squares[on]
+        factor[going] *= to_cut[on]
+        at[going] = last[on]
+    raise InvalidInputError(
+        "`terminated` must be true for more episodes, or `gamma` below 1: where nothing ends, single returns have no "
+        "limit. Use a HorizonLSTD for a fixed number of steps."
+    )
+
+
+def followed_steps(
+    rows: Rows, reward: Array, values: Iterator[Array], draw_by: Callable[[Array], Draw]
+) -> tuple[Array, Array]:  # fmt: skip
+    """Compute G and V, (T,), of the next steps of full rows; `values` are for 1, 2, … of them."""
+    full, cut = rows.full, np.flatnonzero(~rows.full)
+    G, V, before = np.zeros((3, len(rows)))
+    for value in values:
+        later = [np.where(full, rows.discount, 0.0) * np.append(part[1:], 0.0) for part in (before, G)]
+        error = np.where(full, reward + later[0] - value, 0.0)
+        G, V = np.where(full, reward, 0.0) + later[1], error**2 + rows.discount**2 * np.append(V[1:], 0.0)
+        on = draw_by(value)(value[cut])
+        G[cut], V[cut], before = G[on], V[on], value
+    return G, V
+
+
+# ------------------------------------------------------------ variances and quantiles
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """The spread of returns of one reward; N full rows in order of their predictions, n features."""
+
+    weights: Annotated[Array, "n"]  # of the variance
+    floor: float
+    values: Annotated[Array, "N"]
+    residuals: Annotated[Array, "N"]
+    on_low: Annotated[NDArray[np.bool_], "N"]  # whether the return lies on a bound
+    on_high: Annotated[NDArray[np.bool_], "N"]
+    group: Annotated[NDArray[np.int64], "N"]
+    weight: Annotated[Array, "N"]
+    bounds: tuple[float, float]
+    intercept: bool
+    n_floored: int
+
+    file_kind: ClassVar[str] = "spread of returns"
+
+    @classmethod
+    def of(
+        cls, held: _Held, j: int, group: NDArray[np.intp], bounds: tuple[float, float], random: np.random.Generator
+    ) -> Self:  # fmt: skip
+        """Follow the returns of reward j, and fit their variances."""
+        rows, n_steps = held.rows, held.steps or 1
+        full = random.permutation(np.flatnonzero(rows.full & (rows.weight > 0.0)))  # equal predictions have no order
+
+        def ordered(values: Array) -> NDArray[np.intp]:
+            return full[np.argsort(values[full], kind="stable")]
+
+        def draw_by(values: Array) -> Draw:
+            order = ordered(values)
+            return drawing(order, values[order], rows.weight[order], random)
+
+        values = held.values(j, n_steps - 1)
+        if held.steps is None:
+            G, V = followed(rows, rows.y[:, j], values, draw_by(values))
+        else:
+            G, V = followed_steps(rows, rows.y[:, j], (held.values(j, h) for h in range(n_steps)), draw_by)
+        check_range(G, V)
+        weights, variance, floor = variances_of(held, V)
+        s, order = np.sqrt(np.maximum(variance, floor)), ordered(values)
+        residuals = np.divide(G - values, s, out=np.zeros_like(s), where=s > 0.0)[order]
+        factor = scale_of(residuals**2, rows.weight[order], group[order])
+        near = 1e-9 * max(float(np.abs(G).max()), 1e-300)
+        low, high = (np.abs(G - bound)[order] <= near for bound in bounds)
+        n_floored = int(np.count_nonzero(variance[full] < floor))
+        return cls(
+            factor * weights, factor * floor, values[order], residuals / np.sqrt(factor), low, high, group[order],
+            rows.weight[order], bounds, held.settings.fit_intercept, n_floored,
+        )  # fmt: skip
+
+    def std(self, phi: Features) -> Array:
+        """Return the standard deviation of one return, (T,), from features without the column of ones."""
+        n = len(self.weights) - self.intercept
+        variance = product("X", phi, self.weights[:n], self.weights[n:].sum())
+        return np.sqrt(np.maximum(variance, self.floor))
+
+    def ends(self, phi: Features, values: Array, tail: float) -> tuple[Array, Array, Array]:
+        """Return the ends of ranges, with a probability of `tail` beyond each, and standard deviations, (T,)."""
+        size, s = n_nearest(len(self.values)), self.std(phi)
+        step = -(-max(1, len(self.values) - size) // _WINDOWS)
+        window, of = np.unique((nearest(self.values, values, size) + step // 2) // step, return_inverse=True)
+        begins = np.minimum(window * step, len(self.values) - size)
+        low, high = np.array([self._quantiles(slice(first, first + size), tail) for first in begins])[of].T
+        low, high = (
+            np.where(np.isinf(q), bound, values + s * np.nan_to_num(q, posinf=0.0, neginf=0.0))
+            for q, bound in zip((low, high), self.bounds, strict=True)
+        )
+        return np.clip(low, *self.bounds), np.clip(high, *self.bounds), s
+
+    def _quantiles(self, near: slice, tail: float) -> tuple[float, float]:
+        """Return the quantiles of the residuals of some rows; infinite for an end on a bound."""
+        weight, order = self.weight[near], np.argsort(self.residuals[near])
+        total, e = weight.sum(), self.residuals[near][order]
+        beyond = max(0.0, tail - 0.5 / np.count_nonzero(np.bincount(self.group[near]))) * total
+        below, above = np.cumsum(weight[order]), np.cumsum(weight[order][::-1])
+        low, high = e[np.searchsorted(below, beyond, "right")], e[::-1][np.searchsorted(above, beyond, "right")]
+        on_low, on_high = (weight @ part[near] >= tail * total for part in (self.on_low, self.on_high))
+        return -np.inf if on_low else low, np.inf if on_high else high
+
+
+def scale_of(squares: Array, weight: Array, group: NDArray[np.intp]) -> float:
+    """Return the factor of variances: the mean squared residual, as far from 1 as chance does not explain."""
+    mean = float(np.average(squares, weights=weight))
+    squared = np.sum(np.bincount(group, weight * (squares - mean)) ** 2) / weight.sum() ** 2
+    beyond = (mean - 1.0) ** 2 > squared and mean > 0.0
+    return mean - float(squared) / (mean - 1.0) if beyond else 1.0
+
+
+def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
+    """Regress V on the features: weights (n,), held-out variances (T,), and their floor."""
+    rows, full, n_folds = held.rows, held.rows.full, len(held.weights)
+    weight = rows.weight * full
+    parts = [held.fold == k for k in range(n_folds)]
+    grams, along = [], []
+    for part in parts:
+        weighted = times_weights(rows.X[part], weight[part])
+        grams.append(dense(rows.X[part].T @ weighted))
+        along.append(dense(weighted.T @ V[part]))
+    gram, b, total = np.sum(grams, axis=0), np.sum(along, axis=0), weight.sum() or 1.0
+    penalty = (np.arange(len(held.ridge)) < len(held.ridge) - held.settings.fit_intercept).astype(np.float64)
+    found = np.empty(len(rows))
+    for part, A, own in zip(parts, grams, along, strict=True):
+        share = 1.0 - weight[part].sum() / total
+        found[part] = rows.X[part] @ solve(gram - A, (b - own)[:, np.newaxis], share * held.ridge, penalty=penalty,
+            warn=False).weights[:, 0]  # fmt: skip
+    weights = solve(gram, b[:, np.newaxis], held.ridge, penalty=penalty, warn=False).weights[:, 0]
+    return held.uncentred(weights), found, _FLOOR * float(weight @ V / total)
