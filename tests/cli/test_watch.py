@@ -382,12 +382,13 @@ def test_broken_json_is_left_out(rows, capsys):
     assert len(predictions()) == N
 
 
-@pytest.mark.parametrize("line", ["[1, 2]", " []", '["u", "r"]'])
-def test_a_list_in_the_first_line_is_refused_for_its_format(rows, capsys, line):
+@pytest.mark.parametrize("line", ["[1, 2]", " []", '["u", "r"]', "null", "3", "{}"])
+def test_json_without_names_in_the_first_line_is_refused_for_its_format(rows, capsys, line):
     written("b.jsonl", [line, "[3, 4]"])
     assert watch(data="b.jsonl") == 2
     error = capsys.readouterr().err
-    assert "its first line is neither CSV nor JSON (is not an object of JSON; write one object per line.)" in error
+    what = "an object of JSON without names" if line == "{}" else "not an object of JSON"
+    assert f"its first line is neither CSV nor JSON (is {what}; write one object per line" in error
     assert "column" not in error
 
 

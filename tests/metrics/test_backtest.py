@@ -7,7 +7,7 @@ import datetime as dt
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD, RecursiveLSTD, Trajectories
@@ -149,6 +149,10 @@ def test_frames_trajectories_and_arrays_give_the_same():
     for cut in ("2024-05-20", np.datetime64("2024-05-20"), pd.Timestamp("2024-05-20"), dt.datetime(2024, 5, 20)):
         found = backtest(LSTD(GAMMA, 0.8), frame, cut=cut, steps=5, time="week", **roles)
         assert found.forecast.tolist() == expected.forecast.tolist()
+        assert_close(found.r2, expected.r2, "solve")
+    names = []
+    backtest(Fixed(lambda X: names.append([*X]) or X["rate"]), frame, cut=cut, steps=5, time="week", **roles)
+    assert ["lately", "rate"] in names
     data = Trajectories.from_frame(frame, time="week", **roles)
     assert backtest(LSTD(GAMMA, 0.8), data, cut="2024-05-20", steps=5).r2 == expected.r2
     assert_close(backtest(LSTD(GAMMA, 0.8), sparse.csr_array(X), y, cut=20, steps=5, **rows).r2, expected.r2, "solve")
@@ -186,7 +190,20 @@ def test_calibration_is_of_deciles_of_the_prediction():
     order = np.argsort(found.value)[:20]
     assert_close(table.predicted[0], found.predicted[order].mean(), "sums")
     error = naive.error_of_mean((found.observed - found.predicted)[order], found.subject[order])
-    assert_close(table.standard_error[0], error, "sums")
+    assert_close(table.standard_error[0], error * stats.t.ppf(stats.norm.cdf(2.0), 19) / 2.0, "sums")
+
+
+def test_deciles_of_a_short_stream_allow_for_few_blocks():
+    """Of 1000 rows, without it a tenth of the deciles of the true values are beyond two standard errors."""
+    beyond = []
+    for seed in range(25):
+        random, x = np.random.default_rng(seed), np.zeros(1000)
+        for t in range(1, 1000):
+            x[t] = 0.9 * x[t - 1] + random.normal()
+        truth = Fixed(lambda X: X[:, 0] * 0.9 / (1.0 - GAMMA * 0.9))
+        found = backtest(truth, x[:, np.newaxis], np.append(x[1:], 0.0), cut=500, steps=10).calibration()
+        beyond.append(np.abs(found.predicted - found.observed) > 2.0 * found.standard_error)
+    assert np.mean(beyond) <= 0.07
 
 
 def test_with_the_true_values_deciles_and_totals_agree():
@@ -243,6 +260,9 @@ class Fixed(LSTD):
         ({"importance_ratio": np.ones(1800)}, "`importance_ratio` must not be given"),
         ({"y": np.zeros((1800, 2))}, "`y` must have one reward"),
         ({"y": np.zeros(1800)}, "all subjects"),
+        ({"y": 1e200 * customers(6)[1]}, "`y` must lead to sums .* in another unit"),
+        ({"y": 1e-200 * customers(6)[1]}, "`y` must lead to sums .* in another unit"),
+        ({"time": np.array("2024-01-01", "M8[D]") + customers(6)[2]["time"]}, "`cut` must hold dates, .* got \\[20\\]"),
         ({"estimator": LSTD}, "`estimator` must be"),
         ({"estimator": object()}, "`estimator` must be"),
         ({"estimator": RecursiveLSTD(2, GAMMA)}, "`estimator` must be"),

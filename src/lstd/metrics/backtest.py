@@ -11,6 +11,7 @@ which is of what was known at the cut. Sums and deciles of i are right without m
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import warnings
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing
 
@@ -28,10 +30,12 @@ from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeErro
 from lstd.metrics.backtest_result import Backtest
 from lstd.metrics.cross_fitting import FOLDS, Folds, cross_fitted, standardised
 from lstd.trajectories import Trajectories
+from lstd.trajectories.frame import to_frame
 from lstd.trajectories.joining import parse_times
 from lstd.types import Array, Flags
 
 _MOST_LEFT_OUT = 0.1  # of the subjects, without a warning
+_LEAST, _MOST = 1e-70, 1e70  # differences of sums, whose squares are multiplied
 _BLOCK = 5  # least length of a block of a stream, in multiples of the steps
 
 
@@ -134,6 +138,13 @@ def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
         raise InvalidTypeError(f"`{name}` must not be given{where or ': it is no argument of a backtest'}. {remedy}")
 
 
+def _with_names(data: Trajectories) -> Any:
+    """Return the features as a data frame with their names, so that messages have them, where pandas is installed."""
+    if data.feature_names is None or sparse.issparse(data.X) or importlib.util.find_spec("pandas") is None:
+        return data.X
+    return to_frame(data.X, data.feature_names, "pandas")
+
+
 class _Log(NamedTuple):
     """All rows: T of them, in time order within each episode."""
 
@@ -168,7 +179,7 @@ class _Log(NamedTuple):
         discount = np.full(len(data), gamma) if data.discount is None else data.discount
         ends = np.flatnonzero(last_rows(data.episode))
         last = ends[np.searchsorted(ends, np.arange(len(data)))]
-        features = X if data is not X and "features" not in given else data.X
+        features = X if data is not X and "features" not in given else _with_names(data)
         stream = bool((times[1:] > times[:-1]).all())
         return cls(data, features, times, np.where(data.terminated, 0.0, discount), last, stream, gamma)
 
@@ -200,6 +211,11 @@ class _Log(NamedTuple):
             warnings.simplefilter("ignore", ExtrapolationWarning)
             value, ahead = (np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later))
         ahead = np.where(factor > 0.0, factor * ahead, 0.0)
+        if not (np.ptp(observed) > _LEAST and np.abs([value, observed]).max() < _MOST):
+            raise InvalidInputError(
+                f"`y` must lead to sums and predictions that differ by {_LEAST:g} to {_MOST:g}, so that their squares "
+                f"can be compared; the sums after {cut} differ by {np.ptp(observed):.3g}. Give `y` in another unit."
+            )
         folds = Folds.of_stream(rows, steps) if self.is_stream else Folds.of_subjects(number)
         X = standardised(dense(data.X[rows]))
         forecast = value - cross_fitted(ahead, value, X, folds)

@@ -189,13 +189,15 @@ class LiveTable(Table):
         """Return the table that a first line begins, which is a row too if it is JSON."""
         try:
             text = line.decode("utf-8-sig")
-            if line.removeprefix(BOM).lstrip().startswith(b"{") or _is_list(text):
-                return cls(file, [*_object(text)], "")
+            if line.removeprefix(BOM).lstrip().startswith(b"{") or _has_no_names(text):
+                return cls(file, _names(text), "")
             return cls(file, _values(text), text.strip())
         except UnicodeDecodeError as error:
             raise InvalidInputError(f"{file}: its first line {_NOT_UTF8}") from error
         except ValueError as error:
-            raise InvalidInputError(f"{file}: its first line is neither CSV nor JSON ({error}).") from error
+            raise InvalidInputError(
+                f"{file}: its first line is neither CSV nor JSON ({str(error).rstrip('.')})."
+            ) from error
 
     def batch(self, lines: list[bytes], columns: Sequence[str], n_before: int, n_rows: int) -> tuple[Any, int]:
         """Return the columns of the rows that lines hold, and how many lines there are up to the last row.
@@ -252,10 +254,17 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _is_list(text: str) -> bool:
-    """Return whether a first line is JSON that has no names; CSV may have names in brackets."""
+def _names(text: str) -> list[str]:
+    """Return the names in a first line of JSON."""
+    if not (names := [*_object(text)]):
+        raise ValueError("is an object of JSON without names; write one object per line, with named values.")
+    return names
+
+
+def _has_no_names(text: str) -> bool:
+    """Return whether a first line is JSON that has no names; CSV may have names in brackets or quotes."""
     with contextlib.suppress(ValueError, RecursionError):
-        return isinstance(json.loads(text), list)
+        return not isinstance(json.loads(text), (dict, str))
     return False
 
 

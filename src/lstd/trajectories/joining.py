@@ -240,6 +240,9 @@ def parse_times(name: str, values: Any, kind: np.dtype[Any] | None = None) -> ND
     """Return times as numbers, or as times of NumPy; with `kind`, those of another array, in its unit."""
     try:
         times = np.asarray(values)
+        if kind is not None and kind.kind in "mM" and times.dtype.kind in "biuf":
+            dates = "dates" if kind.kind == "M" else "durations"
+            raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
         times = times.astype(kind) if kind is not None and kind.kind in "mM" else times
         found, fault = parsed_times(times, name)
     except (TypeError, ValueError) as error:
