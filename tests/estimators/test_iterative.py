@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ import naive
 from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import Settings
-from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
 from lstd.estimators import iterative
 from lstd.inference import difference
 from lstd.ope import LSTDQ, policy_value
@@ -348,12 +349,39 @@ def test_action_values_are_those_of_the_direct_solver(lmbda, tmp_path):
     assert np.array_equal(lstd.load(tmp_path / "model.lstd").action_values(X), model.action_values(X))
 
 
-def test_cut_episodes_of_many_features_take_no_dense_array():
-    T, n = 10_000, 50_000
-    X = sparse.csr_array((np.ones(T), np.arange(T) * 7 % n, np.arange(T + 1)), shape=(T, n))
+def test_memory_is_that_of_the_rows_and_the_features():
+    """40 bytes a row, 100 a feature and, with intervals, 8 a feature and block; also where episodes are cut off."""
+    T, n = 200_000, 20_000
+    X = sparse.csr_array((np.ones(T), (np.arange(T) * 7 % n).astype(np.int32), np.arange(T + 1)), shape=(T, n))
     columns = {"episode": np.arange(T) // 10, "terminated": np.zeros(T, bool)}
-    tracemalloc.start()
-    LSTD(n_blocks=0).fit(X, np.ones(T), **columns)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 300 * n + 100 * T
+    for n_blocks, most in ((0, 40 * T + 100 * n), (10, 40 * T + 180 * n)):
+        model = LSTD(solver="iterative", n_blocks=n_blocks, tol=1e-4)
+        tracemalloc.start()
+        model.fit(X, np.ones(T), **columns)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < most + 2**21
+
+
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
+    X, y, columns = states()
+    monkeypatch.setattr(iterative, "LEAST_ROWS", 100)
+    fits = []
+    for threads in (1, 3):
+        monkeypatch.setattr(iterative, "blas_threads", lambda threads=threads: threads)
+        fits.append(LSTD(solver="iterative").fit(X, y, **columns).predict(X, return_std=True))
+    assert np.array_equal(*fits)
+    monkeypatch.undo()
+    assert_close(LSTD(solver="iterative").fit(X, y, **columns).predict(X), fits[0][0], "iterative")
+
+
+@pytest.mark.parametrize("kind", ["episodes", "everything"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_ridge_term_gives_the_warning_of_the_direct_solver(kind, fit_intercept):
+    X, y, columns = states(**KINDS[kind])
+    texts = []
+    for solver in ("direct", "iterative"):
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            LSTD(gamma=0.9, alpha=300.0, solver=solver, n_blocks=0, fit_intercept=fit_intercept).fit(X, y, **columns)
+        texts.append([str(one.message) for one in caught if issubclass(one.category, RidgeWarning)])
+    assert texts[0] == texts[1] != []

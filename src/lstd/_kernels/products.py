@@ -20,27 +20,29 @@ FULL, LAST, CUT = 1, 2, 4  # marks of a row: full transition, last row of its ep
 @kernel
 def add_td_errors(  # type: ignore[no-untyped-def]
     indptr, indices, values, indptr_next, indices_next, values_next, rewards, discounts, ratios, coefficients, weights,
-    marks, factors, v, skip, until, batch, goal,
+    marks, factors, v, part, batch, goal,
 ):  # fmt: skip
-    """Add b − A v over all rows to `goal`, (n + 1,).
+    """Add b − A v over some rows to `goal`, (n + 1,): from `part[0]` up to `part[1]`.
 
     Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`, and a one in the last place; its successor
     likewise, or it is the next row if `indptr_next` is empty. Columns have T numbers, or one for all rows. `factors`
-    are of the rewards, of the traces, and of successors beyond a cut. δ_t is zero in the rows from `skip` to `until`.
-    `batch` (2, size + 1) is scratch.
+    are of the rewards, of the traces, and of successors beyond a cut. δ_t is zero in the rows from `part[2]` up to
+    `part[3]`, and in rows after the part. `batch` (2, size + 1) is scratch.
     """
-    (p, f), size, state = batch, batch.shape[1] - 1, np.zeros(2)  # state: f and φᵀv of the row after the batch
-    for first in range((len(marks) - 1) // size * size, -1, -size):
-        end = min(first + size, len(marks))
-        p[end - first] = state[1]
+    (p, f), size, after, state = batch, batch.shape[1] - 1, part[1], 0.0  # state: f of the row after the batch
+    p[0] = 0.0
+    if after < len(marks):
+        _multiply(indptr, indices, values, v, after, after + 1, p)
+    for end in range(after, part[0], -size):
+        first = max(part[0], end - size)
+        p[end - first] = p[0]  # φᵀv of the row after the batch
         _multiply(indptr, indices, values, v, first, end, p)
-        state[1] = p[0]
         if len(indptr_next):
             _multiply(indptr_next, indices_next, values_next, v, first, end, f)
         else:
             f[: end - first] = p[1 : end - first + 1]
         columns = (rewards, discounts, ratios, coefficients, weights)
-        state[0] = _td_errors(columns, marks, factors, skip, until, first, end, p, f, state[0])
+        state = _td_errors(columns, marks, factors, part, first, end, p, f, state)
         _add_rows(indptr, indices, values, f, first, end, goal)
 
 
@@ -56,13 +58,13 @@ def _multiply(indptr, indices, values, v, first, end, out):  # type: ignore[no-u
 
 
 @kernel
-def _td_errors(columns, marks, factors, skip, until, first, end, p, f, after):  # type: ignore[no-untyped-def]
+def _td_errors(columns, marks, factors, part, first, end, p, f, after):  # type: ignore[no-untyped-def]
     """Replace φ'_tᵀv in f by f_t, and return the first one; `after` is that of the row after the last."""
     rewards, discounts, ratios, coefficients, weights = columns
     by_ratio, by_coefficient, by_weight = len(ratios) > 1, len(coefficients) > 1, len(weights) > 1
     for t in range(end - 1, first - 1, -1):
         error, kept, mark = 0.0, 0.0, marks[t]
-        if mark & FULL and not skip <= t < until:
+        if mark & FULL and not part[2] <= t < part[3]:
             ahead = discounts[t] * f[t - first] * (factors[2] if mark & CUT else 1.0)
             error = weights[t * by_weight] * (factors[0] * rewards[t] + ahead - p[t - first])
         if not mark & LAST:
@@ -86,12 +88,12 @@ def _add_rows(indptr, indices, values, f, first, end, goal):  # type: ignore[no-
 
 
 @kernel
-def add_squares(indptr, indices, values, own, goal):  # type: ignore[no-untyped-def]
-    """Add Σ own_t φ_t² over all rows to `goal`, (n + 1,), whose last feature is one in each row.
+def add_squares(indptr, indices, values, own, first, goal):  # type: ignore[no-untyped-def]
+    """Add Σ own_t φ_t² over rows from the first to `goal`, (n + 1,), whose last feature is one in each row.
 
     That is the diagonal of A for λ = 1, and near it for others unless features often follow themselves.
     """
     for t in range(len(own)):
         goal[len(goal) - 1] += own[t]
-        for k in range(indptr[t], indptr[t + 1]):
+        for k in range(indptr[first + t], indptr[first + t + 1]):
             goal[indices[k]] += own[t] * values[k] ** 2

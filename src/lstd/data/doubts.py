@@ -32,7 +32,6 @@ I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,9 +218,8 @@ def _one_way(start: Features, stop: Features) -> Flags:
 
 def _by_episodes(function: Callable[[Rows], Array], rows: Rows) -> Array:
     """Compute numbers of rows, (T,), for a few episodes at a time: temporaries take some 60 bytes a row."""
-    numbers, ends = np.empty(len(rows)), np.append(np.flatnonzero(rows.last) + 1, len(rows))
-    edges = ends[np.searchsorted(ends, np.arange(_ROWS_AT_ONCE, len(rows), _ROWS_AT_ONCE))]
-    for first, end in pairwise(np.unique([0, *edges, len(rows)]).tolist()):
+    numbers = np.empty(len(rows))
+    for first, end in rows.whole_episodes(_ROWS_AT_ONCE):
         numbers[first:end] = function(rows.taken(slice(first, end)))
     return numbers
 

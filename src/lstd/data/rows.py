@@ -269,6 +269,12 @@ class Rows(Record):
                 changes[name] = np.concatenate(parts, dtype=object if len(kinds) > 1 else None)
         return chunks[0].changed(**changes)
 
+    def whole_episodes(self, n_rows: int) -> list[tuple[int, int]]:
+        """Return the first row and the end of consecutive parts with whole episodes, each of so many rows or more."""
+        ends = np.append(np.flatnonzero(self.last) + 1, len(self))
+        at = ends[np.searchsorted(ends, np.arange(n_rows, len(self), n_rows))]
+        return [*pairwise(np.unique([0, *at, len(self)]).tolist())]
+
     def split(self, at: Iterable[int]) -> list[Rows]:
         """Split into consecutive chunks, of which one begins with each of the rows `at`."""
         edges = sorted({0, *at, len(self)})

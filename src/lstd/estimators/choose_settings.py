@@ -365,21 +365,21 @@ class _FreeSearch(_Search):
         self.solver = replace(solver, tol=max(solver.tol, _TOL_OF_CHOICE))
 
     def _solutions(self, alphas: Array, report: OnProgress | None) -> tuple[Array, Array, Array]:
-        rows, edges, lmbdas = self.rows, np.cumsum([0, *map(len, self.folds)]), self.lmbdas.tolist()
-        sums = rows.full * rows.weight
-        whole = float(sums.sum()) or 1.0
+        rows, edges = self.rows, np.cumsum([0, *map(len, self.folds)]).tolist()
+        whole = float((rows.full * rows.weight).sum()) or 1.0
 
-        def solved(first: int, end: int) -> tuple[Array, Array]:
-            """Solve without the rows of a fold: those before and those after it are two streams."""
-            kept = np.append(np.arange(first), np.arange(end, len(rows)))
-            last = rows.last.copy()
-            last[first - 1 : first] = True
-            rest = rows.changed(last=last).taken(kept) if first < end else rows
-            share = (float((rest.full * rest.weight).sum()) or whole / len(self.folds)) / whole
+        def solved(fold: tuple[int, int]) -> tuple[Array, Array]:
+            """Solve without a fold: the rows before it and those after it are two streams."""
+            (first, end), last = fold, rows.last.copy()
+            last[first - 1 : first] = last[end - 1 : end] = True
+            rest = rows.changed(last=last)
+            kept = rest.full * rest.weight
+            kept[first:end] = 0.0
+            share = (float(kept.sum()) or whole / len(self.folds)) / whole
             ridges = [alpha * share * self.ridge for alpha in alphas]
-            return solve_grid(rest, self.settings, lmbdas, ridges, self.solver)
+            return solve_grid(rest, self.settings, self.lmbdas.tolist(), ridges, self.solver, fold)
 
-        tasks = [partial(solved, first, end) for first, end in [(0, 0), *pairwise(edges.tolist())]]
+        tasks = [partial(solved, fold) for fold in [(0, 0), *pairwise(edges)]]
         (weights, *outside), counts = zip(*self._in_parallel(tasks, report), strict=True)
         return weights, np.stack(outside), np.maximum.reduce(counts)
 

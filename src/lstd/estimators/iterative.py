@@ -13,10 +13,11 @@ column of ones alone.
 
 from __future__ import annotations
 
-import copy
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import reduce
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.ridge_warning import NOTHING, warn_of_movement
 from lstd.statistics.solve import Solution, check_range, without_rounding
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
@@ -42,11 +44,14 @@ from lstd.types import Array
 Part = tuple[int, int]  # rows from the first up to the second
 SOLVERS = ("auto", "direct", "iterative")
 TOL, MAX_ITER = 1e-8, 1000
-NOTHING: Part = (0, 0)
+NO_ROWS: Part = (0, 0)
 _N_BLOCKS = 20  # with "auto": more would take a solve each, and narrow the intervals by 3 %
 _LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`
 DENSE_UP_TO = 3000  # features
 BATCH = 2**12  # rows
+_PARTS, LEAST_ROWS = 4, 2**16  # of the rows for threads, and rows of each
+_TOL_OF_MOVEMENT = 1e-2
+_TOL_TO_CHECK = 1e-6  # above it, the solver's own residual is exact enough
 _ATTEMPTS, _RESTART = 4, 20  # of BiCGSTAB and GMRES in turn, each from the weights so far; vectors of GMRES
 
 
@@ -82,59 +87,72 @@ class System:
     """The system (A + αI) θ = b of sparse rows, without the column of ones, as products; n features, m rewards.
 
     All vectors are of n + 1 numbers, the last for the column of ones; unless it has `ones`, its weight stays zero.
+    Several `threads` share a product; the result does not depend on their number.
     """
 
+    threads = 1
+
     def __init__(self, rows: Rows, settings: Settings, ridge: Array, *, ones: bool) -> None:
-        self.rows, self.n, self.ridge = rows, rows.n_features, np.append(ridge, 0.0)
+        self.rows, self.n, self._ones = rows, rows.n_features, ones
         self._X, given, cut = parts_of(rows.X), rows.X_next is not None, rows.last & ~rows.terminated
         self._next = parts_of(rows.X_next) if given else (self._X[0][:0], *self._X[1:])
         self._marks = FULL * rows.full.view(np.uint8)
         self._marks |= LAST * rows.last.view(np.uint8)
         self._marks |= CUT * (cut if given else np.append(cut[1:], False)).view(np.uint8)
-        self._factors = settings.lmbda, boundary_share(settings.variant, settings.lmbda)
         self._rewards = [np.ascontiguousarray(column) for column in rows.y.T]
         factors = rows.importance_ratio, rows.trace_coefficient, rows.weight
         self._columns = np.ascontiguousarray(rows.discount), *(_column(factor) for factor in factors)
-        self._ones = ones
-        self.unseen = self.squares()[:-1] == 0.0
+        self._parts = rows.whole_episodes(max(-(-len(rows) // _PARTS), 2 * self.n, LEAST_ROWS))
+        self._squares = self.squares()
+        self.unseen = self._squares[:-1] == 0.0
+        self.choose(settings, ridge)
 
-    def changed(self, settings: Settings, ridge: Array) -> System:
-        """Return the system of the same rows with another trace decay and ridge coefficients, (n,)."""
-        other = copy.copy(self)
-        other._factors = settings.lmbda, boundary_share(settings.variant, settings.lmbda)
-        other.ridge = np.append(ridge, 0.0)
-        return other
+    def choose(self, settings: Settings, ridge: Array) -> None:
+        """Set the trace decay, and the ridge coefficients, (n,)."""
+        self._factors = settings.lmbda, boundary_share(settings.variant, settings.lmbda)
+        self.ridge = np.append(ridge, 0.0)
 
-    def residual(self, weights: Array, reward: int | None = None, leave: Part = NOTHING) -> Array:
-        """Return b − A v, or −A v without a reward, summed over all transitions but those of the rows to leave out."""
-        goal, factors = np.zeros(self.n + 1), np.array([float(reward is not None), *self._factors])
-        add_td_errors(
-            *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, factors, weights, *leave,
-            np.empty((2, BATCH + 1)), goal,
-        )  # fmt: skip
-        return goal
+    def residual(
+        self, weights: Array, reward: int | None = None, leave: Part = NO_ROWS, within: Part | None = None
+    ) -> Array:  # fmt: skip
+        """Return b − A v, or −A v without a reward, of the transitions in all or some rows but those to leave out."""
+        factors = np.array([float(reward is not None), *self._factors])
+
+        def over(part: Part) -> Array:
+            goal = np.zeros(self.n + 1)
+            add_td_errors(
+                *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, factors, weights,
+                (*part, *leave), np.empty((2, BATCH + 1)), goal,
+            )  # fmt: skip
+            return goal
+
+        parts = self._parts if within is None else [within]
+        return reduce(operator.iadd, in_threads(over, parts, min(self.threads, len(parts))))
 
     def right(self, reward: int) -> Array:
         """Return b of a reward."""
         return self.residual(np.zeros(self.n + 1), reward)
 
-    def squares(self, leave: Part = NOTHING) -> Array:
-        """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ over all rows but some."""
-        goal, own = np.zeros(self.n + 1), self.rows.importance_ratio * self.rows.weight
-        own *= self.rows.full
-        own[slice(*leave)] = 0.0
-        add_squares(*self._X, own, goal)
+    def squares(self, part: Part | None = None) -> Array:
+        """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ over all or some rows."""
+        part = part or (0, len(self.rows))
+        goal, rows = np.zeros(self.n + 1), slice(*part)
+        own = self.rows.importance_ratio[rows] * self.rows.weight[rows]
+        own *= self.rows.full[rows]
+        add_squares(*self._X, own, part[0], goal)
         return goal
 
-    def scale(self, leave: Part = NOTHING) -> Array:
+    def scale(self, leave: Part = NO_ROWS) -> Array:
         """Return one over the square root of the diagonal of the system; zero where an equation is left out."""
-        diagonal = self.squares(leave) + self.ridge
+        diagonal = self._squares + self.ridge
+        if leave != NO_ROWS:
+            diagonal -= self.squares(leave)
         diagonal[-1] *= self._ones
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.where(diagonal > 0.0, 1.0 / np.sqrt(diagonal), 0.0))
 
     def solve(
-        self, right: Array, scale: Array, solver: Solver, leave: Part = NOTHING, start: Array | None = None
+        self, right: Array, scale: Array, solver: Solver, leave: Part = NO_ROWS, start: Array | None = None
     ) -> Found:  # fmt: skip
         """Solve for a right-hand side, which is overwritten, from the weights `start` or zero.
 
@@ -144,7 +162,7 @@ class System:
 
         count, fixed, tol = 0, scale == 0.0, solver.tol
 
-        def product(x: Array) -> Array:
+        def times(x: Array) -> Array:
             nonlocal count
             count += 1
             out = scale * x
@@ -159,16 +177,18 @@ class System:
         size, x, rest = float(np.linalg.norm(target)), np.zeros_like(target), target
         if start is not None:
             x = np.divide(start, scale, out=x, where=scale > 0.0)
-            rest = target - product(x)
-        left, operator = float(np.linalg.norm(rest)), LinearOperator((self.n + 1,) * 2, product, dtype=np.float64)
+            rest = target - times(x)
+        left, matrix = float(np.linalg.norm(rest)), LinearOperator((self.n + 1,) * 2, times, dtype=np.float64)
         for attempt in range(_ATTEMPTS):
             most = solver.max_iter - count
             if not left > tol * size or most <= 0:
                 break
             method, options = (gmres, {"restart": _RESTART}) if attempt % 2 else (bicgstab, {})
             steps = max(1, most // (_RESTART if attempt % 2 else 2))
-            step, _ = method(operator, rest, rtol=0.5 * tol * size / left, atol=0.0, maxiter=steps, **options)
-            tried = target - product(x + step)
+            step, failed = method(matrix, rest, rtol=0.5 * tol * size / left, atol=0.0, maxiter=steps, **options)
+            if not failed and tol > _TOL_TO_CHECK:
+                return Found(scale * (x + step), count, tol)
+            tried = target - times(x + step)
             if (norm := float(np.linalg.norm(tried))) < left:
                 x, rest, left = x + step, tried, norm
         return Found(scale * x, count, left / size if size else 0.0)
@@ -190,13 +210,15 @@ def fit_without_matrix(
     ones = settings.fit_intercept and not endless
     repeats = ones and not ridge.any() and _ones_repeat(rows)
     system = System(rows, settings, ridge, ones=ones and not repeats)
-    del ridge
+    system.threads = blas_threads()
     scale = system.scale()
     found = [system.solve(system.right(j), scale, solver) for j in range(rows.y.shape[1])]
     thetas, counts, residuals = zip(*found, strict=True)
     check_range(*thetas)
     if max(residuals) > solver.tol:
         _warn_of_convergence(_not_converged(sum(counts), max(residuals), solver.tol, settings))
+    elif ridge.any():
+        _warn_of_ridge(system, thetas, settings, solver, chosen=model.selection is not None)
     free = replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
 
     def shaped(weights: Array) -> Array:
@@ -217,8 +239,30 @@ def fit_without_matrix(
     return model.changed(free=free).solved(solution, influence)
 
 
+def _warn_of_ridge(
+    system: System, thetas: Sequence[Array], settings: Settings, solver: Solver, *, chosen: bool
+) -> None:
+    """Give a RidgeWarning as :func:`lstd.statistics.ridge_warning.warn_of_ridge` does, after one solve for a reward."""
+    ridge, unit, intercept = system.ridge, np.zeros(system.n + 1), bool(system.scale()[-1])
+    unit[-1], about_mean, moves = intercept, intercept and not chosen, []
+    column = -system.residual(unit)  # of the ones in A
+    system.ridge = 0.5 * ridge
+    for j, theta in enumerate(thetas):
+        change = system.solve(system.ridge * theta, system.scale(), replace(solver, tol=_TOL_OF_MOVEMENT)).weights
+        b = system.right(j)
+        total = b[-1] ** 2 / abs(column[-1]) if intercept else 0.0
+        b -= column * (b[-1] / column[-1]) if intercept else 0.0
+        size = abs(b[:-1] @ theta[:-1])
+        some = size > NOTHING * (size + total)
+        moves.append(abs(b[:-1] @ change[:-1]) / (size if about_mean else size + total) if some else 0.0)
+    system.ridge = ridge
+    warn_of_movement(
+        np.array(moves), ridge, settings.gamma, grows=False, intercept=settings.fit_intercept, about_mean=about_mean
+    )
+
+
 def solve_grid(
-    rows: Rows, settings: Settings, lmbdas: Sequence[float], ridges: Sequence[Array], solver: Solver
+    rows: Rows, settings: Settings, lmbdas: Sequence[float], ridges: Sequence[Array], solver: Solver, leave: Part
 ) -> tuple[Array, Array]:  # fmt: skip
     """Solve for each λ and each of some ridge coefficients (n,), in ascending order, each from the weights of the last.
 
@@ -227,15 +271,14 @@ def solve_grid(
     system, m = System(_sparse(rows), settings, ridges[0], ones=False), rows.y.shape[1]
     weights, counts = np.empty((len(lmbdas), len(ridges), system.n, m)), np.zeros((len(lmbdas), len(ridges)))
     starts: list[Array | None] = [None] * m
-    for i, lmbda in enumerate(lmbdas):
-        for k in reversed(range(len(ridges))):
-            one = system.changed(replace(settings, lmbda=lmbda), ridges[k])
-            scale = one.scale()
-            for j in range(m):
-                found = one.solve(one.right(j), scale, solver, start=starts[j])
-                starts[j] = found.weights
-                weights[i, k, :, j] = found.weights[:-1]
-                counts[i, k] = max(counts[i, k], found.n_products if found.residual <= solver.tol else np.inf)
+    for i, k in product(range(len(lmbdas)), reversed(range(len(ridges)))):
+        system.choose(replace(settings, lmbda=lmbdas[i]), ridges[k])
+        scale = system.scale(leave)
+        for j in range(m):
+            right = system.residual(np.zeros(system.n + 1), j, leave)
+            found = system.solve(right, scale, solver, leave, starts[j])
+            starts[j], weights[i, k, :, j] = found.weights, found.weights[:-1]
+            counts[i, k] = max(counts[i, k], found.n_products if found.residual <= solver.tol else np.inf)
     check_range(weights)
     return weights, counts
 
@@ -297,14 +340,15 @@ def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: 
     rests = [system.residual(theta, j) for j, theta in enumerate(thetas)]
     for j, theta in enumerate(thetas if system.ridge.any() else ()):
         shift[j] = system.solve(system.ridge * theta, whole, solver).weights
+    threads, system.threads = system.threads, 1
 
     def without(block: tuple[int, Part]) -> float:
         """Solve for q_e; return the largest residual."""
         (e, leave), residuals = block, []
-        scale = system.scale(leave)
+        scale, before = system.scale(leave), 0 if not blocks.by_episode else leave[0]
         alone = (scale == 0.0) & (whole > 0.0)  # features that no other block has, as with a vanishing ridge term
         for j, theta in enumerate(thetas):
-            right = (1.0 - shares[e]) * rests[j] - system.residual(theta, j, leave)
+            right = system.residual(theta, j, (before, leave[0]), (before, leave[1])) - shares[e] * rests[j]
             if alone.any():
                 vectors[e, j] = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
                 right += system.residual(vectors[e, j], leave=leave)
@@ -313,7 +357,7 @@ def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: 
             residuals.append(found.residual)
         return max(residuals)
 
-    worst = max(in_threads(without, enumerate(_transitions_of(blocks, system.rows)), blas_threads()))
+    worst = max(in_threads(without, enumerate(_transitions_of(blocks, system.rows)), threads))
     check_range(vectors, shift)
     if worst > solver.tol:
         _warn_of_convergence(

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from lstd._kernels.forward_view import dual_weights, forward_rows
 from lstd.data.doubts import support_doubt
@@ -120,7 +121,8 @@ class LoggedRows:
 
         Return it and the number of all pairs. `unseen` (k,) are these features.
         """
-        found, size = 0.0, max(1, ENTRIES_AT_ONCE // self.width)
+        own_blocks = sparse.issparse(self.rows.X) and self.features.phi is None
+        found, size = 0.0, max(1, ENTRIES_AT_ONCE // (self.features.n_actions if own_blocks else self.width))
         for first in range(0, len(self.full) if unseen.any() else 0, size):
             part = slice(first, first + size)
             found += float((self.successors[part] * self.features.touching(self.next_states(part), unseen)).sum())

@@ -21,7 +21,7 @@ from lstd.types import Array
 MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
 _FAR, _LEAST = 2.0**-20, 2.0**-60  # factors of α, or of A if it is less, at which weights without a bound still grow
 _UNEQUAL, _ENTRIES, _ROWS = 1e6, 2**13, 64  # ratio of penalties from which there is a warning; what shows it
-_NOTHING = 1e-12  # share of bᵀθ that is rounding
+NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 
 def ridge_movement(
@@ -68,7 +68,7 @@ def ridge_movement(
         return np.zeros(b.shape[1])
     before, after = np.sum(b * weights, axis=0), np.sum(b * moved, axis=0)
     size, whole = np.abs(before), np.abs(before) + total
-    some = size > _NOTHING * whole
+    some = size > NOTHING * whole
     moves = np.divide(np.abs(after - before), size if about_mean else whole, out=np.zeros_like(size), where=some)
     return np.asarray(moves)
 
@@ -94,10 +94,18 @@ def warn_of_ridge(
     """
     about_mean = intercept and not chosen
     moves = ridge_movement(A, b, ridge, weights, about_mean=about_mean, intercept=intercept)
+    if np.nan_to_num(moves).max(initial=0.0) > MOST:
+        grows = grows_without_bound(A, b, ridge, weights, intercept=intercept)
+        warn_of_movement(moves, ridge, gamma, grows=grows, intercept=intercept, about_mean=about_mean)
+
+
+def warn_of_movement(
+    moves: Array, ridge: Array, gamma: float, *, grows: bool, intercept: bool, about_mean: bool
+) -> None:
+    """Give a RidgeWarning if predictions move too far; `grows` says that weights grow without bound."""
     movement = float(np.nan_to_num(moves).max(initial=0.0))
     if not movement > MOST:
         return
-    grows = grows_without_bound(A, b, ridge, weights, intercept=intercept)
     if grows and gamma == 1.0:
         why = (
             "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "
