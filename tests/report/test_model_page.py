@@ -16,13 +16,16 @@ from scipy import sparse
 from scipy.stats import t as student
 
 from lstd import LSTD
+from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError
+from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.model_parts import Checks
 from lstd.metrics import backtest, calibration, effective_degrees_of_freedom, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
 from lstd.report import (
     model_page,
     plot_calibration,
+    plot_contributions,
     plot_degrees_of_freedom,
     plot_grid,
     plot_predictions,
@@ -134,7 +137,7 @@ def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     assert found.window == (0, 10_000)
     assert len(found.drawn) == 400
     figure = plot_predictions(found.model, X, y)[0].figure
-    assert figure.axes[0].get_xlabel() == "row (one in 25 is drawn)"
+    assert figure.axes[0].get_xlabel() == "row (one row in 25 is drawn)"
     assert len(rendered(figure)) < 300_000
 
 
@@ -345,7 +348,7 @@ def test_many_features_are_drawn_in_order_and_not_all_of_them():
 
 def test_the_page_is_sound_and_loads_nothing(page):
     found = outline(page)
-    assert_sound(found, n_images=4, least_words=60)
+    assert_sound(found, n_images=6, least_words=60)
     assert not re.search(r"url\(|@import|<script|<iframe|https?:", page)
     assert {link[1:] for link in found.links} <= set(found.identifiers)
     assert len(page) < 1e6
@@ -388,7 +391,7 @@ def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
     model = LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y)
     text = write_fit_report(tmp_path / "fit.html", model, X, y).read_text(encoding="utf-8")
     said = words(text)
-    assert len(outline(text).images) == 2
+    assert len(outline(text).images) == 3
     assert "What is missing, and why" in said
     assert "Intervals need" in said
     assert "too little of the returns was observed" in said
@@ -489,3 +492,57 @@ def test_a_backtest_is_shown(tmp_path, quick):
     page = write_fit_report(tmp_path / "page.html", model, X, y, backtest=found).read_text(encoding="utf-8")
     assert "at least 2 are advised at gamma 0.8" in page
     assert f"{found.r2:.3f}" in page
+
+
+def test_the_page_begins_with_a_verdict_and_shows_why_and_when(tmp_path, quick):
+    X, y, terminated = chain()
+    episode = np.concatenate([[0], np.cumsum(terminated[:-1])])
+    days = np.datetime64("2024-01-01") + np.arange(len(X)).astype("m8[D]")
+    model = LSTD(gamma=0.95).fit(X, y, episode=episode, terminated=terminated)
+    rows = {"episode": episode, "terminated": terminated, "rewards": ["euros"], "time": days}
+    said = words(write_fit_report(tmp_path / "fit.html", model, X, y, **rows).read_text("utf-8"))
+    score = held_out_score(check_rows(X, y, gamma=0.95, episode=episode, terminated=terminated), model.model_)
+    assert f"R² is {score:.3f} on held-out rows." in said
+    assert re.search(r"(Nothing was found that speaks against|Be careful with) this model", said)
+    largest = int(np.argmax(model.predict(X)))
+    assert f"for episode {episode[largest]} at {days[largest]}:" in said
+    (ax,) = plot_predictions(model, X, y, **rows)[0].figure.axes
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("episode and time", "euros to come, discounted")
+    for place, label in zip(ax.get_xticks().astype(int), ax.get_xticklabels(), strict=True):
+        assert label.get_text() == f"{episode[place]}\n{days[place]}"
+    with pytest.raises(InvalidInputError, match="`time` must have"):
+        plot_predictions(model, X, y, **rows | {"time": days[1:]})
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_a_verdict_says_what_speaks_against_a_model(tmp_path):
+    random = np.random.default_rng(0)
+    X, ends = random.normal(size=(400, 1)), {"episode": np.arange(400), "terminated": np.ones(400, dtype=bool)}
+    y = X[:, 0] ** 2 + 0.1 * random.normal(size=400)
+    page = words(
+        write_fit_report(tmp_path / "fit.html", LSTD(gamma=0.0).fit(X, y, **ends), X, y, **ends).read_text("utf-8")
+    )
+    assert re.search(r"Be careful with this model: it predicts held-out returns no better [^.]*\(misfit\)\.", page)
+
+
+def test_bars_of_contributions_add_up_and_few_are_drawn():
+    random = np.random.default_rng(3)
+    X, y = random.normal(size=(300, 30)), random.normal(size=300)
+    model = LSTD(gamma=0.5).fit(X, y, terminated=np.arange(300) % 3 == 2)
+    bars, found = plot_contributions(model, X[:1]), model.contributions(X[:1])
+    assert len(bars) == 21
+    assert bars[0].axes.get_yticklabels()[20].get_text() == "10 more"
+    np.testing.assert_allclose(sum(bar.get_width() for bar in bars) + found.base, model.predict(X[:1]))
+    interval = model.summary().interval
+    j = int(np.argmax(np.abs(found.values[0])))
+    half = np.abs(X[0, j] - found.means[j]) * (interval.upper - interval.prediction)[j, 0]
+    (segment,) = bars.errorbar[2][0].get_segments()[:1]
+    np.testing.assert_allclose(np.ptp(segment[:, 0]), 2 * half)
+    with pytest.raises(InvalidInputError, match="one row of features"):
+        plot_contributions(model, X[:2])
+
+
+def test_errors_that_hardly_differ_have_nearly_one_colour():
+    scores = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.5, 0.4925, 0.495, 0.494]}
+    colours, _ = plot_grid(scores, 0, 1)
+    assert colours.norm.vmax == 1.1

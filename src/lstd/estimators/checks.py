@@ -127,7 +127,7 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
     starts = np.append(np.flatnonzero(rows.begins), len(rows))
     whole = 0 if len(starts) == 2 else int(starts[min(_GROUPS_OF_CHOICE, len(starts) - 1)])
     most = max(_ENTRIES_OF_CHOICE // rows.n_features, _ROWS_OF_CHOICE, whole)
-    first = _first(rows, min(most, _ENTRIES // rows.n_features))
+    first = first_rows(rows, min(most, _ENTRIES // rows.n_features))
     with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
     model = Model(with_lmbda, settings, warned=QUIET)
     blocks = (with_lmbda, with_one) if with_one.limit else None
@@ -139,7 +139,9 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
     """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
     if model.free is not None:
         return Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
-    rows = _first(rows.with_ones() if model.settings.fit_intercept else rows, _ENTRIES // model.statistics.n_features)
+    rows = first_rows(
+        rows.with_ones() if model.settings.fit_intercept else rows, _ENTRIES // model.statistics.n_features
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LSTDWarning)
         return _checks(rows, model)
@@ -163,7 +165,7 @@ def _checks(
     return Checks(result(check_bias, blocks=blocks), result(check_misfit, tree=tree, blocks=one))
 
 
-def _first(rows: Rows, most: int) -> Rows:
+def first_rows(rows: Rows, most: int) -> Rows:
     """Return the first rows, at most `most`; whole groups or episodes unless the first is longer."""
     most = max(1, most)
     if len(rows) <= most:

@@ -19,6 +19,7 @@ The constants were chosen on random Markov reward processes, and confirmed on ot
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -36,9 +37,10 @@ from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
-from lstd.estimators.checks import checks_of_choice
+from lstd.estimators.checks import checks_of_choice, first_rows
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
 from lstd.estimators.iterative import Solver, solve_grid
+from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks, Selection, needs_matrix
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
@@ -64,6 +66,7 @@ _HARD_TO_CHOOSE = (
 )
 _FEW_LMBDAS, _FEW_FOLDS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]), 5  # without the matrix, where each is a solve
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
+_ENTRIES_OF_SCORE = 2**22  # features of the rows that are held out in turn
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 
 
@@ -143,6 +146,23 @@ def select(
         search.improve(STAGES[-1], CAUTION_OF_GROWTH, _GAIN)
     selection = search.selection()
     return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
+
+
+def held_out_score(rows: Rows, model: Model) -> float | None:
+    """Return R² on held-out rows: that of the choice of settings, or of folds of these rows with the model's settings.
+
+    None if it cannot be computed. Rows have no column of ones.
+    """
+    if model.selection is not None:
+        return model.selection.score
+    s, n = model.settings, rows.n_features
+    settings = replace(s, choose=(), alpha=1.0, centre=None, penalty=tuple(model.ridge[:n].tolist()))
+    rows = first_rows(rows.with_ones() if s.fit_intercept else rows, _ENTRIES_OF_SCORE // (n + 1))
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return None if model.free else select(rows, settings, lmbdas=[s.lmbda], alphas=[1.0])[0].score
+        except InvalidInputError:
+            return None
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is out of range is refused

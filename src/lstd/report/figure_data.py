@@ -43,6 +43,7 @@ class Options(Columns, total=False):
     tolerance: float
     level: float
     rewards: Sequence[str] | None
+    time: ArrayLike | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ class Evaluation(Comparison):
     unobserved: str  # how returns that were cut off are treated
     ends_assumed: bool  # `episode` was given without `terminated`
     checked: Checks | None = None  # results of the checks on these rows, where they are known
+    time: NDArray[Any] | None = None  # numbers or dates of the rows
 
     @property
     def share(self) -> float:
@@ -120,6 +122,11 @@ class Evaluation(Comparison):
         """Rows of the window that are drawn, evenly spaced."""
         return _spaced(*self.window, _MAX_POINTS)
 
+    def name(self, row: int) -> str:
+        """Name a row by the id of its episode and, on another line, by its time; or by its number."""
+        ids = [] if self.rows.episode is None else [str(self.rows.episode[row])]
+        return "\n".join([*ids, *([] if self.time is None else [_moment(self.time[row])])]) or str(row)
+
     @property
     def step(self) -> int:
         """Distance between drawn rows."""
@@ -168,6 +175,14 @@ class Evaluation(Comparison):
         return self.rewards[int(share.argmax())] if share.max() > _OFF_CENTRE else ""
 
 
+def _moment(time: Any) -> str:
+    """Write a time: a date without the time of day at midnight, or a number."""
+    if isinstance(time, np.datetime64):
+        day = time.astype("M8[D]")
+        return str(day if day == time else time.astype("M8[m]")).replace("T", " ")
+    return f"{time:g}" if isinstance(time, int | float | np.number) else str(time)
+
+
 def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:
     step = max(1, -(-(end - first) // most))
     return np.arange(first, end, step)
@@ -181,7 +196,8 @@ def half_widths(table: Calibration, level: float) -> Array:
 
 def evaluate(
     model: Predictor, X: Any, y: ArrayLike, *, unobserved: str = "predict", tolerance: float = TOLERANCE,
-    level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True, **columns: Unpack[Columns],
+    level: float = LEVEL, rewards: Sequence[str] | None = None, time: ArrayLike | None = None, warn: bool = True,
+    **columns: Unpack[Columns],
 ) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
@@ -196,6 +212,9 @@ def evaluate(
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = _names(y, model.model_.reward_names, rewards)
+    order, times = compared.rows.order, None if time is None else np.asarray(time)
+    if times is not None and len(times) != len(compared.rows):
+        raise InvalidInputError(f"`time` must have {len(compared.rows)} entries, one for each row; got {len(times)}.")
     ends_assumed = columns.get("episode") is not None and columns.get("terminated") is None
     return Evaluation(
         **vars(compared),
@@ -205,6 +224,7 @@ def evaluate(
         level=level,
         unobserved=unobserved,
         ends_assumed=ends_assumed,
+        time=times if times is None or order is None else times[order],
     )
 
 

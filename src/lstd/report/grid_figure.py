@@ -21,7 +21,7 @@ from lstd.report.style import VERMILION, legend_above, panels
 from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
-_MIN_RANGE = 0.01  # of the scale of colours, so that negligible differences look alike
+_MIN_RANGE = 0.1  # of the scale of colours, so that negligible differences look alike
 _MAX_CELLS = 2000  # drawn as vectors
 _NO_ERROR = "#C8C8C8"
 _CHOSEN: dict[str, Any] = {
@@ -49,6 +49,11 @@ class Grid:
         """Indices of the pair with the lowest error."""
         i, j = np.unravel_index(np.nanargmin(self.error), self.error.shape)
         return int(i), int(j)
+
+    @property
+    def largest(self) -> float:
+        """The largest error."""
+        return float(np.nanmax(self.error))
 
     @property
     def on_edge(self) -> list[str]:

@@ -15,7 +15,8 @@ from scipy import stats
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.summary import coefficient_interval
+from lstd.estimators.model import Model
+from lstd.estimators.summary import Contributions, coefficient_interval
 from lstd.estimators.validate_data import checked_features
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.ope.action_calibration import action_calibration
@@ -111,10 +112,17 @@ def plot_contributions(
     """
     fitted, found = fitted_with(model, reward), model.contributions(x)
     _check_one_row(found.x.shape, fitted.n_features)
+    return draw_contributions(fitted, found, check_level(level), reward, ax)
+
+
+def draw_contributions(
+    fitted: Model, found: Contributions, level: float, reward: int = 0, ax: Axes | None = None
+) -> BarContainer:
+    """Draw the figure of :func:`plot_contributions`."""
     values = found.values.reshape(-1, found.values.shape[-1])[reward]
     half = np.zeros(len(values))
     if not fitted.no_intervals:
-        of_coef = coefficient_interval(fitted, check_level(level))
+        of_coef = coefficient_interval(fitted, level)
         half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)[: len(values), reward]
     order = np.argsort(-np.abs(values), kind="stable")
     shown, rest = order[:_MAX_BARS], order[_MAX_BARS:]

@@ -13,19 +13,29 @@ from numpy.typing import ArrayLike
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.summary import Summary
+from lstd.estimators.choose_settings import held_out_score
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck
+from lstd.estimators.summary import Contributions, Summary
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest
 from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
-from lstd.report.model_figures import MAX_NAMED, draw_degrees_of_freedom, features_with_little_data
-from lstd.report.rendering import grouped, render, share
+from lstd.report.model_figures import (
+    MAX_NAMED,
+    draw_contributions,
+    draw_degrees_of_freedom,
+    features_with_little_data,
+    plot_coefficients,
+)
+from lstd.report.rendering import decimals, grouped, render, share
 from lstd.report.row_figures import draw_calibration, draw_predictions
 from lstd.report.style import rendered
 from lstd.statistics.intervals import FEW
 from lstd.types import Array
 
 SECTIONS = {
+    "coefficients": "Coefficients",
+    "why": "Why this number",
     "model": "What was fitted",
     "rows": "What it is compared with",
     "predictions": "Predictions and returns",
@@ -42,9 +52,10 @@ def write_fit_report(
 ) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
 
-    It shows predictions with intervals beside returns, calibration by decile, the error over the grid of
-    (λ, α) if they were chosen from the data, and the effective degrees of freedom of each feature. It says what is
-    missing, and why.
+    It begins with a verdict, and shows coefficients with intervals, what each feature contributes to the largest
+    prediction, predictions with intervals beside returns, calibration by decile, the error over the grid of (λ, α) if
+    they were chosen from the data, and the effective degrees of freedom of each feature. R² on held-out rows is that of
+    the choice, or of folds of the rows given. It says what is missing, and why.
 
     Parameters
     ----------
@@ -100,8 +111,10 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     fitted, observed = evaluation.fitted.changed(checks=evaluation.checks), evaluation.calibrates
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     summary = Summary(fitted, title, evaluation.level)
+    held_out = held_out_score(evaluation.rows, fitted)
+    why = _why(evaluation)
     present = {
-        "calibration": observed, "settings": grid is not None, "missing": bool(missing),
+        "why": why is not None, "calibration": observed, "settings": grid is not None, "missing": bool(missing),
         "features": summary.ridge_shares is not None,
     }  # fmt: skip
     return render(
@@ -114,7 +127,11 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         summary=summary,
         # Without the time of the fit, so that the same data give the same page.
         facts_of_model={name: text for name, text in summary.facts.items() if name != "fitted at"},
-        coefficients=[(name, summary.table(j)) for j, name in enumerate(evaluation.rewards)],
+        verdict=_verdict(evaluation, summary, held_out),
+        held_out=held_out,
+        mean_score=None if None in evaluation.scores else float(np.mean(evaluation.scores)),  # type: ignore[arg-type]
+        coefficients=_coefficients(evaluation, summary),
+        why=why,
         predictions=_drawing(draw_predictions(evaluation)),
         calibration=_calibration(evaluation) if observed else None,
         grid=grid,
@@ -122,6 +139,55 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         settings=grid and _drawing(draw_grid(grid)),
         features=None if summary.ridge_shares is None else _features(evaluation, 1.0 - summary.ridge_shares),
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
+    )
+
+
+def _verdict(evaluation: Evaluation, summary: Summary, held_out: float | None) -> dict[str, Any]:
+    """Say in a sentence how good the model is, and what speaks against it."""
+    checks, share_of = evaluation.checks, summary.observed_share or evaluation.share
+    faults = {
+        "it predicts held-out returns no better than one number for all": held_out is not None and held_out <= 0.0,
+        "less than half of the returns was observed": share_of < 0.5,
+        "returns depend on the features in ways that it cannot follow (misfit)":
+            isinstance(checks.misfit, MisfitCheck) and bool(np.any(checks.misfit.misfit)),
+        "bootstrapping biases its predictions": isinstance(checks.bias, BiasCheck) and bool(np.any(checks.bias.biased)),
+        "the data cast doubt on its predictions": bool(evaluation.fitted.doubts),
+        "it has no intervals": bool(evaluation.fitted.no_intervals),
+    }  # fmt: skip
+    found = [text for text, yes in faults.items() if yes]
+    score = "" if held_out is None else f"R² is {decimals(held_out)} on held-out rows. "
+    unchecked = [name for name, check in vars(checks).items() if isinstance(check, str)]
+    nothing = "Nothing was found that speaks against this model"
+    if unchecked:
+        nothing += f", but it could not be checked for {' and '.join(unchecked)}"
+    text = f"Be careful with this model: {'; '.join(found)}." if found else f"{nothing}."
+    return {"text": f"{score}{text}", "good": not found}
+
+
+def _coefficients(evaluation: Evaluation, summary: Summary) -> list[dict[str, Any]]:
+    """The table of the coefficients of each reward and, if they have intervals and names on a page, a figure."""
+    drawn = not evaluation.fitted.no_intervals and evaluation.fitted.n_features <= MAX_NAMED
+    return [
+        {"name": name, "rows": summary.table(j)}
+        | (
+            _drawing([plot_coefficients(evaluation.model, level=evaluation.level, reward=j)[0]])
+            if drawn
+            else {"svg": b""}
+        )
+        for j, name in enumerate(evaluation.rewards[:MAX_REWARDS])
+    ]
+
+
+def _why(evaluation: Evaluation) -> dict[str, Any] | None:
+    """The contributions to the largest prediction for the first reward; None if the means are not known."""
+    if evaluation.fitted.limits is None:
+        return None
+    row = int(np.argmax(evaluation.prediction[:, 0]))
+    found = Contributions.of(evaluation.fitted, evaluation.rows.X[row : row + 1])
+    bars = draw_contributions(evaluation.fitted, found, evaluation.level)
+    kind = "row" if evaluation.rows.episode is None else "episode"
+    return {"row": f"{kind} {evaluation.name(row)}".replace("\n", " at "), "rows": found.table()} | _drawing(
+        bars.patches
     )
 
 

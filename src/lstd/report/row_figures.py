@@ -55,6 +55,8 @@ def plot_predictions(
         Level of the intervals. They are left out if there is too little data for them.
     rewards : sequence of str, optional
         Names of the rewards; by default those of the columns of `y`. The first six rewards are drawn.
+    time : array-like of shape (T,), optional
+        Numbers or dates of the rows, such as ``Trajectories.time``, for the axis.
 
     Returns
     -------
@@ -81,12 +83,11 @@ def plot_predictions(
 
 def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
-    interval, step, m = evaluation.interval(evaluation.drawn), evaluation.step, evaluation.n_panels
+    interval, m = evaluation.interval(evaluation.drawn), evaluation.n_panels
     with panels(ax, WIDE, 0.95 + 2.1 * m, m) as axes:
         lines = [_over_time(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
         for panel in axes:
-            panel.set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+            _name_places(panel, evaluation)
         handles = _handles(evaluation, interval is not None and bool(interval.little_data[:, :m].any()))
         legend_above(axes[0], handles)
     return lines
@@ -100,10 +101,29 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
         little = rows[interval.little_data[:, reward]]
         ax.plot(little, np.full(len(little), _FOOT), transform=ax.get_xaxis_transform(), **_LITTLE_DATA)
     _limit(ax, evaluation, reward, bands=interval is not None)
+    name = plain(evaluation.rewards[reward])
     if len(evaluation.rewards) > 1:
-        ax.set_title(plain(evaluation.rewards[reward]), fontsize=9.5, pad=3, loc="left")
-    ax.set_ylabel("discounted return")
+        ax.set_title(name, fontsize=9.5, pad=3, loc="left")
+    ax.set_ylabel("discounted return" if name == "reward" else f"{plain(name, 24)} to come, discounted")
     return line
+
+
+def _name_places(ax: Axes, evaluation: Evaluation) -> None:
+    """Name places on the axis of rows by the ids of episodes, where they begin, and by times; else by row numbers."""
+    (first, end), step, ids = evaluation.window, evaluation.step, evaluation.rows.episode
+    words = [*(["episode"] if ids is not None else []), *(["time"] if evaluation.time is not None else [])]
+    ax.set_xlabel(" and ".join(words or ["row"]) + ("" if step == 1 else f" (one row in {step} is drawn)"))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+    if not words:
+        return
+    places = first + np.flatnonzero(np.diff(evaluation.episode[first:end], prepend=-1))
+    if len(places) == 1:
+        places = np.linspace(first, end - 1, 7).round().astype(np.intp)
+    apart = [int(places[0])]
+    for place in places[1:].tolist():
+        if place - apart[-1] >= (end - first) / 9:
+            apart.append(place)
+    ax.set_xticks(apart, ["\n".join(plain(part, 16) for part in evaluation.name(place).split("\n")) for place in apart])
 
 
 def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> Line2D:
@@ -209,8 +229,10 @@ def draw_calibration(evaluation: Evaluation, n_bins: int = 10, ax: Any = None) -
 
 
 def _in_bins(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Artist:
-    ax.set_xlabel("mean prediction")
-    ax.set_ylabel("mean return" + ("" if evaluation.share == 1.0 else f", {share(evaluation.share)} observed"))
+    name = plain(evaluation.rewards[reward], 24)
+    of = "" if name == "reward" else f" of {name}"
+    ax.set_xlabel("mean prediction" + of)
+    ax.set_ylabel(f"mean return{of}" + ("" if evaluation.share == 1.0 else f", {share(evaluation.share)} observed"))
     if len(evaluation.rewards) > 1:
         ax.set_title(plain(evaluation.rewards[reward]), loc="left")
     if evaluation.calibrates:
