@@ -10,6 +10,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,17 @@ def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for code, printed, shown in run_blocks(page, tmp_path):
         assert printed == shown, code
+
+
+LIST_MARKER = re.compile(r"\s*([-+*]|\d+[.)]) ")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_no_line_within_a_paragraph_begins_as_a_list_would(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for before, line in pairwise(text.split("\n")):
+        within = before[:1] not in ("", " ", "#", "|", "<", ":", "!") and not LIST_MARKER.match(before)
+        assert not (within and LIST_MARKER.match(line)), f"{page.name}: {line}"
 
 
 # ---------------------------------------------------------------- links
