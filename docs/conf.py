@@ -7,6 +7,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
+from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx_gallery.scrapers import figure_rst
 
@@ -56,10 +57,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "first-model": ["page-toc"], "tutorial/*": ["page-toc"]}
-html_sidebars["reference/**"] = ["page-toc", "sidebar-nav-bs"]  # the list of all names is long
-for folder in ("guide", "gallery", "theory", "results", "development"):
-    html_sidebars[f"{folder}/*"] = ["sidebar-nav-bs", "page-toc"]
+html_sidebars = {"index": [], "**": ["page-toc", "sidebar-nav-bs"]}  # the list of all names of the reference is long
 html_math_renderer = "mathml"
 numfig, numfig_secnum_depth = True, 0  # one count of equations over all pages, as pages refer to those of others
 
@@ -108,6 +106,14 @@ def math_renderer(block):
     return visit
 
 
+def check_dollars(app, doctree, docname):
+    """Warn about a dollar sign in built text: a formula that was not read as one."""
+    for text in doctree.findall(nodes.Text):
+        code = isinstance(text.parent, nodes.literal | nodes.literal_block | nodes.math | nodes.math_block | nodes.raw)
+        if "$" in text and not code and not isinstance(text.parent.parent, nodes.literal):
+            logging.getLogger(__name__).warning("a dollar sign in the text: %s", text, location=docname)
+
+
 def generate(app):
     """Draw the pictures that follow from the code or from a few numbers, in light and dark; list the files."""
     import files
@@ -121,3 +127,4 @@ def setup(app):
     """Register the renderer of formulas, the pictures and the list of files."""
     app.add_html_math_renderer("mathml", (math_renderer(False), None), (math_renderer(True), None))
     app.connect("builder-inited", generate)
+    app.connect("doctree-resolved", check_dollars)

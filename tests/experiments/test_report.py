@@ -17,7 +17,7 @@ import pytest
 
 import lstd.report
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES, Cell
-from lstd.experiments.reproduce.figures import figure2, sensitivity
+from lstd.experiments.reproduce.figures import differences, figure2, sensitivity
 from lstd.experiments.reproduce.report import compose, draw, page
 from lstd.experiments.reproduce.results import (
     Sweep,
@@ -28,13 +28,14 @@ from lstd.experiments.reproduce.results import (
     write_table,
 )
 from lstd.experiments.reproduce.tables import best_table, table_files, timing_table, to_csv, to_latex, to_markdown
-from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
+from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate, verdict_text
 from lstd.report.style import figure_style
 from other_user import other_user
 from page_outline import assert_sound, outline
 from synthetic_results import DIVERGED, LSTDS, PROBLEMS, synthetic_errors, synthetic_results
 
-FIGURES = ("figure2", "figure3", "proposition1", "theorem2")  # of one problem; those of the others are like figure 3
+# of one problem; those of the others are like figure 3
+FIGURES = ("figure2", "differences", "figure3", "proposition1", "theorem2")
 SVG = b"<svg/>"
 
 
@@ -63,7 +64,7 @@ def full(tmp_path_factory):
 
 
 def page_of(results, svg=SVG):
-    figures = ("figure2", *(f"figure{3 + PROBLEMS.index(problem)}" for problem in results.problems))
+    figures = ("figure2", "differences", *(f"figure{3 + PROBLEMS.index(problem)}" for problem in results.problems))
     tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
     return page(results, tables, dict.fromkeys((*figures, "proposition1", "theorem2"), svg))
 
@@ -152,6 +153,15 @@ def test_figure2_draws_the_best_error_of_each_algorithm(results):
     np.testing.assert_array_equal(line.get_ydata(), sweep.mean.min(axis=1))
     bars = axes[4].containers[0]
     assert len(bars.lines[0].get_xdata()) == 11  # only λ = i/10
+
+
+def test_differences_are_those_of_the_same_runs_at_each_best_alpha(results):
+    with figure_style():
+        axes = differences(results).axes
+    errors = {name: results.sweeps["large", "binary", name] for name in ("uncorrected", "boyan")}
+    best = {name: sweep.errors[:, range(20), sweep.best_alpha] for name, sweep in errors.items()}
+    less = 100 * (best["uncorrected"] - best["boyan"]).mean(axis=0) / best["boyan"].mean(axis=0)
+    np.testing.assert_allclose(axes[4].lines[1].get_ydata(), less, rtol=0, atol=1e-9)
 
 
 def test_sensitivity_figures_draw_every_lmbda_and_count_what_they_clip(results):
@@ -249,7 +259,7 @@ def test_the_page_is_sound_and_loads_nothing(full):
     text = (full[0] / "report.html").read_text(encoding="utf-8")
     assert len(text.encode()) < 5e6
     found = outline(text)
-    assert_sound(found, n_images=4, least_words=100)
+    assert_sound(found, n_images=5, least_words=100)
     assert not re.search(r"url\(|@import|<script|<iframe", text)
     for link in found.links:
         if link.startswith("#"):
@@ -281,9 +291,18 @@ def test_an_algorithm_that_always_diverges_is_shown_as_such():
     found = replace(found, sweeps={**found.sweeps, key: Sweep(np.full((2, 20, 17), np.inf), LMBDAS, ALPHAS)})
     assert best_table(found).rows[0][3:] == ("–", "–", "∞", "2")
     with figure_style():
-        for figure in (figure2(found), sensitivity(found, "small")):
+        for figure in (figure2(found), differences(found), sensitivity(found, "small")):
             figure.draw_without_rendering()
     assert "680 (2 of 2 runs)" in outline(page_of(found)).words.getvalue()
+
+
+def test_the_page_opens_with_its_verdict(results):
+    words = outline(page_of(results)).words.getvalue()
+    outcomes = evaluate(results)
+    assert words.index(verdict_text(outcomes)) < words.index("Source: Takayuki Osogami")
+    assert "All 11 statements about estimators" in verdict_text(outcomes)
+    changed = outcomes | {"theorem1": outcomes["theorem1"]._replace(verdict=DISAGREES)}
+    assert "Of the 11 statements about estimators that can be tested here, 1 do not" in verdict_text(changed)
 
 
 def verdicts(found):

@@ -24,8 +24,8 @@ WIDE = 8.6  # inches, of a figure about a fit
 # differ too, for print in black and white and for curves that coincide.
 COLOURS = {
     "uncorrected": "#D55E00",
-    "mixed": "#0072B2",
-    "boyan": "#009E73",
+    "mixed": "#009E73",
+    "boyan": "#0072B2",  # the default variant: also the colour of any model's predictions
     "true_online_td": "#4D4D4D",
     "td": "#CC79A7",
     "td_replacing": "#E69F00",
@@ -38,7 +38,7 @@ LINES = {
 }
 MARKERS = {"uncorrected": "o", "mixed": "s", "boyan": "^", "true_online_td": "D"}
 REFERENCE = "#8A8A8A"
-BLUE, VERMILION = COLOURS["mixed"], COLOURS["uncorrected"]
+BLUE, VERMILION = COLOURS["boyan"], COLOURS["uncorrected"]
 POINTS: dict[str, Any] = {"fmt": "o", "color": BLUE, "elinewidth": 0.9, "capsize": 2.2, "zorder": 3}  # with bars
 
 _STYLE = {

@@ -30,18 +30,20 @@ from lstd.types import Array
 
 # Best errors that differ by more than this factor within one panel are drawn on a log axis.
 LOG_SPAN = 20.0
+VARIANTS = ("uncorrected", "mixed", "boyan")
 THEOREM2_VARIANTS = {"uncorrected": 2.2, "mixed": 1.6, "boyan": 1.8}  # and the widths of their lines
 QUANTITIES = (("error_A", "A / T"), ("error_b", "b / T"), ("error_theta", "weights θ"))
 # Error bars of simulated values, in standard errors: about 95 % of them cover the exact value.
 BAR = 2.0
+LABELLED = {0, 20, 40, 60, 80, 90, 95, 100}  # values of λ, in hundredths, named beside their colours
 LEADING: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 1.0}
 _TINY = 1e-300
 
 
 def drawn(name: str, results: Results) -> Figure:
     """Draw a figure by the name of its files."""
-    if name == "figure2":
-        return figure2(results)
+    if name in ("figure2", "differences"):
+        return {"figure2": figure2, "differences": differences}[name](results)
     if name in results.theory:
         return {"proposition1": proposition1, "theorem2": theorem2}[name](results.theory[name])
     return sensitivity(results, next(problem for problem, figure in protocol.FIGURE_OF.items() if figure == name))
@@ -63,6 +65,38 @@ def figure2(results: Results) -> Figure:
     handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in protocol.FIGURE2_ALGORITHMS]
     figure.legend(handles=handles, loc="upper center", ncols=4, handlelength=3.4)
     return figure
+
+
+def differences(results: Results) -> Figure:
+    """Draw the best errors of Uncorrected and Mixed less Boyan's in the same runs, in % of Boyan's, against λ."""
+    n_rows = len(results.problems)
+    figure = new_figure(9.6, height := 0.75 + 2.1 * n_rows)
+    axes = figure.subplots(n_rows, 3, squeeze=False)
+    figure.subplots_adjust(0.08, 0.46 / height, 0.985, 1 - 0.62 / height, wspace=0.24, hspace=0.36)
+    for row, problem in zip(axes, results.problems, strict=True):
+        for ax, features in zip(row, protocol.FEATURES, strict=True):
+            ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
+            ax.axhline(0.0, **_line("boyan"))
+            for algorithm in ("uncorrected", "mixed"):
+                _difference(ax, *(results.sweeps[problem, features, name] for name in (algorithm, "boyan")), algorithm)
+        row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\nless Boyan's, %")
+    for ax in axes[-1]:
+        ax.set_xlabel("λ")
+    handles = [Line2D([], [], label=protocol.ALGORITHM_NAMES[name], **_line(name)) for name in VARIANTS]
+    figure.legend(handles=handles, loc="upper center", ncols=3, handlelength=3.4)
+    return figure
+
+
+def _difference(ax: Axes, sweep: Sweep, boyan: Sweep, algorithm: str) -> None:
+    """Draw the mean difference over runs, with a band of two standard errors."""
+    errors, less = (one.errors[:, np.arange(len(one.lmbdas)), one.best_alpha] for one in (sweep, boyan))
+    with np.errstate(invalid="ignore"):  # infinite where both diverged
+        difference = 100.0 * (errors - less) / less.mean(axis=0)
+    mean = np.where(np.isfinite(difference).all(axis=0), difference.mean(axis=0), np.nan)
+    ax.plot(sweep.lmbdas, mean, **_line(algorithm))
+    if len(difference) > 1:
+        half = BAR * difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
+        ax.fill_between(sweep.lmbdas, mean - half, mean + half, color=COLOURS[algorithm], alpha=0.2, linewidth=0)
 
 
 def _handle(algorithm: str, **look: Any) -> Line2D:
@@ -133,24 +167,25 @@ def sensitivity(results: Results, problem: str) -> Figure:
         ax.set_ylabel(f"{protocol.ALGORITHM_NAMES[algorithm]}\nnormalised MSE")
     lmbdas = next(iter(results.sweeps.values())).lmbdas
     n = len(lmbdas)
-    mappable = ScalarMappable(BoundaryNorm(np.arange(n + 1), n), ListedColormap(_rainbow(n)))
+    mappable = ScalarMappable(BoundaryNorm(np.arange(n + 1), n), ListedColormap(_in_order(n)))
     place = figure.add_axes((0.08, 0.055, 0.905, 0.017))
-    bar = figure.colorbar(mappable, cax=place, orientation="horizontal", ticks=np.arange(n) + 0.5, label="λ")
-    bar.ax.set_xticklabels([f"{lmbda:g}" for lmbda in lmbdas])
+    bar = figure.colorbar(mappable, cax=place, orientation="horizontal", label="λ")
+    few = [k for k, lmbda in enumerate(lmbdas) if round(100 * lmbda) in LABELLED]
+    bar.ax.set_xticks([k + 0.5 for k in few], [f"{lmbdas[k]:g}" for k in few])
     bar.ax.tick_params(length=0, labelsize=8)
     bar.outline.set_visible(False)
     return figure
 
 
-def _rainbow(n: int) -> Array:
-    """`n` colours of the rainbow, in the order of λ; equal steps, as λ is dense near 1."""
-    return np.asarray(colormaps["rainbow"](np.linspace(0, 1, n)))
+def _in_order(n: int) -> Array:
+    """`n` colours from dark to light in the order of λ; equal steps, as λ is dense near 1."""
+    return np.asarray(colormaps["viridis"](np.linspace(0, 0.93, n)))
 
 
 def _alpha_panel(ax: Axes, sweep: Sweep, bottom: float, top: float) -> None:
     # Far above the axis: the line leaves it in the right direction, and no coordinate is infinite.
     mean = np.minimum(sweep.mean, 1e6 * top)
-    for curve, colour in zip(mean, _rainbow(len(mean)), strict=True):
+    for curve, colour in zip(mean, _in_order(len(mean)), strict=True):
         ax.plot(sweep.alphas, curve, color=colour, linewidth=1.0)
     ax.axhline(1.0, color=REFERENCE, linewidth=0.7, zorder=1)
     _alpha_axis(ax, sweep.alphas)

@@ -17,7 +17,7 @@ from typing import Any
 from lstd.experiments import protocol
 from lstd.experiments.reproduce.results import Results, Row, above_text, loop_ratio, lowest_text, write_table
 from lstd.experiments.reproduce.tables import Table, best_table, page_tables, table_files, timing_table
-from lstd.experiments.reproduce.verdicts import evaluate, simulated_text
+from lstd.experiments.reproduce.verdicts import evaluate, simulated_text, verdict_text
 from lstd.report.rendering import render
 
 THEORY_FIGURES = ("proposition1", "theorem2")
@@ -41,7 +41,7 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
     (str, bytes, int)
         Path in the results folder, content, and the number of files in all; the page comes last.
     """
-    names = ["figure2", *(protocol.FIGURE_OF[problem] for problem in results.problems)]
+    names = ["figure2", "differences", *(protocol.FIGURE_OF[problem] for problem in results.problems)]
     tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
     files = [file for table in tables for file in table_files(table)]
     n_files = len(files) + 3 * len([*names, *THEORY_FIGURES]) + 2
@@ -130,6 +130,7 @@ SECTIONS = {
 
 def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -> str:
     """Render the page with the tables of files and the figures by name."""
+    outcomes = evaluate(results)
     return render(
         "paper.html",
         "lstd.experiments.reproduce",
@@ -150,7 +151,8 @@ def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -
         top=protocol.TOP,
         simulated=simulated_text(results.theory["proposition1"]),
         tables=tables,
-        outcomes=evaluate(results),
+        outcomes=outcomes,
+        verdict=verdict_text(outcomes),
         **page_tables(results),
         command=f"lstd reproduce {results.problems[0] if len(results.problems) == 1 else 'all'}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,24 @@ class Outcome(NamedTuple):
 def evaluate(results: Results) -> dict[str, Outcome]:
     """Test every statement; the keys are those of `TESTS`."""
     return {name: test(results) for name, test in TESTS.items()}
+
+
+def verdict_text(outcomes: Mapping[str, Outcome]) -> str:
+    """Say in two sentences how many statements agree: those about estimators, then those about seconds."""
+    found = {
+        timed: [one.verdict for name, one in outcomes.items() if name.endswith("_time") == timed] for timed in (0, 1)
+    }
+    tested, seconds = ([one for one in verdicts if one != NOT_COVERED] for verdicts in found.values())
+    missed = tested.count(DISAGREES)
+    about = f"{len(tested)} statements about estimators that can be tested here"
+    first = f"All {about} agree with these results."
+    if missed:
+        first = f"Of the {about}, {missed} do not agree with these results."
+    return (
+        f"{first} Of the {len(seconds)} about computing time, {seconds.count(AGREES)} agree, "
+        f"{seconds.count(DISAGREES)} do not, and {seconds.count(UNDECIDED)} are not decided: "
+        "seconds depend on computer and code."
+    )
 
 
 def _verdict(agrees: bool) -> str:
