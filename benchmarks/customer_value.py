@@ -173,7 +173,7 @@ def draw(data: Any, predicted: Any, observed: Any, path: Any) -> None:
 
     x = np.minimum(data.frequency[:, TRAIN - 1], 7)
     looks: Any = {m: {"color": COLOURS[m], "linestyle": LINES[m]} for m in VARIANTS}
-    looks |= {"bg_nbd": {"color": REFERENCE}, "ridge": {"color": COLOURS["td"], "linestyle": ":"}}
+    looks |= {"bg_nbd": {"color": REFERENCE}, "ridge": {"color": REFERENCE, "linestyle": ":"}}
     with figure_style():
         ax = (figure := new_figure(6.0, 3.6)).subplots()
         ax.bar(range(8), [observed[x == k].mean() for k in range(8)], color="#E4E4E4", label="observed")

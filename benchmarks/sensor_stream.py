@@ -152,7 +152,7 @@ def draw(by_block: dict[str, Array], sample: tuple[dict[str, Array], Array], n_s
     looks: dict[str, Any] = {
         "lstd": {"color": COLOURS["boyan"]},
         "td": {"color": COLOURS["true_online_td"], "linestyle": LINES["true_online_td"]},
-        "ar": {"color": COLOURS["mixed"], "linestyle": LINES["mixed"]},
+        "ar": {"color": REFERENCE, "linestyle": LINES["mixed"]},
         "present": {"color": REFERENCE, "linestyle": ":"},
     }
     found, realised = sample

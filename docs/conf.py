@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 from sphinx.util import logging
@@ -12,6 +13,7 @@ from sphinx.util.math import get_node_equation_number
 from sphinx_gallery.scrapers import figure_rst
 
 import lstd
+from lstd.report.style import COLOURS
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_scripts"))
@@ -72,13 +74,22 @@ def returned_figure(block, block_vars, gallery_conf):
     return figure_rst([path], gallery_conf["src_dir"])
 
 
+def palette(gallery_conf, script):
+    """Give every figure of the gallery the colours of `lstd.report`: C0 to C3 are Boyan's, Uncorrected, Mixed and TD."""
+    names = ("boyan", "uncorrected", "mixed", "true_online_td", "td_replacing")
+    plt.rcParams["axes.prop_cycle"] = plt.cycler(color=[COLOURS[name] for name in names])
+    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
+
+
 sphinx_gallery_conf = {
+    "reset_modules": ("matplotlib", palette),
     "capture_repr": ("_repr_html_",),
     "image_scrapers": ("matplotlib", returned_figure),
     "examples_dirs": ["../examples/tutorial", "../examples/gallery"],
     "gallery_dirs": ["tutorial", "gallery"],
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
+    "thumbnail_size": (560, 350),
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,

@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     path for path in DOCS.rglob("*.md") if not {"_build", "gallery", "tutorial"} & {*path.relative_to(DOCS).parts}
 )
-EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*/*.py"))
 REFERENCE = (DOCS / "reference" / "index.rst").read_text(encoding="utf-8")
 # Its snippets run in test_examples.
 ELSEWHERE = {"results/which-estimator.md"}
@@ -106,7 +106,8 @@ def test_links_and_anchors_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
         path = (page.parent / target).resolve() if target else page
         if made_by_the_build(path):
-            assert (ROOT / "examples" / path.parent.name / f"{path.stem}.py").is_file() or path.stem == "index", target
+            script = ROOT / "examples" / path.relative_to(DOCS).with_suffix(".py")
+            assert script.is_file() or path.stem == "index", target
             continue
         assert path.exists(), target
         assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
@@ -133,7 +134,7 @@ def test_addresses_outside_of_the_project_have_one_form():
 
 
 def made_by_the_build(path):
-    return path.parent.name in ("gallery", "tutorial") and path.suffix == ".rst"
+    return bool({"gallery", "tutorial"} & {*path.parts}) and path.suffix == ".rst"
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "theory").glob("*.md")), ids=name_of)

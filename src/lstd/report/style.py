@@ -26,8 +26,8 @@ COLOURS = {
     "uncorrected": "#D55E00",
     "mixed": "#009E73",
     "boyan": "#0072B2",  # the default variant: also the colour of any model's predictions
-    "true_online_td": "#4D4D4D",
-    "td": "#CC79A7",
+    "true_online_td": "#CC79A7",
+    "td": "#9A4F7C",
     "td_replacing": "#E69F00",
 }
 LINES = {

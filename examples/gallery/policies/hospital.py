@@ -65,16 +65,16 @@ X, y, rows = measurements[state], survived.astype(float), {"episode": patient, "
 first, p = np.flatnonzero(np.diff(patient, prepend=-1)), doctors[state, dose]
 models, sampled = {}, []
 for name, policy in policies.items():
-    models[name] = LSTD(gamma=1.0, lmbda=0.0).fit(X, y, **rows, importance_ratio=policy[state, dose] / p)
-    logged = {"actions": dose, "target_policy": policy[state], "behavior_probability": p, "gamma": 1.0}
-    sampled.append(importance_sampling(X, y, estimator="wis", **rows, **logged))
+    models[name] = LSTD(1.0, lmbda=0.0).fit(X, y, **rows, importance_ratio=policy[state, dose] / p)
+    logged = rows | {"actions": dose, "target_policy": policy[state], "behavior_probability": p}
+    sampled.append(importance_sampling(X, y, gamma=1.0, estimator="wis", **logged))
 found = compare_policies(models, X[first])
 print(found)
 fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 sources = ("LSTD(0), 95 %", found.values), ("baseline: weighted importance sampling", sampled)
-for shift, (label, values) in zip((-0.1, 0.1), sources, strict=True):
+for shift, colour, (label, values) in zip((-0.1, 0.1), ("C0", "0.5"), sources, strict=True):
     middle, low, high = np.array([(one.value, one.lower, one.upper) for one in values]).T
-    ax.errorbar(np.arange(5) + shift, middle, (middle - low, high - middle), fmt="o", capsize=4, label=label)
+    ax.errorbar(np.arange(5) + shift, middle, (middle - low, high - middle), fmt="o", color=colour, label=label)
 ax.hlines(truth, np.arange(5) - 0.25, np.arange(5) + 0.25, color="k", label="truth")
-ax.set(xticks=range(5), xticklabels=policies, ylabel="share of patients who survive", ylim=(0.55, 1.05))
-_ = ax.legend(loc="lower left")
+ax.legend()
+_ = ax.set(xticks=range(5), xticklabels=policies, ylabel="share of patients who survive", ylim=(0.55, 1.05))

@@ -73,7 +73,8 @@ for k, episodes in enumerate((25, 50, 100, 200)):
     for i, (name, found) in enumerate(estimates(episodes)):
         print(f"{episodes:4} episodes  {name:30} {found.value:6.1f}, from {found.lower:.1f} to {found.upper:.1f}")
         bars = [[found.value - found.lower], [found.upper - found.value]]
-        ax.errorbar(k + 0.15 * (i - 1), found.value, bars, fmt="o", color=f"C{i}", capsize=4, label=None if k else name)
-ax.axhspan(truth.lower, truth.upper, color="0.8", label="truth: the steadier controller itself")
-ax.set(xticks=range(4), xticklabels=(25, 50, 100, 200), xlabel="logged episodes", ylabel="value, 95 % interval")
-_ = ax.legend()
+        look = {"fmt": "os^"[i], "color": ("C0", "C0", "0.5")[i], "mfc": ("C0", "white", "0.5")[i], "capsize": 4}
+        ax.errorbar(k + 0.15 * (i - 1), found.value, bars, label=None if k else name, **look)
+ax.axhspan(truth.lower, truth.upper, color="k", alpha=0.25, label="truth: the steadier controller itself")
+ax.legend(title="value of the steadier controller")
+ax.set(xticks=range(4), xticklabels=(25, 50, 100, 200), xlabel="logged episodes", ylabel="discounted steps, 95 % interval")

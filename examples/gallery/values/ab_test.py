@@ -66,15 +66,15 @@ print(f"true values: A {true[0]:.1f}, B {true[1]:.1f}; difference {true[1] - tru
 # Repeat the test thirty times, with 1500 customers per version. ``lstd.inference.difference`` treats the two versions
 # as independent, because their customers differ.
 
-names = {"LSTD: value of a new customer": value, "baseline: revenue during the test": revenue}
+names = {"LSTD: value of a new customer": (value, "C0"), "baseline: revenue during the test": (revenue, "0.5")}
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.5), sharex=True, sharey=True, layout="constrained")
 tests = [[visits(version, 1500, 10 * test + k) for k, version in enumerate("AB")] for test in range(30)]
-for ax, (name, measure) in zip(axes, names.items(), strict=True):
+for ax, (name, (measure, colour)) in zip(axes, names.items(), strict=True):
     low, high = np.array([measure(*test) for test in tests]).T
-    ax.hlines(range(30), low, high)
+    ax.hlines(range(30), low, high, color=colour)
     ax.axvline(0, color="gray", ls=":")
     ax.axvline(true[1] - true[0], color="k", lw=1)
-    ax.set(xlabel="B less A", title=name)
+    ax.set(xlabel="version B less version A, in money", title=name)
     held = np.mean((low < true[1] - true[0]) & (true[1] - true[0] < high))
     print(f"{name:34} holds the truth in {held:.0%}; B wins {np.mean(low > 0):.0%}, loses {np.mean(high < 0):.0%}")
-_ = axes[0].set_ylabel("test; the line is the long-run difference")
+_ = axes[0].set_ylabel("test; the black line is the truth")

@@ -14,19 +14,19 @@ import numpy as np
 from lstd.experiments import run_sweep
 from lstd.experiments.protocol import LMBDAS
 
-algorithms = ["mixed", "uncorrected", "boyan", "true_online_td"]
+algorithms = {"boyan": "C0", "uncorrected": "C1", "mixed": "C2", "true_online_td": "C3"}
 fig, axes = plt.subplots(3, 3, figsize=(10, 8), sharex=True, layout="constrained")
 for row, problem in enumerate(("small", "large", "deterministic")):
     for column, features in enumerate(("tabular", "binary", "normal")):
         ax, highest = axes[row, column], 0.0
-        for k, (name, errors) in enumerate(run_sweep(problem, features, algorithms).items()):
+        for k, (name, errors) in enumerate(run_sweep(problem, features, [*algorithms]).items()):
             mean = errors.mean(axis=0)  # over runs; shape (λ, α)
             at = np.arange(len(LMBDAS)), mean.argmin(axis=1)
             spread = errors[:, *at].std(axis=0)
             highest = max(highest, mean[at].max())
             bars = {"marker": ".", "capsize": 2, "yerr": spread, "errorevery": (k, 3)}  # side by side, to be told apart
             look = {"ls": "--"} if name == "true_online_td" else bars
-            ax.errorbar(LMBDAS, mean[at], lw=1, label=name.replace("_", " "), **look)
+            ax.errorbar(LMBDAS, mean[at], lw=1, color=algorithms[name], label=name.replace("_", " "), **look)
         ax.set(title=f"{problem}, {features}", ylim=(0, min(1.2, 1.6 * highest)))
 axes[0, 2].legend(fontsize=8, loc="lower left")
 fig.supxlabel("λ")

@@ -50,11 +50,11 @@ for i, seed in enumerate(seeds):
 mean = td.mean(axis=1)
 best = mean.argmin(axis=0)
 fig, ax = plt.subplots(figsize=(7, 4))
-ax.loglog(steps, lstd.mean(axis=0), "o-", label="LSTD(0.9)")
-ax.fill_between(steps, *np.quantile(lstd, (0.1, 0.9), axis=0), alpha=0.2)
-ax.loglog(steps, mean.min(axis=0), "s--", label="TD(0.9), best step size for each amount of data")
-ax.loglog(steps, mean[best[-1]], ":", label=f"TD(0.9), step size {step_sizes[best[-1]]:g}")
-ax.set(xlabel="transitions", ylabel="error of the values", title="Mean over ten seeds; band: 10 to 90 %")
+ax.loglog(steps, lstd.mean(axis=0), "o-", color="C0", label="LSTD(0.9)")
+ax.fill_between(steps, *np.quantile(lstd, (0.1, 0.9), axis=0), color="C0", alpha=0.2)
+ax.loglog(steps, mean.min(axis=0), "s--", color="C3", label="TD(0.9), best step size for each amount of data")
+ax.loglog(steps, mean[best[-1]], ":", color="C3", label=f"TD(0.9), step size {step_sizes[best[-1]]:g}")
+ax.set(xlabel="transitions", ylabel="error of the values (root mean square)", title="Boyan's chain: mean and 10–90 % of ten seeds")
 ax.legend(fontsize=8, loc="lower left")
 
 for n, a, b in zip(steps[::4], lstd.mean(axis=0)[::4], mean.min(axis=0)[::4], strict=True):

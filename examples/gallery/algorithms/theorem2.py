@@ -47,13 +47,13 @@ missed = [phi @ model.fixed_point(phi, x) - model.values for x in lmbdas]
 to_truth = [np.sqrt(model.stationary @ off**2) / size for off in missed]
 best = np.sqrt(model.stationary @ (phi @ model.best_fit(phi) - model.values) ** 2) / size
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-for variant, distances in found.items():
-    left.loglog(lengths, np.median(distances, axis=0), "o-", label=variant)
+for colour, (variant, distances) in zip(("C0", "C1", "C2"), found.items(), strict=True):
+    left.loglog(lengths, np.median(distances, axis=0), "o-", color=colour, label=variant)
 left.loglog(lengths, np.median(found["boyan"][:, -1]) * np.sqrt(lengths[-1] / lengths), "k:", label="1/√T")
-left.set(xlabel="transitions T", ylabel="distance from the limit", title=f"λ = {lmbda}")
+left.set(xlabel="transitions T", ylabel="distance from the limit", title=f"Distance from the limit at λ = {lmbda}")
 left.legend()
 right.plot(lmbdas, to_truth, label="limit of LSTD(λ)")
-right.axhline(best, color="k", ls=":", label="best fit of the features")
+right.axhline(best, color="0.5", ls="--", label="baseline: best fit of the features")
 right.set(xlabel="λ", ylabel="error of the limit ÷ size of the values", title="Unlimited data", ylim=(0, None))
 right.legend()
 print(f"error with unlimited data: λ = 0: {to_truth[0]:.3f}, λ = 0.9: {to_truth[36]:.3f}, best fit: {best:.3f}")

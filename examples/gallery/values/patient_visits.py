@@ -59,10 +59,10 @@ for label, values in (("truth", truth), ("LSTD(0.8)", found.prediction), ("lives
 
 fig, ax = plt.subplots(figsize=(7, 4))
 errors = np.abs(np.array([found.lower, found.upper]) - found.prediction)
-ax.errorbar(range(4), found.prediction, errors, fmt="o", capsize=4, label="LSTD(0.8), 95 % interval")
+ax.errorbar(range(4), found.prediction, errors, fmt="o", color="C0", capsize=4, label="LSTD(0.8), 95 % interval")
 ax.plot(range(4), truth, "k_", markersize=24, label="truth")
-ax.plot(range(4), seen, "s", label="mean of the lives seen whole")
-ax.set(xlabel="severity at the visit", ylabel="expected years to live", xticks=range(4), ylim=(0, None))
+ax.plot(range(4), seen, "s", color="0.5", label="baseline: mean of the lives seen whole")
+ax.set(xlabel="severity at the visit", ylabel="expected years to live", xticks=range(4), ylim=(0, None), title="Remaining life")
 ax.legend()
 
 # %%

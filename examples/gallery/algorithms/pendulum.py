@@ -61,17 +61,17 @@ states = features(np.array(observations[:steps]).transpose(1, 0, 2))
 
 lmbdas = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 1]
 fig, ax = plt.subplots(figsize=(7, 4))
-for variant in ("boyan", "mixed", "uncorrected"):
+for colour, variant in (("C0", "boyan"), ("C1", "uncorrected"), ("C2", "mixed")):
     curve = []
     for lmbda in lmbdas:
         models = [LSTD(gamma, lmbda, alpha, variant).fit(**data.to_arrays()) for alpha in alphas]
         off = [np.sqrt(np.mean((model.predict(states.reshape(-1, 35)) - values.ravel()) ** 2)) for model in models]
         curve.append(min(off) / values.std())
-    ax.semilogy(lmbdas, curve, "o-", label=f"{variant} LSTD(λ)")
+    ax.semilogy(lmbdas, curve, "o-", color=colour, label=f"{variant} LSTD(λ)")
     print(f"{variant:12} error {min(curve):.2f} at λ = {lmbdas[int(np.argmin(curve))]}")
-ax.axhline(curve[-1], color="k", ls=":", label="baseline: ridge on returns up to the cut")
+ax.axhline(curve[-1], color="0.5", ls="--", label="baseline: ridge on returns up to the cut")
 ax.axhline(1, color="gray", lw=0.8, label="predict the mean")
-ax.set(xlabel="λ", ylabel="error ÷ spread of the values")
+ax.set(xlabel="λ", ylabel="error ÷ spread of the values", title="Pendulum, cut off after 40 steps")
 ax.legend()
 
 # %%

@@ -71,10 +71,10 @@ def measure(program, count):
 counts, programs = (1, 3, 8), {"fit_tables": STREAMED, "baseline: pandas and LSTD.fit": IN_MEMORY}
 results = {name: [measure(program, count) for count in counts] for name, program in programs.items()}
 fig, ax = plt.subplots(figsize=(7, 4))
-for name, result in results.items():
-    ax.plot([size * count for count in counts], [peak for peak, _ in result], "o-", label=name)
-ax.axhline(537, color="gray", ls=":", label="bound of fit_tables: 512 MiB")
-ax.set(xlabel="data, MB", ylabel="peak memory above the start, MB", ylim=(0, None))
+for colour, (name, result) in zip(("C0", "0.5"), results.items(), strict=True):
+    ax.plot([size * count for count in counts], [peak for peak, _ in result], "o-", color=colour, label=name)
+ax.axhline(537, color="k", ls=":", label="bound of fit_tables: 512 MiB")
+ax.set(xlabel="data, MB", ylabel="peak memory above the start, MB", title="Memory of a fit", ylim=(0, None))
 ax.legend()
 off = np.abs(np.subtract(results["fit_tables"][-1][1], results["baseline: pandas and LSTD.fit"][-1][1])).max()
 print(f"largest difference of the weights: {'below 1e-9' if off < 1e-9 else off}")

@@ -69,12 +69,12 @@ found["baseline: the present excess"] = excess[:-1] / (1 - gamma)
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6), layout="constrained")
 shown = slice(9900, 10_600)
 top.plot(came[shown], "k", lw=1, label="came afterwards")
-for name, predicted in found.items():
-    top.plot(predicted[shown], lw=1, label=name)
+for colour, (name, predicted) in zip(("C0", "C4", "C3", "0.5"), found.items(), strict=True):
+    top.plot(predicted[shown], lw=1, color=colour, label=name)
     squares = (predicted - came)[: n - 200].reshape(-1, 370) ** 2
-    bottom.plot(np.sqrt(squares.mean(axis=1)) / came.std(), label=name)
+    bottom.plot(np.sqrt(squares.mean(axis=1)) / came.std(), color=colour, label=name)
     print(f"{name:32} error ÷ spread: {np.sqrt(squares.mean()) / came.std():.2f}")
-top.set(xlabel="minutes, after the wear", ylabel="discounted excess, K")
+top.set(xlabel="minutes, after the wear", ylabel="discounted excess, K", title="A machine that wears out")
 top.legend(fontsize=8)
 bottom.axvline(0.6 * 40, color="gray", ls=":")
 _ = bottom.set(xlabel="time, in blocks of 370 minutes; the line marks the wear", ylabel="error ÷ spread")

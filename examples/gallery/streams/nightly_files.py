@@ -63,14 +63,14 @@ price = np.where(mornings <= 60, 1.0, 1.6)
 true = price * (1 + 1 + 0.9 * 0.8 / (1 - 0.9 * 0.8))  # this row, then a geometric number of average ones
 
 fig, ax = plt.subplots(figsize=(8, 4.5))
-for name, curve in curves.items():
+for style, (name, curve) in zip(("--", "-"), curves.items(), strict=True):
     prediction, low, high = np.array(curve).T
-    (line,) = ax.plot(mornings, prediction, label=name)
-    ax.fill_between(mornings, low, high, color=line.get_color(), alpha=0.2)
+    ax.plot(mornings, prediction, style, color="C0", label=f"LSTD, {name}")
+    ax.fill_between(mornings, low, high, color="C0", alpha=0.2)
     print(f"{name:18} mean error after the change: {np.abs(prediction - true)[mornings > 60].mean():.2f}")
 baseline = np.array([regression(morning) for morning in mornings])
 print(f"regression         mean error after the change: {np.abs(baseline - true)[mornings > 60].mean():.2f}")
-ax.plot(mornings, baseline, "C2--", label="baseline: regression of the returns of seven nights")
+ax.plot(mornings, baseline, "-.", color="0.5", label="baseline: regression of the returns of seven nights")
 ax.plot(mornings, true, "k:", label="truth")
-ax.set(xlabel="morning", ylabel="predicted return at x = (1, 0)")
+ax.set(xlabel="morning", ylabel="predicted return at x = (1, 0), in money", title="Prices rise on night 60")
 _ = ax.legend()
