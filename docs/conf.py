@@ -75,7 +75,7 @@ def returned_figure(block, block_vars, gallery_conf):
 
 
 def palette(gallery_conf, script):
-    """Give every figure of the gallery the colours of `lstd.report`: C0 to C3 are Boyan's, Uncorrected, Mixed and TD."""
+    """Give all figures of the gallery the colours of `lstd.report`: C0 to C3 are Boyan's, Uncorrected, Mixed, TD."""
     names = ("boyan", "uncorrected", "mixed", "true_online_td", "td_replacing")
     plt.rcParams["axes.prop_cycle"] = plt.cycler(color=[COLOURS[name] for name in names])
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})

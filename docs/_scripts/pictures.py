@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lstd import LSTD, LSTDCV, TD, HorizonLSTD, report
+from lstd.experiments import LMBDAS, run_sweep
 from lstd.mrp import BoyanChain
 from lstd.ope import LSTDQ, compare_policies
 
@@ -90,6 +91,9 @@ def plots():
         "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
         "plot_policy_values": report.plot_policy_values(policies(X, y + 2.0 * offers * (y > 0), offers, offered, data)),
         "plot_predictions": report.plot_predictions(model, X, y, **data),
+        "plot_sweep": report.plot_sweep(
+            run_sweep("small", "binary", ["boyan", "uncorrected", "mixed"], run_seeds=range(1, 11)), LMBDAS
+        ),
     }
 
 

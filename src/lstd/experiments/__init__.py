@@ -1,7 +1,7 @@
 """The paper's experiments: sweeps over (λ, α), timing, theory, and all of them in one command.
 
-A problem and features by name, or a model of your own, come in; errors over the grid (`run_sweep`), or the figures,
-tables and page of the whole paper (`lstd.experiments.reproduce.run.reproduce`), go out.
+A problem and features by name, or a model of your own, come in; errors over a grid, such as the paper's `LMBDAS` and
+`ALPHAS`, or the figures, tables and page of the whole paper, go out.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
     from lstd.experiments.sweep import run_sweep
 
-__all__ = ["run_sweep"]
+__all__ = ["ALPHAS", "LMBDAS", "STEP_SIZES", "run_sweep"]
 
 
 def __getattr__(name: str) -> Any:  # processes that draw need no kernels
-    if name in __all__:
-        from lstd.experiments import sweep
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lstd.experiments import protocol
 
-        return sweep.run_sweep
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name != "run_sweep":
+        return getattr(protocol, name)
+    from lstd.experiments import sweep
+
+    return sweep.run_sweep

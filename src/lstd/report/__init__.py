@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lstd.report.grid_figure import plot_grid
+    from lstd.report.grid_figure import plot_grid, plot_sweep
     from lstd.report.model_figures import (
         plot_action_calibration,
         plot_blocks,
@@ -32,6 +32,7 @@ __all__ = [
     "plot_grid",
     "plot_policy_values",
     "plot_predictions",
+    "plot_sweep",
     "write_fit_report",
 ]
 

@@ -1,4 +1,4 @@
-"""Cross-validated error over the grid of (λ, α) that the settings were chosen from."""
+"""Errors over a grid of (λ, α): that which settings were chosen from, and that of a sweep."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.rendering import share
-from lstd.report.style import VERMILION, legend_above, panels
+from lstd.report.style import COLOURS, LINES, VERMILION, legend_above, panels
 from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
@@ -152,6 +153,56 @@ def draw_grid(grid: Grid, ax: Any = None) -> list[Artist]:
         panel.set(ylabel="trace decay λ", xlabel="ridge coefficient α")
         legend_above(panel, _legend_handles(grid), 3)
     return artists
+
+
+def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes | None = None) -> list[Artist]:
+    """Draw the lowest error over α against λ for each algorithm of a sweep, as in Figure 2 of the paper.
+
+    Parameters
+    ----------
+    errors : mapping
+        Errors of shape (n_runs, n_lmbdas, n_alphas) by algorithm, as `lstd.experiments.run_sweep` returns for a list.
+    lmbdas : array-like of shape (n_lmbdas,)
+        The trace decays.
+    ax : matplotlib.axes.Axes, optional
+        As in :func:`plot_predictions`.
+
+    Returns
+    -------
+    list of matplotlib.artist.Artist
+        One line per algorithm: at each λ the mean over runs at its best α. Bands show two standard errors.
+
+    Raises
+    ------
+    InvalidInputError
+        If errors have another shape, or `ax` is not one axes.
+
+    Examples
+    --------
+    >>> from lstd.report import plot_sweep
+    >>> lines = plot_sweep({"boyan": [[[0.4, 0.2], [0.3, 0.5]]]}, [0.0, 0.9])
+    >>> lines[0].get_ydata().tolist()
+    [0.2, 0.3]
+    """
+    at = np.asarray(lmbdas, dtype=np.float64)
+    with panels(ax, 6.4, 3.6) as (panel,):
+        lines: list[Artist] = []
+        for number, (name, found) in enumerate(errors.items()):
+            array = np.asarray(found, dtype=np.float64)
+            if array.ndim != 3 or array.shape[1] != len(at):
+                rule = f"shape (n_runs, {len(at)}, n_alphas), with a λ of `lmbdas` for each of the second"
+                raise InvalidInputError(f"`errors[{name!r}]` must have {rule}; got {array.shape}.")
+            best = array[:, np.arange(len(at)), array.mean(axis=0).argmin(axis=1)]
+            best[:, ~np.isfinite(best).all(axis=0)] = np.nan  # where every α diverged in some run
+            mean = best.mean(axis=0)
+            look: dict[str, Any] = {"color": COLOURS.get(name, f"C{number}"), "linestyle": LINES.get(name, "-")}
+            lines += panel.plot(at, mean, label=name.replace("_", " "), **look)
+            if len(best) > 1:
+                half = 2.0 * best.std(axis=0, ddof=1) / np.sqrt(len(best))
+                panel.fill_between(at, mean - half, mean + half, color=look["color"], alpha=0.2, linewidth=0)
+        panel.set(xlabel="trace decay λ", ylabel="lowest error over α")
+        panel.legend()
+    return lines
 
 
 def _legend_handles(grid: Grid) -> list[Line2D]:

@@ -77,8 +77,9 @@ def differences(results: Results) -> Figure:
         for ax, features in zip(row, protocol.FEATURES, strict=True):
             ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
             ax.axhline(0.0, **_line("boyan"))
+            boyan = results.sweeps[problem, features, "boyan"]
             for algorithm in ("uncorrected", "mixed"):
-                _difference(ax, *(results.sweeps[problem, features, name] for name in (algorithm, "boyan")), algorithm)
+                _difference(ax, results.sweeps[problem, features, algorithm], boyan, algorithm)
         row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\nless Boyan's, %")
     for ax in axes[-1]:
         ax.set_xlabel("λ")
@@ -92,7 +93,8 @@ def _difference(ax: Axes, sweep: Sweep, boyan: Sweep, algorithm: str) -> None:
     errors, less = (one.errors[:, np.arange(len(one.lmbdas)), one.best_alpha] for one in (sweep, boyan))
     with np.errstate(invalid="ignore"):  # infinite where both diverged
         difference = 100.0 * (errors - less) / less.mean(axis=0)
-    mean = np.where(np.isfinite(difference).all(axis=0), difference.mean(axis=0), np.nan)
+    difference[:, ~np.isfinite(difference).all(axis=0)] = np.nan
+    mean = difference.mean(axis=0)
     ax.plot(sweep.lmbdas, mean, **_line(algorithm))
     if len(difference) > 1:
         half = BAR * difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
