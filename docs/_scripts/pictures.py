@@ -16,10 +16,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LinearRegression
 
-from lstd import LSTD, LSTDCV, TD, HorizonLSTD, report
+from lstd import LSTDCV, HorizonLSTD, report
+from lstd.datasets import load_shop
 from lstd.experiments import LMBDAS, run_sweep
-from lstd.mrp import BoyanChain
+from lstd.metrics import observed_returns
 from lstd.ope import LSTDQ, compare_policies
 
 ROOT = Path(__file__).parents[2]
@@ -46,24 +48,27 @@ def draw_all(folder):
 
 
 def readme():
-    """Draw the picture of the README: predictions with intervals and the truth, beside TD with three step sizes."""
-    chain, n = BoyanChain(), 300
-    stream, phi = chain.simulate(n_steps=n, seed=1), chain.interpolating_features
-    data = {"X": phi[stream.states[:-1]], "y": stream.rewards, "terminated": stream.terminated}
-    found = LSTD(gamma=1.0, lmbda=0.9, alpha=0.01).fit(**data).predict_interval(phi)
-    figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    states, styles = np.arange(len(phi)), (":", "--", "-.")
-    for step_size, style in zip((0.003, 0.03, 0.3), styles, strict=True):
-        model = TD(phi.shape[1], gamma=1.0, lmbda=0.9, step_size=step_size)
-        predicted = model.partial_fit(**data).predict(phi)
-        ax.plot(states, predicted, style, color="#8a94a0", label=f"TD(0.9), step size {step_size:g}")
-    half = (found.prediction - found.lower, found.upper - found.prediction)
-    ax.errorbar(
-        states, found.prediction, half, fmt="o", color=BLUE["light"], capsize=3, label="LSTD(0.9), 95 % interval"
+    """Draw the picture of the README: active customers with intervals, the truth, and regression on those who left."""
+    table, truth = load_shop(return_truth=True)
+    X, last = table[["recent", "since_last"]], table["spend"].isna().to_numpy()
+    rows = {"episode": table["customer"], "terminated": table["closed"]}
+    found = LSTDCV(gamma=0.98).fit(X, table["spend"], **rows).predict_interval(X[last])
+    returns = observed_returns(table["spend"], gamma=0.98, prediction=np.zeros(len(table)), **rows).returns
+    left = table.groupby("customer")["closed"].transform("any")
+    regression = LinearRegression().fit(X[left], returns[left]).predict(X[last])
+    some = np.argsort(truth["value"][last].to_numpy())[::10]
+    figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    x, middle = np.arange(len(some)), found.prediction[some]
+    half = (middle - found.lower[some], found.upper[some] - middle)
+    ax.errorbar(x, middle, half, fmt="o", markersize=4, color=BLUE["light"], capsize=2, label="LSTD, 95 % interval")
+    ax.plot(x, truth["value"][last].to_numpy()[some], "k_", markersize=9, label="truth")
+    ax.plot(x, regression[some], "x", color="#8a94a0", markersize=5, label="regression on customers who left")
+    ax.set(
+        xticks=[], ylim=(0, None), ylabel="spending still to come", title="A shop: every tenth customer still active"
     )
-    ax.plot(states, chain.values, color="black", linewidth=1, label="true value")
-    ax.set(xlabel="state of Boyan's chain", ylabel="value", title=f"Values after {n} transitions", ylim=(-32, 4))
-    ax.legend(fontsize=8)
+    ax.set_xlabel("customers, from low to high value")
+    ax.legend(fontsize=8, loc="upper left")
+    ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 

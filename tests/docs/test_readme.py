@@ -8,21 +8,40 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
 import lstd
+from lstd import LSTDCV
+from lstd.datasets import load_shop
+from lstd.metrics import observed_returns
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def block(language):
-    return re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)[1]
+BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
 
 
-def test_example_prints_the_output_shown():
+@pytest.mark.parametrize(("code", "shown"), BLOCKS, ids=("shop", "chain"))
+def test_examples_print_the_output_shown(code, shown):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(block("python"), "README.md", "exec"), {})
-    assert printed.getvalue() == block("text")
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue() == shown
+    assert len(BLOCKS) == README.count("```python")
+
+
+def test_regression_on_finished_histories_is_as_far_off_as_it_says():
+    table, truth = load_shop(return_truth=True)
+    X, last = table[["recent", "since_last"]], table["spend"].isna()
+    rows = {"episode": table["customer"], "terminated": table["closed"]}
+    returns = observed_returns(table["spend"], gamma=0.98, prediction=np.zeros(len(table)), **rows).returns
+    left = table.groupby("customer")["closed"].transform("any")
+    models = (LinearRegression().fit(X[left], returns[left]), LSTDCV(gamma=0.98).fit(X, table["spend"], **rows))
+    off = [np.sqrt(np.mean((model.predict(X[last]) - truth["value"][last]) ** 2)) for model in models]
+    assert "is off by {:.0f}, LSTD by {:.0f}.".format(*off) in README.replace("\n", " ")
 
 
 def test_linked_pages_exist():
