@@ -77,4 +77,4 @@ for k, episodes in enumerate((25, 50, 100, 200)):
         ax.errorbar(k + 0.15 * (i - 1), found.value, bars, label=None if k else name, **look)
 ax.axhspan(truth.lower, truth.upper, color="k", alpha=0.25, label="truth: the steadier controller itself")
 ax.legend(title="value of the steadier controller")
-ax.set(xticks=range(4), xticklabels=(25, 50, 100, 200), xlabel="logged episodes", ylabel="discounted steps, 95 % interval")
+_ = ax.set(xticks=range(4), xticklabels=(25, 50, 100, 200), xlabel="logged episodes", ylabel="discounted steps")

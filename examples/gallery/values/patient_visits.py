@@ -62,7 +62,13 @@ errors = np.abs(np.array([found.lower, found.upper]) - found.prediction)
 ax.errorbar(range(4), found.prediction, errors, fmt="o", color="C0", capsize=4, label="LSTD(0.8), 95 % interval")
 ax.plot(range(4), truth, "k_", markersize=24, label="truth")
 ax.plot(range(4), seen, "s", color="0.5", label="baseline: mean of the lives seen whole")
-ax.set(xlabel="severity at the visit", ylabel="expected years to live", xticks=range(4), ylim=(0, None), title="Remaining life")
+ax.set(
+    xlabel="severity at the visit",
+    ylabel="expected years to live",
+    xticks=range(4),
+    ylim=(0, None),
+    title="Remaining life",
+)
 ax.legend()
 
 # %%
