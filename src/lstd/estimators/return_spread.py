@@ -122,7 +122,7 @@ class ReturnSpread:
     n_floored_ : int
         Number of rows of the fit, counted for each reward, whose variance was below the floor, and raised to it.
     n_groups_ : int
-        Number of groups or episodes; of stretches of about one effective horizon in a single stream.
+        Number of groups or episodes; of blocks of about one effective horizon in a single stream.
 
     Notes
     -----
@@ -320,7 +320,7 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
 
 
 def _groups(held: _Held) -> tuple[NDArray[np.intp], int]:
-    """Number the groups of rows; in a stream, stretches of the horizon, or of 1/(1 − γ) steps."""
+    """Number the groups of rows; in a stream, blocks of the horizon, or of 1/(1 − γ) steps."""
     rows = held.rows
     if are_whole(rows) or rows.begins.sum() > 1:
         group = np.cumsum(rows.begins) - 1
