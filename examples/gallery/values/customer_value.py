@@ -35,7 +35,7 @@ print(weeks)
 print(known.head(3).round(1).to_string())
 
 # %%
-# A straight line in these four columns would say that whoever has bought much will buy forever. What matters is how
+# A straight line in these four columns would say that those who bought much will buy forever. What matters is how
 # often somebody buys, and how long ago the last purchase was. So make features that say it: rates, recency, products.
 
 repeat, age, since = known["n_events"] - 1, known["since_first"], known["since_last"]
