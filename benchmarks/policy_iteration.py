@@ -1,6 +1,6 @@
 """Measure how often least-squares policy iteration on stored random data finds a good policy.
 
-    python benchmarks/policy_iteration.py [--seeds 100] [--write docs/results/policy-intervals.md]
+    python benchmarks/policy_iteration.py [--seeds 100] [--car] [--write docs/results/policy-intervals.md]
 
 The chain walk of Lagoudakis and Parr (2003): 20 states, actions left and right that fail with probability 0.1, reward 1
 in the states at both ends, discount 0.9, 5000 random transitions; features 1, s, …, s⁴ for each action, or ten radial
@@ -10,6 +10,10 @@ CartPole (Gymnasium's CartPole-v1, but for the reward: -1 where the pole falls, 
 actions, discount 0.95. Features for each action: quadratic in position, velocity, angle and angular velocity, or nine
 radial ones of the angle and its velocity and a one, as in that paper for a pendulum. Success: 500 steps in each of 5
 further episodes.
+
+MountainCar (reward -1 until the car is at the top), 10 000 random transitions, discount 0.99; features for each action:
+5 × 5 or 7 × 7 radial ones of place and speed and a one. The transitions are episodes of 200 steps from the bottom, or
+episodes of at most 20 steps that begin anywhere. Success: at the top within 200 steps in each of 5 further episodes.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ import argparse
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,8 @@ from numpy.typing import NDArray
 
 from lstd.ope import PolicyIteration, StateActionFeatures, lspi
 from pages import show
+from policy_problems import radial as bumps
+from policy_problems import valley
 from provenance import printed_by
 
 Array = NDArray[Any]
@@ -34,6 +41,7 @@ Array = NDArray[Any]
 SEED = 51_000
 N_STATES, FAILS, ROWS = 20, 0.1, 5000
 EPISODES, STEPS, TESTS = 1000, 500, 5
+CAR_ROWS, CAR_STEPS = 10_000, 200
 
 
 def polynomial(s: Array) -> Array:
@@ -107,38 +115,74 @@ def stays_up(environment: Any, policy: Callable[[Array], Array], seed: int) -> b
     return True
 
 
+def mountain_car(points: int, steps: int, anywhere: bool, seed: int) -> tuple[PolicyIteration, bool]:
+    """Return the result on random transitions of the car, and whether its policy drives up from the bottom."""
+    random, n = np.random.default_rng([SEED, seed]), CAR_ROWS // steps
+    bottom = np.column_stack([random.uniform(-0.6, -0.4, size=max(n, TESTS)), np.zeros(max(n, TESTS))])
+    low, high = ([-1.2, -0.07], [0.5, 0.07]) if anywhere else ([-0.6, 0.0], [-0.4, 0.0])
+    state, alive, taken = random.uniform(low, high, size=(n, 2)), np.arange(n), []
+    for _ in range(steps):
+        action = random.integers(3, size=len(state))
+        after, reward, done = valley(state, action)
+        taken.append((alive, state, action, reward, after, done))
+        state, alive = after[~done], alive[~done]
+    episode, states, actions, rewards, following, ended = (np.concatenate(one) for one in zip(*taken, strict=True))
+    order = np.argsort(episode, kind="stable")
+    car = bumps((0.9, 0.07), (-0.3, 0.0), points, [0, 1])
+
+    def phi(x: Array) -> Array:
+        return np.column_stack([np.ones(len(x)), car(x)])
+
+    data = {
+        "X": phi(states[order]), "y": rewards[order], "actions": actions[order], "X_next": phi(following[order]),
+        "episode": episode[order], "terminated": ended[order],
+    }  # fmt: skip
+    found, x = lspi(data, StateActionFeatures(3), gamma=0.99, alpha=1e-3), bottom[:TESTS]
+    for _ in range(CAR_STEPS):
+        x, _, done = valley(x, found.policy(phi(x)).argmax(axis=1))
+        x = x[~done]
+        if not len(x):
+            return found, True
+    return found, False
+
+
 PROBLEMS: dict[str, Callable[[int], tuple[PolicyIteration, bool]]] = {
     "chain walk, polynomial": lambda seed: chain_walk(polynomial, seed),
     "chain walk, radial": lambda seed: chain_walk(radial, seed),
     "CartPole, quadratic": lambda seed: cart_pole(quadratic, seed),
     "CartPole, radial": lambda seed: cart_pole(of_the_pole, seed),
 }
+CAR: dict[str, Callable[[int], tuple[PolicyIteration, bool]]] = {
+    f"{points} × {points} radial, {starts}": partial(mountain_car, points, steps, starts == "from anywhere")
+    for points in (5, 7) for starts, steps in (("from anywhere", 20), ("from the bottom", 200))
+}  # fmt: skip
 
 
-def report(seeds: int, names: Sequence[str] = tuple(PROBLEMS)) -> str:
+def report(seeds: int, problems: dict[str, Any], command: str) -> str:
     lines = [
         "| problem | success | stopped: repeated policy | cycle | limit of 20 | policies evaluated |",
         "|" + "---|" * 6,
     ]
-    for name in names:
+    for name in problems:
         with warnings.catch_warnings(action="ignore"):
-            results = [PROBLEMS[name](seed) for seed in range(seeds)]
+            results = [problems[name](seed) for seed in range(seeds)]
         stopped, n = Counter(found.stopped for found, _ in results), [len(found.path) for found, _ in results]
         lines.append(
             f"| {name} | {sum(good for _, good in results)} of {seeds} | {stopped['repeated']} | {stopped['cycle']} | "
             f"{stopped['limit']} | median {np.median(n):.0f}, most {max(n)} |"
         )
         print(lines[-1], flush=True)
-    command = f"python benchmarks/policy_iteration.py --seeds {seeds}"
-    return "\n".join([printed_by(command), "", *lines])
+    return "\n".join([printed_by(f"python {command} --seeds {seeds}"), "", *lines])
 
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--car", action="store_true", help="MountainCar alone")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="replace the table of this page")
     options = parser.parse_args(words)
-    show(report(options.seeds), "benchmarks/policy_iteration.py", options.write)
+    command = "benchmarks/policy_iteration.py" + " --car" * options.car
+    show(report(options.seeds, CAR if options.car else PROBLEMS, command), command, options.write)
 
 
 if __name__ == "__main__":
