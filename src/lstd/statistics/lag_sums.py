@@ -17,14 +17,14 @@ once the later one has seen the last H rows of the earlier one. Value of horizon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.follow import StreamEnd
@@ -34,6 +34,8 @@ from lstd.statistics.blocks import Layout
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
+
+_WIDTH, _ROWS = 128, 4096  # columns of a product, and rows, at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,44 +89,70 @@ def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
 
 def _sums_of(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
     """Sum the pairs whose later row is one of `first` to `end` − 1."""
-    sums, later = LagSums.zero(horizon, rows.n_features, rows.y.shape[1]), np.arange(first, end)
-    full = rows.full_among(slice(first, end))
-    weight = rows.weight[first:end][full]
+    sums, full = LagSums.zero(horizon, rows.n_features, rows.y.shape[1]), rows.full_among(slice(first, end))
+    weight, size = rows.weight[first:end][full], max(_ROWS, horizon)
+    for start in range(first, end, size):
+        _add_pairs(sums, rows, start, min(start + size, end))
     square = weight @ rows.y[first:end][full] ** 2
-    sums = sums.changed(weight=float(weight.sum()), n_full=int(full.sum()), square=square)
-    for chosen, out, y in ((later[full], sums.full, rows.y), (later[~full], sums.cut, None)):
-        weighs, factor = np.ones(len(chosen), np.bool_), np.ones(len(chosen))
-        for k in range(horizon):
-            if k:  # one row further back, unless an episode ends there
-                before = chosen - k
-                weighs = before >= 0
-                weighs &= ~rows.last[before]
-                factor = factor * rows.discount[before]
-                weighs &= factor != 0.0
-                if not weighs.all():
-                    chosen, factor = chosen[weighs], factor[weighs]
-            if not len(chosen):
-                break
-            if k or y is not None:
-                _add(out[k], rows, chosen - k, factor, chosen, y)
-    return sums
+    return sums.changed(weight=float(weight.sum()), n_full=int(full.sum()), square=square)
 
 
-def _add(
-    out: Array, rows: Rows, earlier: NDArray[np.intp], factor: Array, later: NDArray[np.intp], y: Array | None
-) -> None:
-    """Add Σ w_t Γ φ_t [φ_{t+k}, r_{t+k+1}] to `out`, over pairs of rows."""
-    one = slice(earlier[0], earlier[-1] + 1) if earlier[-1] - earlier[0] + 1 == len(earlier) else earlier
-    two = slice(later[0], later[-1] + 1) if isinstance(one, slice) else later
-    weight = factor * rows.weight[one]
-    phi: Features = rows.X[one]
-    weighted = (
-        (phi * weight[:, np.newaxis]).T if isinstance(phi, np.ndarray) else (phi.multiply(weight[:, np.newaxis])).T
-    )
-    n = rows.X.shape[1]
-    out[:, :n] += dense(weighted @ rows.X[two])
-    if y is not None:
-        out[:, n:] += weighted @ y[two]
+def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
+    """Add the pairs whose later row u is one of `first` to `end` − 1, s lags at a time.
+
+    With E_v = [w φ_v, w Γ φ_{v−1}, …, w Γ φ_{v−s+1}], Σ_u E_{u−k} Γ_{u−k,k} [φ_u, r_{u+1}]ᵀ has lags k to k + s − 1.
+    """
+    horizon, n, _ = sums.full.shape
+    ends = np.flatnonzero(rows.last[max(0, first - horizon + 1) : first][::-1])
+    before = int(ends[0]) if len(ends) else min(first, horizon - 1)  # rows of the same episode
+    part = rows.taken(slice(first - before, end))
+    discount, full = np.where(part.last, 0.0, part.discount), part.full
+    s = max(1, min(horizon, _WIDTH // n)) if isinstance(part.X, np.ndarray) else 1
+    earlier, right = _shifted(part, discount, s), _beside(part.X, part.y)
+    for k, factor in islice(enumerate(_products(discount)), 0, horizon, s):
+        u = max(before, k)
+        cut = np.flatnonzero(~full[u:] & (factor[u:] != 0.0)) + u
+        for out, places, weight in ((sums.full, slice(u, None), factor * full), (sums.cut, cut, factor)):
+            if weight[places].any():
+                lags = out[k : k + s]
+                moved = slice(u - k, len(part) - k) if out is sums.full else cut - k
+                added = dense(earlier[moved].T @ _scaled(right[places], weight[places])).reshape(s, n, -1)
+                lags += added[: len(lags), :, : lags.shape[2]]
+        if not k:
+            sums.cut[0] = 0.0
+        if not factor[before:].any():
+            break
+
+
+def _shifted(rows: Rows, discount: Array, s: int) -> Features:
+    """Return w φ of each row and of the s − 1 rows before it, times the product of discounts between, (T, s n)."""
+    weighted = _scaled(rows.X, rows.weight)
+    if s == 1:
+        return weighted
+    found = np.zeros((len(rows), s, rows.X.shape[1]))
+    for b, factor in zip(range(min(s, len(rows))), _products(discount), strict=False):
+        np.multiply(weighted[: len(rows) - b], factor[b:, np.newaxis], out=found[b:, b])
+    return found.reshape(len(rows), -1)
+
+
+def _products(discount: Array) -> Iterator[Array]:
+    """Yield the products of the discounts of the k rows before each row, (T,), for k = 0, 1, …"""
+    found = np.ones(len(discount))
+    for k in count(1):
+        yield found
+        found = np.append(np.zeros(k), found[k:] * discount[: max(0, len(found) - k)])[: len(found)]
+
+
+def _scaled(phi: Features, weight: Array) -> Features:
+    """Return rows times their weights."""
+    if (weight == 1.0).all():
+        return phi
+    return phi * weight[:, np.newaxis] if isinstance(phi, np.ndarray) else phi.multiply(weight[:, np.newaxis]).tocsr()
+
+
+def _beside(phi: Features, y: Array) -> Features:
+    """Return features with the rewards beside them."""
+    return np.hstack([phi, y]) if isinstance(phi, np.ndarray) else sparse.hstack([phi, y], format="csr")
 
 
 # ------------------------------------------------------------ blocks of a stream
