@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 import lstd
-from lstd import HorizonLSTD
+from lstd import LSTD, HorizonLSTD
 from lstd.cli.app import run
 from lstd.errors import InvalidInputError
+from lstd.metrics import backtest
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small noisy data
 FIT = ["fit", "rows.csv", "--features", "a,b", "--reward", "r", "--episode", "who", "--terminated", "end", "--quiet"]
 NAMES = {"features": ["a", "b"], "reward": "r", "episode": "who", "terminated": "end"}
 
@@ -65,6 +67,42 @@ def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
     assert json.loads(capsys.readouterr().out)["horizon"] == 6
 
 
+def test_the_shell_scores_the_sums_of_steps(rows, capsys):
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "-o", "model"]) == 0
+    capsys.readouterr()
+    assert run(["score", "model", "rows.csv", "--horizon", "2,6", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["horizons"]
+    model, columns = expected(rows), {"episode": rows["who"], "terminated": rows["end"]}
+    for h in (2, 6):
+        one, returns = found[str(h)], model.observed_returns(rows[["a", "b"]], rows["r"], horizon=h, **columns)
+        r2 = model.score(rows[["a", "b"]], rows["r"], horizon=h, **columns)
+        assert one["rewards"]["r"]["r2"] == pytest.approx(r2)
+        assert one["observed_share"] == pytest.approx(returns.share)
+        assert (one["rows"], one["scored"]) == (300, 285)
+    assert run(["score", "model", "rows.csv", "--unobserved", "ipcw"]) == 0
+    assert "6 steps: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("horizon", [6, None])
+def test_the_shell_backtests_both_kinds_of_models(rows, capsys, horizon):
+    frame = rows.assign(day=pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300) % 10, "D"), end=0)
+    frame.to_csv("rows.csv", index=False)
+    given = ["--horizon", str(horizon)] if horizon else []
+    assert run([*FIT, "--gamma", "0.9", "--time", "day", *given, "-o", "model"]) == 0
+    capsys.readouterr()
+    assert run(["score", "model", "rows.csv", "--backtest", "2024-01-05", "--horizon", "2,3", "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)["backtests"]
+    kind = HorizonLSTD(6, gamma=0.9) if horizon else LSTD(0.9)
+    columns = {"episode": frame["who"], "terminated": frame["end"], "time": frame["day"]}
+    for steps, one in zip((2, 3), found, strict=True):
+        whole = backtest(kind, frame[["a", "b"]], frame["r"], cut="2024-01-05", steps=steps, **columns)
+        assert (one["steps"], one["rows"], one["cut"]) == (steps, 30, "2024-01-05")
+        assert one["r2"] == pytest.approx(whole.r2)
+        assert one["predicted"] == pytest.approx(whole.predicted.sum())
+    assert run(["score", "model", "rows.csv", "--backtest", "2024-01-05", "--horizon", "3"]) == 0
+    assert "r: Backtest over 3 steps" in capsys.readouterr().out
+
+
 def test_bounds_of_a_model_hold_for_tables(rows):
     expected(rows, low=0.0, high=0.5).save("model")
     assert run(["predict", "model", "rows.csv", "--horizon", "3", "-o", "out.csv"]) == 0
@@ -84,6 +122,9 @@ def test_bounds_of_a_model_hold_for_tables(rows):
         (["predict", "plain", "rows.csv", "--horizon", "3"], "needs a model that `lstd fit --horizon` wrote"),
         (["predict", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be"),
         (["predict", "model", "rows.csv", "--horizon", "a"], "`--horizon` must be"),
+        (["score", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be at most 6"),
+        (["score", "plain", "rows.csv", "--horizon", "7"], "`--horizon` needs `--backtest`"),
+        (["score", "plain", "rows.csv", "--backtest", "5", "--time", "who"], "and `--horizon` with the number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")

@@ -12,11 +12,19 @@ from scipy import sparse
 import lstd
 import naive
 from lstd import HorizonLSTD, Trajectories
-from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.errors import (
+    BoundsWarning,
+    ExtrapolationWarning,
+    InvalidInputError,
+    InvalidTypeError,
+    UnobservedWarning,
+    UnusedRewardWarning,
+)
 from lstd.metrics import calibration
 from tolerances import assert_close
 
 HORIZON = 6
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small noisy data
 
 
 def stream(seed, n_episodes=12, m=1, longest=9, cut=0.5):
@@ -219,8 +227,40 @@ def test_a_saved_model_predicts_the_same(tmp_path):
         interval = loaded.predict_interval(frame[["c", "a", "b"]], horizon=2)
         np.testing.assert_array_equal(interval.upper, model.predict_interval(frame, horizon=2).upper)
         assert loaded.feature_names_in_.tolist() == list("abc")
-        with pytest.raises(InvalidInputError, match="files do not keep"):
-            loaded.partial_fit(**data | {"X": frame})
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("cut", [0.0, 1.0])
+def test_a_loaded_model_goes_on_where_it_was_saved(tmp_path, form, cut):
+    data = stream(8, n_episodes=40, longest=12, cut=cut)
+    data["y"], edge, whole = np.nan_to_num(data["y"]), 101, HorizonLSTD(HORIZON, alpha="auto")
+    first, rest = ({name: values[part] for name, values in data.items()} for part in (slice(edge), slice(edge, None)))
+    first["X"], rest["X"] = form(first["X"]), form(rest["X"])
+    whole.partial_fit(**first).save(tmp_path / "model")
+    loaded = lstd.load(tmp_path / "model").partial_fit(**rest)
+    given = HorizonLSTD(HORIZON, alpha=whole.alpha_ * whole.state_.penalty).partial_fit(**first).partial_fit(**rest)
+    assert (loaded.alpha, loaded.alpha_, loaded.n_episodes_) == ("auto", whole.alpha_, given.n_episodes_)
+    assert_close(weights_of(loaded), weights_of(given), "solve")
+    with pytest.raises(InvalidInputError, match="files do not keep"):
+        loaded.predict_interval(form(data["X"]))
+
+
+def test_a_fit_says_what_makes_its_predictions_doubtful(tmp_path):
+    age = np.arange(1200) % 24
+    random = np.random.default_rng(0)
+    data = {"X": np.column_stack([random.normal(size=1200), age]), "y": age + random.normal(size=1200)}
+    data |= {"episode": np.arange(1200) // 24, "terminated": np.zeros(1200, dtype=bool)}
+    with warnings.catch_warnings(record=True, action="always") as found:
+        model = HorizonLSTD(30).fit(**data)
+    texts = {one.category: str(one.message) for one in found}
+    assert [*texts] == [UnusedRewardWarning, UnobservedWarning, ExtrapolationWarning, BoundsWarning]
+    assert "grow within an episode (x1)" in texts[ExtrapolationWarning]
+    assert f"above {30 * data['y'][age < 23].max():.4g}" in texts[BoundsWarning]
+    model.save(tmp_path / "model")
+    with pytest.warns(ExtrapolationWarning, match="far outside of their range in the fit"):
+        lstd.load(tmp_path / "model").predict(data["X"] * 100.0)
+    with warnings.catch_warnings(action="error"):  # twelve months of three years, of features that stay in range
+        HorizonLSTD(6).fit(data["X"][:, :1], data["X"][:, 0] * (age < 23), **{n: data[n] for n in [*data][2:]})
 
 
 def test_rows_of_a_log_of_events_are_fitted_as_they_are():

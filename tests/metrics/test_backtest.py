@@ -54,6 +54,22 @@ def with_ends(seed):
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+def test_steps_of_a_horizon_are_predicted_from_what_was_known_and_compared_as_they_came():
+    X, y, rows = customers(3)
+    found = backtest(HorizonLSTD(8, gamma=GAMMA), X, y, cut=20, steps=5, **rows)
+    known = rows["time"] <= 20
+    now = rows["time"] == 20
+    columns = {name: rows[name][known] for name in ("episode", "terminated")}
+    model = HorizonLSTD(8, gamma=GAMMA).fit(X[known], np.where(now, np.nan, y)[known], **columns)
+    came = sum(GAMMA**k * y[rows["time"] == 20 + k] for k in range(5))
+    assert_close(found.value, model.predict(X[now], horizon=5), "solve")
+    assert_close(found.observed, came, "sums")
+    assert_close(found.r2, 1.0 - ((came - found.value) ** 2).sum() / ((came - came.mean()) ** 2).sum(), "solve")
+    assert found.total.prediction == pytest.approx(found.value.sum() / came.sum())
+    assert str(found).startswith("Backtest over 5 steps\n")
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_it_is_its_definition():
     table, cut, steps = with_ends(1), 11, 4
     found = backtest(
@@ -266,7 +282,8 @@ class Fixed(LSTD):
         ({"estimator": LSTD}, "`estimator` must be"),
         ({"estimator": object()}, "`estimator` must be"),
         ({"estimator": RecursiveLSTD(2, GAMMA)}, "`estimator` must be"),
-        ({"estimator": HorizonLSTD(13)}, "`estimator` must predict .* got HorizonLSTD, whose horizon ends"),
+        ({"estimator": HorizonLSTD(4)}, "`steps` must be in .1, 4.; got 5"),
+        ({"estimator": HorizonLSTD(5), "time": np.tile(np.arange(30) ** 2, 60)}, "Steps must be equal"),
         ({"X": np.zeros((0, 2)), "y": [], "time": [], "episode": [], "terminated": []}, "`X` must have rows"),
         ({"X_next": np.zeros((1800, 2))}, "`X_next` must not be given: .* last row"),
         ({"foo": 1}, "`foo` must not be given: it is no argument"),

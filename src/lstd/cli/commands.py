@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
     from lstd.tables.fit_stream import Sample
+    from lstd.tables.scoring import Score
 
 TRANSITIONS = "discount importance_ratio trace_coefficient weight"
 NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")  # by `lstd reproduce`
@@ -268,8 +269,9 @@ def _predict(model: Any, given: Any, file: IO[bytes], *, parquet: bool = False) 
 
 
 @command(
-    f"model! data! reward episode terminated truncated {TRANSITIONS} next_features time sort unobserved tolerance json "
-    "quiet",
+    f"model! data! reward episode terminated truncated {TRANSITIONS} next_features time sort backtest horizon "
+    "unobserved tolerance json quiet",
+    horizon=Option("Numbers of steps to compare, such as 3,6,12.", "N[,N...]", horizons),
     reward=Option("Default: the columns given to fit.", NAMES, names, many=True),
     next_features=Option(AS_IN_FIT, NAMES, many=True),
     **{name: Option(AS_IN_FIT, "NAME") for name in f"episode terminated truncated {TRANSITIONS} time".split()},
@@ -280,34 +282,103 @@ def score(given: Any) -> int:
     Gives R² and the mean squared error. Where an episode was cut off, the prediction there completes the return. With
     --unobserved ipcw, only complete returns count, weighted by the inverse probability that they are complete; with
     drop, they count alike, which is refused if some episodes terminated and others were cut off. Says which share of
-    the discounted returns was observed: a small one says little about the model. Exit codes: 0 done, 1 output could not
-    be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    the discounted returns was observed: a small one says little about the model. Of a model of the next steps, the sums
+    over --horizon steps are compared. With --backtest, a model with the same settings is fitted to what was known at
+    DATE, and its predictions for those active then are compared with the --horizon steps that followed; all rows are
+    held in memory. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by
+    SIGTERM).
     """
     prepare_tables("score")
     from lstd.distributed.chunk_sums import MEMORY
-    from lstd.estimators.model import read_model
+    from lstd.estimators.model import Model
     from lstd.tables.scoring import score_tables
 
-    model = read_model(given.model)
+    model = _read(given.model)
     roles = _roles_of_fit(model, given)
+    if given.backtest is not None or not isinstance(model, Model):
+        return _score_steps(model, roles, given)
+    if given.horizon is not None:
+        raise InvalidInputError(
+            f"`--horizon` needs `--backtest`, or a model of the next steps; {given.model} predicts the sum of all."
+        )
     treatment = {"unobserved": given.unobserved, "tolerance": given.tolerance}
     with reading(given.quiet) as on_progress:
         tables = _tables(given, roles, MEMORY)
         found = score_tables(model, tables, roles, **treatment, on_progress=on_progress)
+    return _say_scores(given, treatment, roles.rewards, {None: found})
+
+
+def _say_scores(given: Any, treatment: dict[str, Any], rewards: Sequence[str], scores: dict[int | None, Score]) -> int:
+    """Write scores of each number of steps, or of all that follow, under None; returns the exit code."""
+    documents: dict[int | None, Any] = {}
+    lines = []
+    for steps, found in scores.items():
+        pairs = [*zip(rewards, found.r2.tolist(), found.mse.tolist(), strict=True)]
+        documents[steps] = {
+            "rows": found.rows, "scored": found.scored, "observed_share": found.observed_share,
+            "rewards": {reward: {"r2": r2, "mse": mse} for reward, r2, mse in pairs},
+        }  # fmt: skip
+        observed = f"observed share of their returns: {100 * found.observed_share:.0f} %"
+        begin = "" if steps is None else f"{steps} steps: "
+        lines.append(f"{begin}{found.scored} of {found.rows} rows scored; {observed}")
+        for reward, r2, mse in pairs:
+            text = "not defined, since all returns are equal" if math.isnan(r2) else f"{r2:.6g}"
+            lines.append(f"  {reward}: R² {text}; mean squared error {mse:.6g}")
+    if not given.json:
+        return output("\n".join(lines))
+    about = {"model": given.model, "data": given.data, **treatment}
+    return output(about | documents.get(None, {"horizons": documents}))
+
+
+def _score_steps(model: Any, roles: Roles, given: Any) -> int:
+    """Compare predictions for numbers of steps with what came; returns the exit code."""
+    from lstd.distributed.chunk_sums import MEMORY
+    from lstd.estimators.horizon_lstd import HorizonLSTD
+    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.lstd_cv import estimator_of
+    from lstd.tables.scoring import all_rows, backtest_tables, score_horizons
+    from lstd.trajectories.joining import parse_times
+
+    longest = len(model.weights) if isinstance(model, SavedHorizons) else None
+    steps = given.horizon or [longest]
+    if given.backtest is not None and (roles.time is None or steps == [None]):
+        raise InvalidInputError("`--backtest` needs `--time`, and `--horizon` with the number of steps to compare.")
+    if longest is not None and max(steps) > longest:
+        raise InvalidInputError(f"`--horizon` must be at most {longest}, as in `lstd fit`; got {max(steps)}.")
+    with reading(given.quiet) as on_progress:
+        rows, times = all_rows(_tables(given, roles, MEMORY), roles, model.settings.gamma, on_progress)
+        if given.backtest is None:
+            scores = [*score_horizons(model, rows, steps, given.unobserved)]
+            return _say_scores(
+                given, {"unobserved": given.unobserved}, roles.rewards, dict(zip(steps, scores, strict=True))
+            )
+        (cut,) = parse_times("backtest", [given.backtest], times.dtype)
+        estimator = HorizonLSTD.of_record(model, given.model) if longest else estimator_of(model)
+        found = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
     if given.json:
-        about = {"model": given.model, "data": given.data, **treatment, "rows": found.rows, "scored": found.scored}
-        pairs = zip(roles.rewards, found.r2.tolist(), found.mse.tolist(), strict=True)
-        by_reward = {reward: {"r2": r2, "mse": mse} for reward, r2, mse in pairs}
-        return output({**about, "observed_share": found.observed_share, "rewards": by_reward})
-    observed = f"observed share of their returns: {100 * found.observed_share:.0f} %"
-    lines = [f"{found.scored} of {found.rows} rows scored; {observed}"]
-    for reward, r2, mse in zip(roles.rewards, found.r2.tolist(), found.mse.tolist(), strict=True):
-        text = "not defined, since all returns are equal" if math.isnan(r2) else f"{r2:.6g}"
-        lines.append(f"  {reward}: R² {text}; mean squared error {mse:.6g}")
-    return output("\n".join(lines))
+        return output(
+            {
+                "model": given.model,
+                "data": given.data,
+                "backtests": [
+                    {
+                        "reward": reward,
+                        "cut": one.moment,
+                        "steps": one.steps,
+                        "rows": len(one.value),
+                        "left_out": one.n_left_out,
+                        "r2": one.r2,
+                        "predicted": one.predicted.sum(),
+                        "observed": one.observed.sum(),
+                    }
+                    for reward, one in found
+                ],
+            }
+        )
+    return output("\n\n".join(f"{reward}: {one}" for reward, one in found))
 
 
-def _roles_of_fit(model: Model, given: Any) -> Roles:
+def _roles_of_fit(model: Model | SavedHorizons, given: Any) -> Roles:
     """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
     from lstd.tables.column_roles import NAMED, Roles
 
@@ -316,7 +387,7 @@ def _roles_of_fit(model: Model, given: Any) -> Roles:
             f"`--reward` must name {len(model.reward_names)} columns, one per prediction; got {len(given.reward)}."
         )
     fitted = {} if model.origin is None else model.origin.columns
-    given_columns = ((role, getattr(given, role)) for role in NAMED if role != "groups")
+    given_columns = ((role, getattr(given, role, None)) for role in NAMED if role != "groups" or given.backtest)
     columns: Any = {role: (fitted.get(role) if name is None else name) or None for role, name in given_columns}
     successors = () if model.origin is None else model.origin.next_features
     return Roles(

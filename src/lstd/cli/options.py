@@ -184,6 +184,10 @@ OPTIONS = {
     ),
     "until": Option("When observation ended; later events are not used.", "DATE", _number_or_text),
     "start": Option("Rows begin here; earlier events count in features only.", "DATE", _number_or_text),
+    "backtest": Option(
+        "Fit anew to what was known at this value of --time, and compare with the steps that followed.", "DATE",
+        _number_or_text,
+    ),
     "horizon": Option("Fit the rewards of the next steps, up to this number.", "N", _horizon),
     "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
     "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),

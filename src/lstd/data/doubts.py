@@ -2,9 +2,10 @@
 
 Bounds. A discounted sum of rewards between a and b, which ends at some time, is at least a if a ≥ 0, else a/(1 − γ),
 and at most b if b ≤ 0, else b/(1 − γ). One that never ends lies between a/(1 − γ) and b/(1 − γ). At γ = 1 only the
-finite side is a bound. The true values are inside, so that the mean squared error of predictions is at least the mean
-of e², with e the distance to the bounds. Predictions are doubtful if that is more than `MOST` of their variance. Models
-of the right features stay below also where they are not exact, such as weighted sums for values near zero.
+finite side is a bound. Over H steps, 1 + γ + … + γ^(H−1) takes the place of 1/(1 − γ). The true values are inside, so
+that the mean squared error of predictions is at least the mean of e², with e the distance to the bounds. Predictions
+are doubtful if that is more than `MOST` of their variance. Models of the right features stay below also where they are
+not exact, such as weighted sums for values near zero.
 
 Growing features, such as tenure and totals. Subjects who begin at about the same time have horizon rows of about the
 same age, later than that of almost all full rows. A feature that grows has its largest values there, and one that
@@ -50,10 +51,13 @@ MOST, FEWEST = 0.15, 30  # share of the variance that may be certain error, and 
 _ROUNDING = 1e-9  # relative to the bounds and the predictions
 
 
-def bounds_of(least: Array, most: Array, gamma: float, *, ends: bool, intercept: bool) -> Array:
+def bounds_of(
+    least: Array, most: Array, gamma: float, *, ends: bool, intercept: bool, steps: float = np.inf
+) -> Array:  # fmt: skip
     """Return the least and the greatest value that rewards from `least` to `most` allow, (2, m); ±inf without a bound.
 
-    Without an intercept, the ridge term shrinks predictions to zero, which is then within the bounds.
+    They are of the sum over some `steps`. Without an intercept, the ridge term shrinks predictions to zero, which is
+    then within the bounds.
 
     Examples
     --------
@@ -63,8 +67,8 @@ def bounds_of(least: Array, most: Array, gamma: float, *, ends: bool, intercept:
     [[1.0], [6.0]]
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        far = np.divide(1.0, 1.0 - gamma)
-        near = 1.0 if ends or gamma == 1.0 else far
+        far = np.divide(1.0 - gamma**steps, 1.0 - gamma) if gamma < 1.0 else steps
+        near = 1.0 if ends or far == np.inf else far
         low, high = np.where(least < 0.0, far, near) * least, np.where(most > 0.0, far, near) * most
     return np.stack([low, high] if intercept else [np.minimum(low, 0.0), np.maximum(high, 0.0)])
 

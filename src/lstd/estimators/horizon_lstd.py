@@ -20,10 +20,12 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import NOT_ROUTED
-from lstd.estimators.horizon_model import HorizonModel, SavedHorizons
+from lstd.estimators.horizon_model import HorizonModel, SavedHorizons, SavedSums
+from lstd.estimators.limits import warn_beyond
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Influence, Interval, check_level
+from lstd.statistics.ridge_warning import warn_of_scales
 from lstd.statistics.solve import check_range
 from lstd.types import Array
 
@@ -138,6 +140,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When the system is singular or nearly so.
         MissingTerminationWarning
             When `episode` is given without `terminated`: the episodes are taken as cut off.
+        RidgeWarning, UnobservedWarning, BoundsWarning, ExtrapolationWarning, UnusedRewardWarning
+            As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
         """
         fresh = BaseEstimator()
         rows = self._checked(fresh, X, y, columns, time, "fit", reset=True)
@@ -148,14 +152,16 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         state = HorizonModel.of_rows(rows, *self._parameters(), self.n_blocks)
         record = self._record(state)
-        return self._adopt(fresh, state, episodes_seen(rows), record)
+        warn_of_scales(rows, state.ridge(state.choice.alpha)[: state.n_features], self.fit_intercept)
+        return self._adopt(fresh, state, episodes_seen(rows), state.doubted(record, rows))
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
         It is not if that row terminated or has another `episode` id. Any split of the data gives the same model up to
         rounding, but for a chosen `alpha`, whose unit is that of the first chunk. Weights are solved for when they are
-        first used. A loaded model cannot be continued.
+        first used. A loaded model keeps its λ and α, and has no intervals once it is continued, since files do not
+        keep the blocks of the data; of the ids, it remembers only the last.
 
         Parameters
         ----------
@@ -166,8 +172,6 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        if "record_" in vars(self) and "state_" not in vars(self):
-            raise InvalidInputError("`partial_fit` needs the sums of the data, which files do not keep. Use `fit`.")
         before: HorizonModel | None = vars(self).get("state_")
         fresh = self if before else BaseEstimator()
         rows = self._checked(fresh, X, y, columns, time, "partial_fit", reset=before is None)
@@ -228,7 +232,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         low, high = (None if bound is None else float(bound) for bound in (self.low, self.high))
         return SavedHorizons(
             weights, state.given, state.choice.lmbda, state.choice.alpha, influence, reason, low, high, state.single,
-            state.names, self.__dict__.get("rewards_"), total.n_full, state.stream.n_episodes,
+            state.names, self.__dict__.get("rewards_"), total.n_full, state.stream.n_episodes, state.limits,
+            SavedSums.of(state),
         )  # fmt: skip
 
     @property
@@ -255,8 +260,14 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (T,) or (T, m)
+
+        Warns
+        -----
+        ExtrapolationWarning
+            When features are far outside of their range in `fit`.
         """
         h, phi = self._horizon(horizon), checked_features(self, X)
+        warn_beyond(self._solved, phi)
         prediction = _shaped(self._solved, self._values(phi, slice(h - 1, h))[0])
         if not return_std:
             return prediction
@@ -418,15 +429,17 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Fit to chunks of a stream that were checked, of rewards of these names; see :func:`lstd.fit_tables`."""
         horizon, settings = self._parameters()
         state: HorizonModel | None = None
+        first: Rows | None = None
         for rows in chunks:
             state = state.then(rows) if state else HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
-        if state is None:
+            first = first or rows
+        if state is None or first is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
         self.n_features_in_ = state.n_features
         if state.names is not None:
             self.feature_names_in_ = np.array(state.names, dtype=object)
         self.rewards_ = rewards
-        return self._adopt(self, state, None, self._record(state))
+        return self._adopt(self, state, None, state.doubted(self._record(state), first))
 
     def to_record(self) -> SavedHorizons:
         """Return what a file holds."""
@@ -434,12 +447,11 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def of_record(cls, record: SavedHorizons, path: str | os.PathLike[str]) -> Self:
-        """Return the estimator of a file, which has no sums of the data."""
+        """Return the estimator of a file, without the blocks of the data."""
         s = record.settings
-        model = cls(
-            len(record.weights), s.gamma, record.lmbda, s.alpha, s.fit_intercept, "auto", record.low, record.high
-        )
-        model.record_ = record
+        lmbda, alpha = ("auto" if name in s.choose else getattr(s, name) for name in ("lmbda", "alpha"))
+        model = cls(len(record.weights), s.gamma, lmbda, alpha, s.fit_intercept, "auto", record.low, record.high)
+        model.record_, model.state_, model.episodes_ = record, record.sums.model(record), None
         model.n_features_in_ = record.weights.shape[1] - s.fit_intercept
         if record.names is not None:
             model.feature_names_in_ = np.array(record.names, dtype=object)

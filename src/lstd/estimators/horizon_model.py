@@ -18,12 +18,22 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from lstd.data.arguments import check_integer
-from lstd.data.feature_arrays import Features, column_spread, product
+from lstd.data.doubts import growing_doubt, little_observed
+from lstd.data.episode_warnings import unused_rows, warn_of_unused
+from lstd.data.feature_arrays import Features, column_spread, dense, product
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, Settings
-from lstd.errors import InvalidInputError
+from lstd.errors import (
+    BoundsWarning,
+    ExtrapolationWarning,
+    InvalidInputError,
+    UnobservedWarning,
+    warn,
+)
 from lstd.estimators.choose_settings import CAUTION_OF_EPISODES, CAUTION_OF_ROWS, STAGES
-from lstd.statistics.blocks import check_n_blocks, default_limit
+from lstd.estimators.limits import beyond_bounds
+from lstd.estimators.model_parts import Limits, Origin
+from lstd.statistics.blocks import Layout, check_n_blocks, default_limit
 from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, Interval
 from lstd.statistics.lag_sums import LagBlocks, LagSums, Recursion
 from lstd.types import Array
@@ -32,6 +42,10 @@ LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
 _FOLDS, _SOME = 10, 8  # folds, and horizons whose errors are compared
 _FEWEST_BLOCKS = 10  # that are worth their memory
+_FEW_OBSERVED = (
+    "they decide the values of many steps more than rewards do. Compare models by `lstd.metrics.backtest`, use a "
+    "smaller `horizon` or longer episodes"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +59,8 @@ class HorizonModel:
     unit: float  # of `alpha`, if it is chosen
     single: bool  # whether rewards were given as a vector
     names: tuple[str, ...] | None
+    limits: Limits  # of rewards and features
+    kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
 
     @classmethod
     def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any) -> HorizonModel:
@@ -60,7 +76,7 @@ class HorizonModel:
         terms = np.divide(square, penalty, out=np.zeros(n), where=penalty > 0.0)
         unit = float(terms.sum()) * (1.0 if weight is None else float(weight.mean()))
         limit = _limit(n + settings.fit_intercept, horizon, n_blocks)
-        about = rows.single, rows.names
+        about = rows.single, rows.names, Limits.of(rows)
         empty = cls(LagBlocks.empty(rows, horizon, limit), settings, centre, penalty, unit or 1.0, *about)
         prepared = empty.prepared(rows)
         stream = LagBlocks.empty(prepared, horizon, limit).extended(prepared)
@@ -74,7 +90,8 @@ class HorizonModel:
 
     def then(self, rows: Rows) -> HorizonModel:
         """Return the model of the stream with its next rows, at least one."""
-        return replace(self, stream=self.stream.extended(self.prepared(rows)))
+        limits = self.limits.then(rows, self.stream.goes_on_with(rows))
+        return replace(self, stream=self.stream.extended(self.prepared(rows)), limits=limits)
 
     @property
     def n_features(self) -> int:
@@ -116,10 +133,9 @@ class HorizonModel:
     @cached_property
     def choice(self) -> Choice:
         """The trace decay and the ridge coefficient: those given, or the best on held-out folds."""
-        given = self.given
-        if not given.choose:
-            return Choice(given.lmbda, 1.0, {})
-        return choose(self)
+        if self.kept is not None:
+            return Choice(*self.kept, {})
+        return choose(self) if self.given.choose else Choice(self.given.lmbda, 1.0, {})
 
     @cached_property
     def solved(self) -> Recursion:
@@ -140,12 +156,39 @@ class HorizonModel:
         """Return weights (…, n) of features from those of features less their centre."""
         return replace(self.given, centre=tuple(self.centre.tolist()) if self.centre.any() else None).uncentred(weights)
 
+    @property
+    def observed_share(self) -> float | None:
+        """Share of the steps of all returns, discounted, that was observed; None without a column of ones."""
+        total, one, ahead = self.total, self.n_features, np.cumsum(self.given.gamma ** np.arange(self.stream.horizon))
+        if not self.given.fit_intercept:
+            return None
+        seen, hidden = total.full[:, one, one].sum(), total.cut[1:, one, one] @ ahead[-2::-1]
+        return float(seen / (seen + hidden))
+
+    def doubted(self, saved: SavedHorizons, rows: Rows) -> SavedHorizons:
+        """Return the solved model with what rows of the fit say against its predictions, and warn of it."""
+        steps, T = self.stream.horizon, len(rows)
+        far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
+        near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
+        bounds = self.limits.bounds(self.given, steps)
+        if not rows.assumed:
+            warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
+        found = {
+            UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
+            ExtrapolationWarning: growing_doubt(near),
+            BoundsWarning: beyond_bounds(AtHorizons(saved).predict(rows.part), bounds, "a smaller `horizon`"),
+        }
+        for category, text in found.items():
+            warn(text, category)
+        return replace(saved, said=tuple(filter(None, found.values())))
+
     @cached_property
     def influence(self) -> HorizonInfluence:
         """Influence of each block on the weights; raises InvalidInputError if there are too few blocks."""
         blocks = [block for block in self.blocks if block.weight > 0.0]
         if len(blocks) < FEWEST_BLOCKS:
             what = "`n_blocks` of at least 10" if self.stream.layout.limit < 2 * FEWEST_BLOCKS else "more episodes"
+            what = "blocks of the data, which files do not keep" if self.kept else what
             raise InvalidInputError(f"Intervals need {what}; the data have {len(blocks)} blocks. Fit to more.")
         theta, (lmbda, alpha, _) = self.centred_weights, self.choice
         shares = np.array([block.weight for block in blocks]) / self.total.weight
@@ -193,6 +236,51 @@ class HorizonInfluence:
 
 
 @dataclass(frozen=True, eq=False)
+class SavedSums:
+    """The sums of all data, and the last t rows of an episode that may go on, of which `partial_fit` continues."""
+
+    sums: LagSums
+    X: Annotated[Array, "t k"]
+    y: Annotated[Array, "t m"]
+    discount: Annotated[Array, "t"]
+    weight: Annotated[Array, "t"]
+    missing: bool  # whether the last row has no reward
+    episode: Annotated[Any, "episode"]
+    group: Annotated[Any, "groups"]
+    centre: Annotated[Array, "features"]
+    penalty: Annotated[Array, "features"]
+    unit: float
+    assumed: bool
+
+    @classmethod
+    def of(cls, model: HorizonModel) -> SavedSums:
+        """Return what a file holds of a model beside its weights."""
+        stream, tail = model.stream, model.stream.tail
+        X, y, ends = np.empty((0, len(model.vanishing))), np.empty((0, len(stream.blocks[0].square))), np.empty((2, 0))
+        missing, episode, assumed = False, None, False
+        if tail is not None:
+            X, y, ends = dense(tail.X), tail.y, np.array([tail.discount, tail.weight])
+            missing, episode, assumed = not tail.known[-1], tail.last_episode, tail.assumed
+        about = model.centre, model.penalty, model.unit, assumed
+        return cls(stream.total, X, y, ends[0], ends[1], missing, episode, stream.group, *about)
+
+    def model(self, saved: SavedHorizons) -> HorizonModel:
+        """Return the model, without the blocks of its data."""
+        tail, ids, settings = None, (self.episode, self.group), saved.settings
+        if t := len(self.y):
+            ends, repeated = np.arange(t) == t - 1, [None if i is None else np.array([i] * t) for i in ids]
+            tail = Rows(
+                self.X, self.y, ~(ends & self.missing), ends, np.zeros(t, np.bool_), self.discount, np.ones(t),
+                np.ones(t), self.weight, None, repeated[0], saved.single, settings.gamma, self.assumed,
+                intercept=settings.fit_intercept, groups=repeated[1],
+            )  # fmt: skip
+        layout = Layout(0, n_episodes=saved.n_episodes)
+        stream = LagBlocks(len(saved.weights), layout, (self.sums,), tail, self.group, saved.n_episodes)
+        about = settings, self.centre, self.penalty, self.unit, saved.single, saved.names, saved.limits
+        return HorizonModel(stream, *about, (saved.lmbda, saved.alpha))
+
+
+@dataclass(frozen=True, eq=False)
 class SavedHorizons:
     """What a file holds of a fitted HorizonLSTD, and what predictions need; k weights with the column of ones."""
 
@@ -211,6 +299,12 @@ class SavedHorizons:
     rewards: tuple[str, ...] | None
     n_transitions: int
     n_episodes: int
+    limits: Limits
+    sums: SavedSums
+    origin: Origin | None = None
+    said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
+
+    compared: ClassVar[bool] = True  # predictions for rows of the fit with what rewards allow
 
     def bounded(self, values: Array) -> Array:
         """Return predictions, or ends of intervals, within the bounds of the model."""
@@ -220,9 +314,12 @@ class SavedHorizons:
     def facts(self) -> dict[str, Any]:
         """What describes the model, by name."""
         names = ("lmbda", "alpha", "n_transitions", "n_episodes")
+        made = self.origin
         return {
+            **({} if made is None else {"fitted on": made.files, "fitted at": f"{made.date}, by lstd {made.lstd}"}),
             "horizon": len(self.weights), "gamma": self.settings.gamma, **{name: getattr(self, name) for name in names},
             "features": self.feature_names, "rewards": self.reward_names, "intervals": self.no_intervals or "yes",
+            **({"doubt": " ".join(self.said)} if self.said else {}),
         }  # fmt: skip
 
     @property
@@ -248,11 +345,11 @@ class SavedHorizons:
 class AtHorizons:
     """A model of horizons, some of which predictions of tables take as several rewards."""
 
-    limits, misfit = None, None  # ranges of features and a check for misfit are not kept
+    misfit, compared = None, True  # a check for misfit is not made
 
     def __init__(self, saved: SavedHorizons, horizons: Sequence[int] = ()) -> None:
         longest = len(saved.weights)
-        self._saved, self.bounded = saved, saved.bounded
+        self._saved, self.bounded, self.limits = saved, saved.bounded, saved.limits
         self._horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
         coef, ones = (part[[h - 1 for h in self._horizons]] for part in saved.parts)
         self.coef, self.intercept = coef.reshape(-1, coef.shape[2]), ones.reshape(-1)

@@ -22,7 +22,9 @@ _FEW = 0.02  # share of rows beyond a range that is too small for a warning
 
 
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
-def beyond_bounds(prediction: Array, bounds: Array | None) -> str:
+def beyond_bounds(
+    prediction: Array, bounds: Array | None, remedy: str = 'a smaller `gamma` or the `variant` "uncorrected"'
+) -> str:  # fmt: skip
     """Say how far predictions (T, m) are outside of bounds (2, m), and what to do; empty if they are not."""
     if len(prediction) < FEWEST or bounds is None:
         return ""
@@ -35,8 +37,8 @@ def beyond_bounds(prediction: Array, bounds: Array | None) -> str:
         f"Predictions are outside of what the rewards allow: {sides(prediction[:, j], bounds[:, j])}. At least "
         f"{percent(float(certain[j]))} of their variance is error. Features that grow with time, such as totals and "
         "the age of an account, cause this where most returns were cut off; so do weights that the data do not "
-        "determine, and a missing intercept. Limit the range of features, use a larger `alpha`, a smaller `gamma` or "
-        'the `variant` "uncorrected", and compare models by `lstd.metrics.backtest`.'
+        "determine, and a missing intercept. Limit the range of features, use a larger `alpha`, "
+        f"{remedy}, and compare models by `lstd.metrics.backtest`."
     )
 
 

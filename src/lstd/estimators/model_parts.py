@@ -269,8 +269,8 @@ class Limits:
             max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
         )  # fmt: skip
 
-    def bounds(self, settings: Settings) -> Array:
-        """Return the least and the greatest value that the rewards allow, (2, m); ±inf without a bound.
+    def bounds(self, settings: Settings, steps: float = np.inf) -> Array:
+        """Return the least and the greatest value that the rewards of `steps` allow, (2, m); ±inf without a bound.
 
         Uncorrected and Mixed estimators take the end of the data as an end.
         """
@@ -278,7 +278,7 @@ class Limits:
         if (low > high).any():
             return np.stack([high, low])
         ends = self.ends or settings.variant != "boyan"
-        return bounds_of(low, high, self.gamma, ends=ends, intercept=settings.fit_intercept)
+        return bounds_of(low, high, self.gamma, ends=ends, intercept=settings.fit_intercept, steps=steps)
 
     @cached_property
     def wide(self) -> Array | None:

@@ -6,7 +6,8 @@ not minimise: v(x') knows what happened in between. So R² compares R with
 
     f = v(x) − γᵏ m̂(x),   m̂ a cross-fitted regression of v(x') on v(x) and x (:mod:`lstd.metrics.cross_fitting`),
 
-which is of what was known at the cut. Sums and deciles of i are right without m̂.
+which is of what was known at the cut. Sums and deciles of i are right without m̂. A :class:`lstd.HorizonLSTD` predicts
+the steps themselves: i = f = v_k(x).
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def backtest(
     Parameters
     ----------
     estimator : estimator
-        An unfitted :class:`lstd.LSTD`, :class:`lstd.LSTDCV`, or any estimator with the same `fit` and `gamma`. Clones
-        are fitted.
+        An unfitted :class:`lstd.LSTD`, :class:`lstd.LSTDCV` or :class:`lstd.HorizonLSTD`, or any estimator with the
+        same `fit` and `gamma`. Clones are fitted.
     X, y, **data
         As in :meth:`lstd.LSTD.fit`, without `X_next` and `importance_ratio`: X, y, episode, terminated, discount,
         trace_coefficient, weight, groups. Or `X` is a :class:`lstd.Trajectories`. Or `X` is a data frame, and `data`
@@ -62,7 +63,7 @@ def backtest(
         Rows up to this time are known, but not the rewards of rows at that time. In a single stream without `time`, the
         number of a row. With several, choose models by the latest one.
     steps : int
-        Number of steps k to compare, advised to be ¼ / (1 − γ) or more.
+        Number of steps k to compare, advised to be ¼ / (1 − γ) or more; for HorizonLSTD at most its `horizon`.
     time : array-like of shape (T,) or str, optional
         Times of rows, which increase within each episode; for a frame, the name of the column. Needed unless the data
         are one episode, or Trajectories that have times.
@@ -107,12 +108,8 @@ def backtest(
             f"`estimator` must be an unfitted estimator with `gamma` and `fit`; got {estimator!r:.80}. Pass an LSTD or "
             "an LSTDCV."
         )
-    if hasattr(estimator, "horizon"):  # its value of a row is no sum over all that follows
-        raise InvalidInputError(
-            f"`estimator` must predict the discounted sum of all rewards to come; got {type(estimator).__name__}, "
-            "whose horizon ends. Fit it to the rows before the cut, and compare `predict(X, horizon=k)` with what came."
-        )
-    gamma, steps = check_real("gamma", estimator.gamma, 0.0, 1.0), check_integer("steps", steps, 1)
+    gamma = check_real("gamma", estimator.gamma, 0.0, 1.0)
+    steps = check_integer("steps", steps, 1, getattr(estimator, "horizon", None))
     level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
     log = _Log.of(X, y, time, data, gamma)
     cuts = np.unique(parse_times("cut", np.atleast_1d(cut), log.time.dtype))
@@ -209,7 +206,10 @@ class _Log(NamedTuple):
             )
         with warnings.catch_warnings():  # the result shows how well predictions continue
             warnings.simplefilter("ignore", ExtrapolationWarning)
-            value, ahead = (np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later))
+            if of_steps := hasattr(model, "horizon"):
+                value, ahead = np.ravel(model.predict(_safe_indexing(self.X, rows), horizon=steps)), np.zeros(len(rows))
+            else:
+                value, ahead = (np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later))
         ahead = np.where(factor > 0.0, factor * ahead, 0.0)
         if not (np.ptp(observed) > _LEAST and np.abs([value, observed]).max() < _MOST):
             raise InvalidInputError(
@@ -222,7 +222,7 @@ class _Log(NamedTuple):
         error = cross_fitted(observed - forecast, value, X, folds)
         return Backtest(
             cut, steps, self.gamma, value, observed, value - ahead, forecast, error, number, len(active) - len(rows),
-            level,
+            level, of_steps,
         )  # fmt: skip
 
     def _fitted(self, estimator: BaseEstimator, known: Flags, ended: Flags, active: NDArray[np.intp]) -> Any:
@@ -231,6 +231,8 @@ class _Log(NamedTuple):
         y[active] = np.nan
         names = ("discount", "trace_coefficient", "weight", "groups")
         columns = {name: column[known] for name in names if (column := getattr(self.data, name)) is not None}
+        if hasattr(estimator, "horizon"):
+            columns["time"] = self.time[known]  # which must grow by equal steps
         return clone(estimator).fit(
             _safe_indexing(self.X, np.flatnonzero(known)), y[known], episode=self.data.episode[known],
             terminated=ended[known], **columns,

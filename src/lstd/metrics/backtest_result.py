@@ -43,6 +43,8 @@ class Backtest:
         Number of subjects, or rows of a stream, that were active at the cut but not observed for k steps or to an end.
     level : float
         Level of intervals.
+    of_steps : bool
+        Whether the model predicts the sum over k steps itself, as :class:`lstd.HorizonLSTD` does.
     earlier : tuple of Backtest
         Results at earlier cuts, in order of time. Choose models by the latest cut.
 
@@ -73,6 +75,7 @@ class Backtest:
     subject: NDArray[np.intp]
     n_left_out: int
     level: float
+    of_steps: bool = False
     earlier: tuple[Backtest, ...] = ()
 
     @property
@@ -158,13 +161,19 @@ class Backtest:
         return interval_of(np.asarray(mean), error, freedom, np.zeros(()), self.level)
 
     @property
+    def moment(self) -> str:
+        """The cut as text, a date without the time at midnight."""
+        return str(self.cut).removesuffix("T00:00:00.000000000").removesuffix("T00:00:00.000000")
+
+    @property
     def advised_steps(self) -> int | None:
         """Least number of steps that is advised, ¼ / (1 − γ); None at γ = 1, where all that follow count."""
         return None if self.gamma == 1.0 else math.ceil(round(0.25 / (1.0 - self.gamma), 6))
 
     def __str__(self) -> str:
         few = "all that the data have are" if self.advised_steps is None else f"at least {self.advised_steps} are"
-        lines = [f"Backtest over {self.steps} steps ({few} advised at gamma {self.gamma:g})"]
+        advice = "" if self.of_steps else f" ({few} advised at gamma {self.gamma:g})"
+        lines = [f"Backtest over {self.steps} steps{advice}"]
         heads = ("cut", "rows", "left out", "R²", "predicted", "observed", "ratio", f"{100 * self.level:g} % interval")
         table = [heads, *(one._line() for one in (*self.earlier, self))]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -179,7 +188,7 @@ class Backtest:
         if not self._near_zero:
             total = self.total
             ratio = f"{total.prediction:.2f}", f"{total.lower:.2f} to {total.upper:.2f}"
-        return (str(self.cut), str(len(self.value)), str(self.n_left_out), f"{self.r2:.3f}", *sums, *ratio)
+        return (self.moment, str(len(self.value)), str(self.n_left_out), f"{self.r2:.3f}", *sums, *ratio)
 
 
 def _standard_error(values: Array, subject: NDArray[np.intp]) -> float:

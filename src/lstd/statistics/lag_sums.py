@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count, islice, pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import sparse
@@ -56,11 +56,11 @@ class LagSums(Record):
         Weighted sum of squared rewards.
     """
 
-    full: Array
-    cut: Array
+    full: Annotated[Array, "H k c"]
+    cut: Annotated[Array, "H k k"]
     weight: float
     n_full: int
-    square: Array
+    square: Annotated[Array, "m"]
 
     @classmethod
     def zero(cls, horizon: int, n: int, m: int) -> LagSums:
@@ -187,6 +187,11 @@ class LagBlocks(Record):
         """Return the blocks of no data, for data like `rows`."""
         nothing = LagSums.zero(horizon, rows.n_features, rows.y.shape[1])
         return cls.of(horizon=horizon, layout=Layout(limit), blocks=(nothing,), tail=None, group=None, n_episodes=0)
+
+    @property
+    def total(self) -> LagSums:
+        """Sums of all blocks."""
+        return reduce(LagSums.plus, self.blocks)
 
     @property
     def closed(self) -> tuple[LagSums, ...]:

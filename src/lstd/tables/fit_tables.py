@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.arguments import check_columns, check_flag, check_integer
@@ -192,6 +193,7 @@ def fit_horizons(
     """Fit a model of the next steps to tables that follow one another in one stream."""
     from lstd.data.episode_warnings import warn_of_assumed
     from lstd.estimators.horizon_lstd import HorizonLSTD
+    from lstd.tables.fit_stream import origin_of
     from lstd.tables.reader import RowReader
     from lstd.tables.sources import opened
 
@@ -205,4 +207,8 @@ def fit_horizons(
     opened_tables = [opened(place, table) for place, table in enumerate(tables)]
     reader = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory)
     chunks = (chunk.rows.changed(names=reader.features) for chunk in reader.chunks() if len(chunk.rows))
-    return model.fit_stream(chunks, roles.rewards)
+    model.fit_stream(chunks, roles.rewards)
+    counts = model.state_.stream.layout.n_rows, model.n_transitions_, model.n_episodes_
+    files = [table.file for table in reader.tables]
+    model.record_ = replace(model.record_, origin=origin_of(files, reader.roles, *counts))
+    return model

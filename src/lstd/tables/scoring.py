@@ -3,18 +3,21 @@
 The reward and the prediction of a row wait until its return is known: to the end of its episode, or until what is left
 of the return is below rounding. With importance ratios or trace coefficients, whole episodes wait.
 
-Inverse probability weights need the length of every episode first, so with them the tables are read twice.
+Inverse probability weights need the length of every episode first, so with them the tables are read twice. For scores
+at horizons, and for backtests, all rows are held in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from lstd.data import arrow_columns as convert
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import (
     TOLERANCE,
@@ -22,10 +25,12 @@ from lstd.data.returns import (
     check_treatment,
     check_unbiased,
     completed_returns,
+    horizon_returns,
     unobserved_shares,
 )
 from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
+from lstd.estimators.horizon_model import AtHorizons, SavedHorizons
 from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Limits
@@ -38,6 +43,7 @@ from lstd.types import Array
 
 if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress
+    from lstd.metrics import Backtest
 
 
 _MOST_COMPARED = 2**17  # predictions, 1 MiB
@@ -213,3 +219,56 @@ class _Sums:
         self.mean = self.mean + step * (more / self.weight)
         self.squares = self.squares + weight @ errors**2
         self.count, self.observed = self.count + len(weight), self.observed + float(weight @ seen)
+
+
+# ------------------------------------------------------------ all rows in memory
+
+
+def score_horizons(
+    saved: SavedHorizons, rows: Rows, horizons: Sequence[int], unobserved: str = "predict"
+) -> Iterator[Score]:  # fmt: skip
+    """Yield the score for each number of steps, as :meth:`lstd.HorizonLSTD.score`; raises as `score_tables` does."""
+    check_treatment(unobserved, TOLERANCE)
+    for h in horizons:
+        curve = AtHorizons(saved, range(1, h + 1)).predict(rows.X).reshape(len(rows), h, -1).swapaxes(0, 1)
+        found = horizon_returns(rows.changed(single=False), curve, h, unobserved)
+        scored = found.weight > 0.0
+        if np.count_nonzero(scored) < 2:
+            raise InvalidInputError(
+                f"Two rows must have {h} steps to score. Give longer episodes, or a smaller number."
+            )
+        warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
+        weight, returns = found.weight[scored], found.returns[scored]
+        mean, mse = (np.average(a, axis=0, weights=weight) for a in (returns, (returns - curve[-1][scored]) ** 2))
+        spread = np.average((returns - mean) ** 2, axis=0, weights=weight)
+        r2 = 1.0 - np.divide(mse, spread, out=np.full_like(mse, np.nan), where=spread > 0.0)
+        yield Score(r2, mse, len(rows), len(weight), found.share)
+
+
+def backtest_tables(
+    estimator: Any, rows: Rows, time: Any, names: Sequence[str], cut: Any, horizons: Sequence[int]
+) -> Iterator[tuple[str, Backtest]]:  # fmt: skip
+    """Yield :func:`lstd.metrics.backtest` for each reward, with its name, and number of steps."""
+    from lstd.metrics import backtest  # imports scikit-learn
+
+    columns = {**rows.arguments, "y": None, "time": time}
+    for j, name in enumerate(names):
+        y = np.where(rows.known, rows.y[:, j], np.nan)
+        yield from ((name, backtest(estimator, **columns | {"y": y}, cut=cut, steps=h)) for h in horizons)
+
+
+def all_rows(
+    tables: Sequence[str | Table], roles: Roles, gamma: float, on_progress: OnProgress | None = None
+) -> tuple[Rows, Any]:  # fmt: skip
+    """Return the rows of tables, with times if a column is named; raises InvalidInputError at the first bad row."""
+    kept = () if roles.time is None else (roles.time,)
+    reader = RowReader(watched(tables, on_progress), replace(roles, kept=kept), gamma=gamma)
+    chunks = [chunk for chunk in reader.chunks() if len(chunk.rows)]
+    if not chunks:
+        raise InvalidInputError(f"{', '.join(table.file for table in reader.tables)}: there are no rows to score.")
+    rows = Rows.joined([c.rows for c in chunks], episode=np.concatenate([np.asarray(c.rows.episode) for c in chunks]))
+    if not kept:
+        return rows, None
+    column = pa.chunked_array([chunk.kept[0] for chunk in chunks]).combine_chunks()
+    times = convert.times(column, kept[0])[0]
+    return rows, times.view("M8[us]") if convert.clock_of(column)[0] else times
