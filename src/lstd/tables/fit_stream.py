@@ -110,7 +110,11 @@ def _solved(
     ends: Ends = part.ends
     blocks, roles = replace(part.blocks, total=ends.named(part.blocks.total)), ends.roles
     total = blocks.total
-    origin = origin_of(files, roles, total.n_rows, total.n_transitions, total.n_episodes)
+    origin = Origin(
+        files=tuple(files), rows=total.n_rows, transitions=total.n_transitions, episodes=total.n_episodes,
+        date=datetime.now(UTC).isoformat(timespec="seconds"), lstd=__version__,
+        next_features=roles.next_features, columns=roles.columns,
+    )  # fmt: skip
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), memory_suffices(len(roles.features or ())):
         model = model_of(
@@ -121,14 +125,6 @@ def _solved(
         )  # fmt: skip
         _ = model.no_intervals  # so that the influence of blocks is computed here
     return model
-
-
-def origin_of(files: Iterable[str], roles: Roles, n_rows: int, n_transitions: int, n_episodes: int) -> Origin:
-    """Return the origin of a model that is fitted now to tables of some rows, transitions and episodes."""
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    return Origin(
-        tuple(files), n_rows, n_transitions, n_episodes, date, __version__, roles.columns, roles.next_features
-    )
 
 
 def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | None) -> Choice:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.arguments import check_columns, check_flag, check_integer
@@ -13,8 +14,10 @@ from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, missing_extra
+from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks
 from lstd.tables.column_roles import Roles
+from lstd import __version__
 
 if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD
@@ -193,7 +196,6 @@ def fit_horizons(
     """Fit a model of the next steps to tables that follow one another in one stream."""
     from lstd.data.episode_warnings import warn_of_assumed
     from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.tables.fit_stream import origin_of
     from lstd.tables.reader import RowReader
     from lstd.tables.sources import opened
 
@@ -208,7 +210,9 @@ def fit_horizons(
     reader = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory)
     chunks = (chunk.rows.changed(names=reader.features) for chunk in reader.chunks() if len(chunk.rows))
     model.fit_stream(chunks, roles.rewards)
-    counts = model.state_.stream.layout.n_rows, model.n_transitions_, model.n_episodes_
-    files = [table.file for table in reader.tables]
-    model.record_ = replace(model.record_, origin=origin_of(files, reader.roles, *counts))
+    origin = Origin(
+        tuple(table.file for table in reader.tables), model.state_.stream.layout.n_rows, model.n_transitions_,
+        model.n_episodes_, datetime.now(UTC).isoformat(timespec="seconds"), __version__, reader.roles.columns,
+    )  # fmt: skip
+    model.record_ = replace(model.record_, origin=origin)
     return model
