@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lstd import __version__
 from lstd.data.arguments import check_columns, check_flag, check_integer
 from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
@@ -17,7 +18,6 @@ from lstd.errors import InvalidInputError, missing_extra
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks
 from lstd.tables.column_roles import Roles
-from lstd import __version__
 
 if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD
