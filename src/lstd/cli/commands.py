@@ -356,25 +356,8 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
         estimator = HorizonLSTD.of_record(model, given.model) if longest else estimator_of(model)
         found = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
     if given.json:
-        return output(
-            {
-                "model": given.model,
-                "data": given.data,
-                "backtests": [
-                    {
-                        "reward": reward,
-                        "cut": one.moment,
-                        "steps": one.steps,
-                        "rows": len(one.value),
-                        "left_out": one.n_left_out,
-                        "r2": one.r2,
-                        "predicted": one.predicted.sum(),
-                        "observed": one.observed.sum(),
-                    }
-                    for reward, one in found
-                ],
-            }
-        )
+        documents = [{"reward": reward, **one.document} for reward, one in found]
+        return output({"model": given.model, "data": given.data, "backtests": documents})
     return output("\n\n".join(f"{reward}: {one}" for reward, one in found))
 
 

@@ -206,10 +206,7 @@ class _Log(NamedTuple):
             )
         with warnings.catch_warnings():  # the result shows how well predictions continue
             warnings.simplefilter("ignore", ExtrapolationWarning)
-            if of_steps := hasattr(model, "horizon"):
-                value, ahead = np.ravel(model.predict(_safe_indexing(self.X, rows), horizon=steps)), np.zeros(len(rows))
-            else:
-                value, ahead = (np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later))
+            value, ahead = self._values(model, rows, later, steps)
         ahead = np.where(factor > 0.0, factor * ahead, 0.0)
         if not (np.ptp(observed) > _LEAST and np.abs([value, observed]).max() < _MOST):
             raise InvalidInputError(
@@ -222,7 +219,7 @@ class _Log(NamedTuple):
         error = cross_fitted(observed - forecast, value, X, folds)
         return Backtest(
             cut, steps, self.gamma, value, observed, value - ahead, forecast, error, number, len(active) - len(rows),
-            level, of_steps,
+            level, hasattr(model, "horizon"),
         )  # fmt: skip
 
     def _fitted(self, estimator: BaseEstimator, known: Flags, ended: Flags, active: NDArray[np.intp]) -> Any:
@@ -237,6 +234,12 @@ class _Log(NamedTuple):
             _safe_indexing(self.X, np.flatnonzero(known)), y[known], episode=self.data.episode[known],
             terminated=ended[known], **columns,
         )  # fmt: skip
+
+    def _values(self, model: Any, rows: NDArray[np.intp], later: NDArray[np.intp], steps: int) -> list[Array]:
+        """Return the predictions for rows, and those k steps later, which are zero for the sum of k steps."""
+        if hasattr(model, "horizon"):
+            return [np.ravel(model.predict(_safe_indexing(self.X, rows), horizon=steps)), np.zeros(len(rows))]
+        return [np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later)]
 
     def _followed(self, rows: NDArray[np.intp], steps: int) -> tuple[NDArray[np.intp], Array, Array]:
         """Return the row k steps later, or the last one of the episode, the discount up to it, and R."""

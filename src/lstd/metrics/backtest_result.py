@@ -166,6 +166,13 @@ class Backtest:
         return str(self.cut).removesuffix("T00:00:00.000000000").removesuffix("T00:00:00.000000")
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The numbers of the table, for programs."""
+        numbers = {"r2": self.r2, "predicted": float(self.predicted.sum()), "observed": float(self.observed.sum())}
+        counts = {"steps": self.steps, "rows": len(self.value), "left_out": self.n_left_out}
+        return {"cut": self.moment, **counts, **numbers}
+
+    @property
     def advised_steps(self) -> int | None:
         """Least number of steps that is advised, ¼ / (1 − γ); None at γ = 1, where all that follow count."""
         return None if self.gamma == 1.0 else math.ceil(round(0.25 / (1.0 - self.gamma), 6))
