@@ -15,7 +15,8 @@ import argparse
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ from scipy.sparse.linalg import spsolve
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
-from lstd import LSTD
-from pages import measure_or_write
+from lstd import LSTD, LSTDCV
+from lstd.ope import LSTDQ
+from pages import measure_or_write, newest
 from provenance import describe_machine, printed_by
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "many-features.md"
+FIGURE = PAGE.parent / "figures" / "many_features.png"
 LENGTH = 50  # of an episode
 DISCOUNT = 0.99
 
@@ -99,55 +102,142 @@ def true_values(side: int) -> Any:
     return spsolve((sparse.eye_array(side**2) - DISCOUNT * P).tocsc(), rewards_of(side))
 
 
-def fitted(data: tuple[Any, Any, dict[str, Any]], **options: Any) -> dict[str, Any]:
-    """Fit once for time and once for memory."""
+def fitted(data: tuple[Any, Any, dict[str, Any]], *, memory: bool = False, **options: Any) -> dict[str, Any]:
+    """Fit once for time and, if asked for, once for memory."""
     X, y, columns = data
-    model = LSTD(solver="iterative", **{"n_blocks": 0} | options)
-    begin = time.process_time()
-    model.fit(X, y, **columns)
-    seconds = time.process_time() - begin
-    if len(y) <= 10**6 and not options.get("n_blocks"):
+    settings: dict[str, Any] = {"n_blocks": 0, "solver": "iterative"} | options
+    model = LSTD(**settings)
+    with timed() as took:
+        model.fit(X, y, **columns)
+    seconds, most = took[0], 0
+    if memory:
         tracemalloc.start()
         model.fit(X, y, **columns)
-        memory = tracemalloc.get_traced_memory()[1]
+        most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    else:
-        memory = 0
-    found = {"rows": len(y), "features": X.shape[1], "entries": X.nnz / len(y), "seconds": seconds, "bytes": memory}
+    found = {"rows": len(y), "features": X.shape[1], "entries": X.nnz / len(y), "seconds": seconds, "bytes": most}
     return found | {name: getattr(model, name) for name in ("gamma", "lmbda", "alpha", "n_iter_", "residual_")}
+
+
+@contextmanager
+def timed() -> Iterator[list[float]]:
+    """Append the seconds of the processor that the block takes."""
+    took: list[float] = []
+    begin = time.process_time()
+    yield took
+    took.append(time.process_time() - begin)
+
+
+def all_fits(million: bool) -> Iterator[dict[str, Any]]:
+    """Fit to all kinds of data."""
+    for n in (10**3, 10**4, 10**5, 10**6):
+        data = states(n, 10**6)
+        for lmbda in (0.0, 0.9):
+            yield {"kind": "states"} | fitted(data, lmbda=lmbda, memory=lmbda > 0.0)
+    for n_rows in (10**5, 3 * 10**5, 10**6, 3 * 10**6):
+        yield {"kind": "states, more rows"} | fitted(states(10**5, n_rows), lmbda=0.9)
+    data = states(10**5, 10**6)
+    for gamma, alpha in ((0.9, 1.0), (0.999, 1.0), (0.99, 1e-3)):
+        for lmbda in (0.0, 0.5, 1.0):
+            yield {"kind": "states"} | fitted(data, gamma=gamma, alpha=alpha, lmbda=lmbda)
+    yield {"kind": "states, with intervals"} | fitted(data, lmbda=0.9, n_blocks="auto", memory=True)
+    for lmbda in (0.0, 0.9):
+        yield {"kind": "hashed"} | fitted(states(10**5, 10**6, 10), lmbda=lmbda, memory=lmbda > 0.0)
+    grid = walk(100, 10**6)
+    for gamma in (0.9, 0.99, 0.999):
+        for lmbda in (0.0, 0.5, 0.9):
+            yield {"kind": "walk on a grid"} | fitted(grid, gamma=gamma, lmbda=lmbda, memory=gamma == 0.9 == lmbda)
+    if million:
+        yield {"kind": "states"} | fitted(states(10**6, 10**7), lmbda=0.9)
+
+
+def crossover() -> Iterator[dict[str, Any]]:
+    """Fit to 10⁵ rows by both solvers, the iterative one also with intervals."""
+    for n in (100, 300, 1000, 2000, 3000, 5000):
+        data = states(n, 10**5)
+        direct = fitted(data, lmbda=0.9, solver="direct")["seconds"]
+        plain, intervals = (fitted(data, lmbda=0.9, n_blocks=blocks)["seconds"] for blocks in (0, "auto"))
+        yield {"features": n, "direct": direct, "iterative": plain, "with intervals": intervals}
+
+
+def exponent(runs: list[dict[str, Any]]) -> float:
+    """Return the slope of log seconds per product against log entries, for the same features and more rows."""
+    some = [run for run in runs if run["kind"] == "states, more rows"]
+    entries, seconds = (
+        [run["rows"] * run["entries"] for run in some],
+        [run["seconds"] / run["n_iter_"] for run in some],
+    )
+    return float(np.polyfit(np.log(entries), np.log(seconds), 1)[0])
+
+
+def by_spsolve(data: tuple[Any, Any, dict[str, Any]]) -> Any:
+    """Return the weights of λ = 0 by SciPy's sparse LU factors of the sparse A."""
+    X, y, columns = data
+    episode = columns.get("episode", np.zeros(len(y)))
+    full = columns["terminated"] | np.append(episode[1:] == episode[:-1], False)
+    following = sparse.csr_array(sparse.vstack([X[1:], X[:1]]))
+    discount = np.where(columns["terminated"], 0.0, DISCOUNT)[full]
+    A = X[full].T @ (X[full] - sparse.diags_array(discount) @ following[full])
+    return spsolve((A + sparse.eye_array(X.shape[1])).tocsc(), X[full].T @ y[full])
+
+
+def others() -> Iterator[dict[str, Any]]:
+    """Time other ways to the same weights, and how far they are from those of the iterative solver."""
+    data_of = {"10³ states, 10⁴ rows": states(10**3, 10**4), "3·10³ states, 3·10⁴ rows": states(3000, 30_000)}
+    data_of |= {"walk, 10⁴ cells, 10⁶ rows": walk(100, 10**6), "walk, 9·10⁴ cells, 2·10⁶ rows": walk(300, 2 * 10**6)}
+    for name, data in data_of.items():
+        X, y, columns = data
+        model = LSTD(lmbda=0.0, solver="iterative", fit_intercept=False, n_blocks=0)
+        with timed() as ours:
+            model.fit(X, y, **columns)
+        with timed() as theirs:
+            weights = by_spsolve(data)
+        far = float(np.abs(weights - model.coef_).max() / np.abs(weights).max())
+        yield {"way": "`spsolve`, λ = 0", "data": name, "ours": ours[0], "theirs": theirs[0], "difference": far}
+    X, y, columns = states(10**5, 10**6)
+    with timed() as ours:
+        model = LSTD(lmbda=1.0, solver="iterative", n_blocks=0, tol=1e-8).fit(X, y, **columns)
+    with timed() as theirs:
+        returns = y.reshape(-1, LENGTH).copy()
+        for t in range(LENGTH - 2, -1, -1):
+            returns[:, t] += DISCOUNT * returns[:, t + 1]
+        ridge = Ridge(solver="sparse_cg", tol=1e-8).fit(X, returns.reshape(-1))
+    far = float(np.abs(ridge.predict(X) - model.predict(X)).max() / np.abs(model.predict(X)).max())
+    yield {
+        "way": "`Ridge(solver=\"sparse_cg\")` of returns, λ = 1", "data": "10⁵ states, 10⁶ rows",
+        "ours": ours[0], "theirs": theirs[0], "difference": far,
+    }  # fmt: skip
+
+
+def larger_uses() -> Iterator[dict[str, Any]]:
+    """Time action values of 10⁵ pairs, and a choice of settings."""
+    X, y, columns = states(20_000, 10**6)
+    random = np.random.default_rng(1)
+    actions, policy = random.integers(0, 5, len(y)), random.dirichlet(np.ones(5), X.shape[1])[X.indices]
+    for lmbda in (0.0, 0.9):
+        model = LSTDQ(lmbda=lmbda, n_blocks=0)
+        with timed() as took:
+            model.fit(X, y, actions=actions, target_policy=policy, behavior_probability=np.full(len(y), 0.2), **columns)
+        what = f"`LSTDQ(lmbda={lmbda:g}, n_blocks=0)`, 10⁵ pairs, 10⁶ rows, {model.lstd_.n_iter_} products"
+        yield {"what": what, "seconds": took[0]}
+    X, y, columns = states(10**4, 10**5)
+    with timed() as took:
+        chosen = LSTDCV(n_blocks=0).fit(X, y, **columns)
+    n_pairs = len(chosen.cv_results_["lmbda"])
+    what = f"`LSTDCV(n_blocks=0)`, 10⁴ states, 10⁵ rows, {n_pairs} pairs, {n_pairs * (chosen.n_folds_ + 1)} solves"
+    yield {"what": what, "seconds": took[0]}
 
 
 def measured(million: bool) -> dict[str, Any]:
     """Measure all tables."""
     warnings.simplefilter("ignore")
     fitted(states(100, 1000))  # compiles the kernels
-    runs = []
-    for n in (10**3, 10**4, 10**5, 10**6):
-        runs += [{"kind": "states"} | fitted(states(n, 10**6), lmbda=lmbda) for lmbda in (0.0, 0.9)]
-    for n_rows in (10**5, 3 * 10**6):
-        runs.append({"kind": "states"} | fitted(states(10**5, n_rows), lmbda=0.9))
-    data = states(10**5, 10**6)
-    for gamma, alpha in ((0.9, 1.0), (0.999, 1.0), (0.99, 1e-3)):
-        runs += [{"kind": "states"} | fitted(data, gamma=gamma, alpha=alpha, lmbda=lmbda) for lmbda in (0.0, 1.0)]
-    runs.append({"kind": "states, with intervals"} | fitted(data, lmbda=0.9, n_blocks="auto"))
-    runs += [{"kind": "hashed"} | fitted(states(10**5, 10**6, 10), lmbda=lmbda) for lmbda in (0.0, 0.9)]
-    grid = walk(100, 10**6)
-    for gamma in (0.9, 0.99, 0.999):
-        runs += [{"kind": "walk on a grid"} | fitted(grid, gamma=gamma, lmbda=lmbda) for lmbda in (0.0, 0.9)]
-    if million:
-        runs.append({"kind": "states"} | fitted(states(10**6, 10**7), lmbda=0.9))
-    X, y, columns = states(10**3, 10**6)
-    fits: dict[str, Callable[[], Any]] = {
-        'LSTD(solver="direct", n_blocks=0)': lambda: LSTD(solver="direct", n_blocks=0).fit(X, y, **columns),
-        'Ridge(solver="sparse_cg") of the rewards': lambda: Ridge(solver="sparse_cg", fit_intercept=False).fit(X, y),
-    }
-    others = {}
-    for name, act in fits.items():
-        begin = time.process_time()
-        act()
-        others[name] = time.process_time() - begin
+    fitted(states(100, 1000), solver="direct")
     printed, date = printed_by("python benchmarks/many_features.py --million"), datetime.now(UTC).date().isoformat()
-    return {"date": date, "printed": printed, "machine": describe_machine(), "runs": runs, "others": others}
+    return {
+        "date": date, "printed": printed, "machine": describe_machine(), "runs": [*all_fits(million)],
+        "crossover": [*crossover()], "others": [*others()], "uses": [*larger_uses()],
+    }  # fmt: skip
 
 
 def table(found: dict[str, Any]) -> Iterable[str]:
@@ -157,14 +247,42 @@ def table(found: dict[str, Any]) -> Iterable[str]:
     yield "| rows | features | entries a row | γ | λ | α | products | seconds | bytes a row (100 a feature) | kind |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for run in found["runs"]:
-        per_row = "" if not run["bytes"] else f"{max(0.0, run['bytes'] - 100 * run['features']) / run['rows']:.0f}"
+        blocks = 8 * 20 * ("intervals" in run["kind"])
+        rest = max(0.0, run["bytes"] - (100 + blocks) * run["features"]) / run["rows"]
         yield (
             f"| {run['rows']:.0e} | {run['features']:.0e} | {run['entries']:.0f} | {run['gamma']:g} | {run['lmbda']:g} "
-            f"| {run['alpha']:g} | {run['n_iter_']} | {run['seconds']:.2f} | {per_row} | {run['kind']} |"
+            f"| {run['alpha']:g} | {run['n_iter_']} | {run['seconds']:.2f} | {f'{rest:.0f}' if run['bytes'] else ''} "
+            f"| {run['kind']} |"
         )
     yield ""
-    for name, seconds in found["others"].items():
-        yield f"Beside it, for 10³ states and 10⁶ rows: `{name}` {seconds:.2f} s."
+    yield (
+        f"With more rows of the same 10⁵ states, seconds per product grow with the entries to the power of "
+        f"{exponent(found['runs']):.2f}."
+    )
+    yield ""
+    yield "| other way | data | its seconds | seconds of `LSTD` | largest difference |"
+    yield "|---|---|---|---|---|"
+    for one in found["others"]:
+        yield (f"| {one['way']} | {one['data']} | {one['theirs']:.2f} | {one['ours']:.2f} | {one['difference']:.0e} |")
+    yield ""
+    yield "| use | seconds |"
+    yield "|---|---|"
+    for one in found["uses"]:
+        yield f"| {one['what']} | {one['seconds']:.1f} |"
+
+
+def draw_crossover(lines: list[dict[str, Any]], path: Path) -> None:
+    """Draw the time of both solvers against the number of features."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
+    for name, style in (("direct", "o-"), ("iterative", "s-"), ("with intervals", "s--")):
+        label = {"direct": "direct", "iterative": "iterative"}.get(name, "iterative, with intervals")
+        ax.loglog([line["features"] for line in lines], [line[name] for line in lines], style, label=label)
+    ax.axvline(3000, color="0.7", linewidth=1.0, zorder=0)
+    ax.set(xlabel="features (one-hot states)", ylabel="seconds of a fit to 10⁵ rows")
+    ax.legend(frameon=False)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
 def picture(path: Path, side: int = 300, n_rows: int = 2_000_000) -> None:
@@ -206,6 +324,8 @@ def main() -> None:
             "many_features", "benchmarks/many_features.py", arguments.docs or PAGE,
             lambda: measured(arguments.million), table, docs=arguments.docs is not None,
         )  # fmt: skip
+        if arguments.docs is not None:
+            draw_crossover(newest("many_features")["crossover"], FIGURE)
 
 
 if __name__ == "__main__":

@@ -173,6 +173,16 @@ def test_states_that_are_rare_or_never_visited(fit_intercept, given_next):
     assert (one.little_data == two.little_data).all()
 
 
+def test_the_column_of_ones_repeats_several_categories():
+    """Rows of two categories sum to two; without a ridge term, predictions and errors are the direct ones."""
+    X, y, columns = states()
+    X = sparse.csr_array(sparse.hstack([X, np.eye(7)[np.random.default_rng(1).integers(0, 7, len(y))]]))
+    direct = LSTD(alpha=0.0, n_blocks=20).fit(X, y, **columns).predict(X, return_std=True)
+    model = LSTD(alpha=0.0, solver="iterative", tol=1e-12).fit(X, y, **columns).predict(X, return_std=True)
+    assert_close(model[0], direct[0], "iterative")
+    assert_close(model[1], direct[1], "iterative_intervals")
+
+
 def test_a_coefficient_for_each_feature_groups_and_several_rewards():
     X, y, columns = states(rewards=2)
     groups = columns["episode"] % 40
@@ -250,6 +260,12 @@ def test_features_that_are_not_finite():
     X.data[7] = np.nan
     with pytest.raises(InvalidInputError, match="row 7"):
         LSTD(solver="iterative").fit(X, y, **columns)
+
+
+def test_features_that_overflow():
+    X, y, columns = states()
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        LSTD(solver="iterative").fit(1e200 * X, y, **columns)
 
 
 def test_a_saved_model_has_the_same_predictions_and_intervals(tmp_path):

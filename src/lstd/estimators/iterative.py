@@ -104,6 +104,7 @@ class System:
         self._columns = np.ascontiguousarray(rows.discount), *(_column(factor) for factor in factors)
         self._parts = rows.whole_episodes(max(-(-len(rows) // _PARTS), 2 * self.n, LEAST_ROWS))
         self._squares = self.squares()
+        check_range(self._squares)
         self.unseen = self._squares[:-1] == 0.0
         self.choose(settings, ridge)
 
@@ -208,8 +209,8 @@ def fit_without_matrix(
         return model
     model.warn_of_data()
     ones = settings.fit_intercept and not endless
-    repeats = ones and not ridge.any() and _ones_repeat(rows)
-    system = System(rows, settings, ridge, ones=ones and not repeats)
+    repeated = _common_sum(rows) if ones and not ridge.any() else 0.0
+    system = System(rows, settings, ridge, ones=ones and not repeated)
     system.threads = blas_threads()
     scale = system.scale()
     found = [system.solve(system.right(j), scale, solver) for j in range(rows.y.shape[1])]
@@ -223,9 +224,10 @@ def fit_without_matrix(
 
     def shaped(weights: Array) -> Array:
         """Return weights (…, n + 1) of which no prediction has changed in the shape of those of a direct solution."""
-        if repeats and not system.unseen.any():  # as a vanishing ridge term
-            weights[..., -1:] = weights[..., :-1].mean(axis=-1, keepdims=True)
-            weights[..., :-1] -= weights[..., -1:]
+        if repeated and not system.unseen.any():  # as a vanishing ridge term
+            mean = weights[..., :-1].mean(axis=-1, keepdims=True)
+            weights[..., :-1] -= mean
+            weights[..., -1:] = repeated * mean
         return weights if settings.fit_intercept else weights[..., :-1]
 
     solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf, False)
@@ -324,13 +326,13 @@ def _is_endless(ones: LSTDStatistics, settings: Settings) -> bool:
     return True
 
 
-def _ones_repeat(rows: Rows) -> bool:
-    """Return whether all rows have the same sum, as one-hot ones do, so that the column of ones repeats the others."""
+def _common_sum(rows: Rows) -> float:
+    """Return the sum of each row if all are the same, so that the column of ones repeats the others; else zero."""
     ones, after = np.ones(rows.n_features), []
     if rows.X_next is not None:
         after = [(rows.X_next @ ones)[~rows.terminated]]
     sums = np.concatenate([rows.X @ ones, *after])
-    return bool(sums[0] != 0.0 and (sums == sums[0]).all())
+    return float(sums[0]) if (sums == sums[0]).all() else 0.0
 
 
 def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: Solver) -> tuple[Array, Array]:
