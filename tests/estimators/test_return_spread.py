@@ -119,7 +119,10 @@ def test_values_and_variances_are_held_out():
     same = one.values(0) == two.values(0)
     assert same[first].all()
     assert not same[first[-1] + 1 :].any()
-    variances = [return_spread.variances_of(one, V)[1] for V in (np.ones(len(same)), np.where(one.fold, 1.0, 9.0))]
+    variances = [
+        return_spread.variances_of(one, V)[1]
+        for V in (np.ones(len(same)), np.where(np.arange(len(same)) > first[-1], 1.0, 9.0))
+    ]
     assert_close(variances[0][first], variances[1][first], "sums")
     assert (np.abs(variances[0] - variances[1])[first[-1] + 1 :] > 1e-3).all()
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise, starmap
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
@@ -33,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 
 from lstd.data.arguments import check_integer, check_real
-from lstd.data.feature_arrays import Features, dense, product
+from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows
 from lstd.data.settings import Settings
@@ -47,12 +48,14 @@ from lstd.statistics.intervals import check_level
 from lstd.statistics.lag_sums import LagSums, lag_sums
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
+from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
 _NEAREST = 0.1  # share of the full rows
 _LEAST = 1e-3  # discount below which a cut ends the path
 _MOST_CUTS = 10_000  # of one path
 _FLOOR = 0.05  # of the mean variance
+_MOST_DRAWN = 10_000  # rows that paths go on from
 _WINDOWS = 256  # places of the nearest rows, at most
 _FEWEST = (20, 200)  # groups or episodes, and rows of one stream
 _REFUSED = {
@@ -181,12 +184,13 @@ class ReturnSpread:
         if not isinstance(self.model, (Predictor, HorizonLSTD)):
             raise InvalidInputError(f"`model` must be an LSTD, LSTDCV or HorizonLSTD; got {self.model!r:.80}.")
         random = np.random.default_rng(check_integer("random_state", self.random_state, 0))
-        held = of(self.model, self.horizon, X, y, columns)
-        group, self.n_groups_ = _groups(held)
-        self.spreads_ = tuple(
-            _Spread.of(held, j, group, self._bounds(held.rows.y[held.rows.full, j]), random)
-            for j in range(held.rows.y.shape[1])
-        )
+        with one_blas_thread():
+            held = of(self.model, self.horizon, X, y, columns)
+            group, self.n_groups_ = _groups(held)
+            self.spreads_ = tuple(
+                _Spread.of(held, j, group, self._bounds(held.rows.y[held.rows.full, j]), random)
+                for j in range(held.rows.y.shape[1])
+            )
         self.n_floored_ = sum(spread.n_floored for spread in self.spreads_)
         self._steps, self._single = held.steps, held.rows.single
         return self
@@ -262,7 +266,7 @@ class _Held(NamedTuple):
     """Rows, with the column of ones if the model has an intercept, in K folds, and predictions for each by the rest."""
 
     rows: Rows
-    fold: NDArray[np.intp]  # (T,)
+    edges: list[int]  # K + 1 of them
     ridge: Array  # (n,)
     weights: Array  # (K, H, n, m), H = 1 without a horizon
     settings: Settings
@@ -271,12 +275,17 @@ class _Held(NamedTuple):
 
     def values(self, j: int, h: int = 0) -> Array:
         """Return predictions (T,) of reward j for h + 1 steps."""
-        parts = [self.rows.X[self.fold == k] @ weights[h, :, j] for k, weights in enumerate(self.weights)]
-        return np.concatenate(parts)
+        parts = zip(self.folds, self.weights, strict=True)
+        return np.concatenate([rows_of(self.rows.X, fold) @ weights[h, :, j] for fold, weights in parts])
+
+    @property
+    def folds(self) -> list[slice]:
+        """Places of the rows of each fold."""
+        return list(starmap(slice, pairwise(self.edges)))
 
 
-def _folds(rows: Rows) -> tuple[list[Rows], NDArray[np.intp]]:
-    """Return folds, and the fold of each row; raises InvalidInputError if there are too few groups or rows."""
+def _folds(rows: Rows) -> tuple[list[Rows], list[int]]:
+    """Return folds, and where they begin and end; raises InvalidInputError if there are too few groups or rows."""
     count, whole = int(rows.begins.sum()) if len(rows) else 0, len(rows) > 0 and are_whole(rows)
     if count < _FEWEST[0] if whole or count > 1 else int(rows.full.sum()) < _FEWEST[1]:
         raise InvalidInputError(
@@ -284,7 +293,7 @@ def _folds(rows: Rows) -> tuple[list[Rows], NDArray[np.intp]]:
             f"{len(rows)} rows of {count}. Pass more."
         )
     folds = folds_of(rows)
-    return folds, np.repeat(np.arange(len(folds)), [len(part) for part in folds])
+    return folds, np.cumsum([0, *map(len, folds)]).tolist()
 
 
 def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
@@ -296,13 +305,13 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     rows, settings = comparable_rows(estimator, X, y, columns, ones=True, finite=True, warn=False), model.settings
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
-    folds, fold = _folds(rows)
+    folds, edges = _folds(rows)
     sums = [LSTDStatistics.from_rows(part, settings.lmbda) for part in folds]
     whole, weights = sum(one.total_weight for one in sums), []
     for rest in without_each(sums):
         ridge = model.ridge * rest.total_weight / (whole or 1.0)
         weights.append(solve(rest.matrix(settings.variant), rest.b, ridge, penalty=model.penalty, warn=False).weights)
-    return _Held(rows, fold, model.ridge, np.array(weights)[:, np.newaxis], settings, settings.uncentred, None)
+    return _Held(rows, edges, model.ridge, np.array(weights)[:, np.newaxis], settings, settings.uncentred, None)
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
@@ -312,11 +321,11 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     if state is None:
         raise InvalidInputError("`model` must not come from a file, which has no sums of the data. Fit it again.")
     rows = state.prepared(rows)
-    folds, fold = _folds(rows)
-    sums = lag_sums(rows, steps, np.cumsum([0, *map(len, folds)]).tolist())
+    edges = _folds(rows)[1]
+    sums = lag_sums(rows, steps, edges)
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
-    return _Held(rows, fold, state.ridge(alpha), weights, state.given, state.uncentred, steps)
+    return _Held(rows, edges, state.ridge(alpha), weights, state.given, state.uncentred, steps)
 
 
 def _groups(held: _Held) -> tuple[NDArray[np.intp], int]:
@@ -424,11 +433,9 @@ class _Spread:
         rows, n_steps = held.rows, held.steps or 1
         full = random.permutation(np.flatnonzero(rows.full & (rows.weight > 0.0)))  # equal predictions have no order
 
-        def ordered(values: Array) -> NDArray[np.intp]:
-            return full[np.argsort(values[full], kind="stable")]
-
         def draw_by(values: Array) -> Draw:
-            order = ordered(values)
+            some = full[:_MOST_DRAWN]
+            order = some[np.argsort(values[some], kind="stable")]
             return drawing(order, values[order], rows.weight[order], random)
 
         values = held.values(j, n_steps - 1)
@@ -438,7 +445,7 @@ class _Spread:
             G, V = followed_steps(rows, rows.y[:, j], (held.values(j, h) for h in range(n_steps)), draw_by)
         check_range(G, V)
         weights, variance, floor = variances_of(held, V)
-        s, order = np.sqrt(np.maximum(variance, floor)), ordered(values)
+        s, order = np.sqrt(np.maximum(variance, floor)), full[np.argsort(values[full], kind="stable")]
         residuals = np.divide(G - values, s, out=np.zeros_like(s), where=s > 0.0)[order]
         factor = scale_of(residuals**2, rows.weight[order], group[order])
         near = 1e-9 * max(float(np.abs(G).max()), 1e-300)
@@ -489,20 +496,21 @@ def scale_of(squares: Array, weight: Array, group: NDArray[np.intp]) -> float:
 
 def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
     """Regress V on the features: weights (n,), held-out variances (T,), and their floor."""
-    rows, full, n_folds = held.rows, held.rows.full, len(held.weights)
-    weight = rows.weight * full
-    parts = [held.fold == k for k in range(n_folds)]
-    grams, along = [], []
-    for part in parts:
-        weighted = times_weights(rows.X[part], weight[part])
-        grams.append(dense(rows.X[part].T @ weighted))
-        along.append(dense(weighted.T @ V[part]))
-    gram, b, total = np.sum(grams, axis=0), np.sum(along, axis=0), weight.sum() or 1.0
-    penalty = (np.arange(len(held.ridge)) < len(held.ridge) - held.settings.fit_intercept).astype(np.float64)
-    found = np.empty(len(rows))
-    for part, A, own in zip(parts, grams, along, strict=True):
-        share = 1.0 - weight[part].sum() / total
-        found[part] = rows.X[part] @ solve(gram - A, (b - own)[:, np.newaxis], share * held.ridge, penalty=penalty,
-            warn=False).weights[:, 0]  # fmt: skip
-    weights = solve(gram, b[:, np.newaxis], held.ridge, penalty=penalty, warn=False).weights[:, 0]
-    return held.uncentred(weights), found, _FLOOR * float(weight @ V / total)
+    rows, weight = held.rows, held.rows.weight * held.rows.full
+    grams, along, found = [], [], np.empty(len(rows))
+    for fold in held.folds:
+        X = rows_of(rows.X, fold)
+        weighted = times_weights(X, weight[fold])
+        grams.append(dense(X.T @ weighted))
+        along.append(dense(weighted.T @ V[fold])[:, np.newaxis])
+    penalty = np.append(np.ones(len(held.ridge) - held.settings.fit_intercept), [0.0] * held.settings.fit_intercept)
+
+    def solved(kept: list[int], share: float) -> Array:
+        gram, b = (np.sum([parts[k] for k in kept], axis=0) for parts in (grams, along))
+        return solve(gram, b, share * held.ridge, penalty=penalty, warn=False).weights[:, 0]
+
+    total, every = weight.sum() or 1.0, range(len(grams))
+    for k, fold in enumerate(held.folds):
+        share = 1.0 - weight[fold].sum() / total
+        found[fold] = rows_of(rows.X, fold) @ solved([other for other in every if other != k], share)
+    return held.uncentred(solved([*every], 1.0)), found, _FLOOR * float(weight @ V / total)
