@@ -21,6 +21,7 @@ from sklearn.linear_model import LinearRegression
 from lstd import LSTDCV, HorizonLSTD, report
 from lstd.datasets import load_shop
 from lstd.experiments import LMBDAS, run_sweep
+from lstd.inference import ReturnSpread
 from lstd.metrics import observed_returns
 from lstd.ope import LSTDQ, compare_policies
 
@@ -99,6 +100,7 @@ def plots():
         "plot_sweep": report.plot_sweep(
             run_sweep("small", "binary", ["boyan", "uncorrected", "mixed"], run_seeds=range(1, 11)), LMBDAS
         ),
+        "plot_spread": report.plot_spread(ReturnSpread(model).fit(X, y, **data), X[:8]),
     }
 
 

@@ -1,13 +1,14 @@
-"""`plot_curve`: the numbers that are drawn are those of the model."""
+"""`plot_curve` and `plot_spread`: the numbers that are drawn are those of the model."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from lstd import HorizonLSTD
+from lstd import LSTD, HorizonLSTD
 from lstd.errors import InvalidInputError
-from lstd.report import plot_curve
+from lstd.inference import ReturnSpread
+from lstd.report import plot_curve, plot_spread
 
 pytest.importorskip("matplotlib")
 
@@ -20,7 +21,7 @@ def data():
         "X": random.normal(size=(80, 2)),
         "y": random.normal(size=(80, 2)),
         "episode": episode,
-        "terminated": 0 * episode,
+        "terminated": np.arange(80) % 4 == 3,
     }
 
 
@@ -46,3 +47,24 @@ def test_without_blocks_there_are_no_bands(data):
     assert not plot_curve(model, data["X"])[0].axes.collections
     with pytest.raises(InvalidInputError, match="Intervals need"):
         plot_curve(model, data["X"], weights=np.ones(80))
+
+
+def test_ranges_of_one_return_and_intervals_of_the_mean(data):
+    for model, m in ((LSTD(0.5), 1), (HorizonLSTD(5, n_blocks=0), 1), (LSTD(0.5), 2)):
+        given = data | {"y": data["y"][:, :m].squeeze()}
+        spread = ReturnSpread(model.fit(**given)).fit(**given)
+        if m == 2:
+            with pytest.raises(InvalidInputError, match="must be of one reward; got 2"):
+                plot_spread(spread, data["X"])
+            continue
+        ranges = plot_spread(spread, data["X"], level=0.8, labels=[f"customer {k}" for k in range(80)])
+        panel, found = ranges[0].axes, spread.predict_interval(data["X"][:12], 0.8)
+        np.testing.assert_allclose([bar.get_x() for bar in ranges], found.lower)
+        np.testing.assert_allclose([bar.get_x() + bar.get_width() for bar in ranges], found.upper)
+        assert [text.get_text() for text in panel.get_yticklabels()][:2] == ["customer 0", "customer 1"]
+        points, _, bars = panel.containers[1]
+        np.testing.assert_allclose(points.get_xdata(), found.prediction)
+        assert len(bars) == (model.n_blocks != 0)
+        if bars:
+            mean = model.predict_interval(data["X"][:12], 0.8)
+            np.testing.assert_allclose([line[1, 0] for line in bars[0].get_segments()], mean.upper)

@@ -122,6 +122,8 @@ class ReturnSpread:
 
     Attributes
     ----------
+    horizon_ : int or None
+        Number of steps.
     n_floored_ : int
         Number of rows of the fit, counted for each reward, whose variance was below the floor, and raised to it.
     n_groups_ : int
@@ -192,7 +194,7 @@ class ReturnSpread:
                 for j in range(held.rows.y.shape[1])
             )
         self.n_floored_ = sum(spread.n_floored for spread in self.spreads_)
-        self._steps, self._single = held.steps, held.rows.single
+        self.horizon_, self._single = held.steps, held.rows.single
         return self
 
     def _bounds(self, rewards: Array) -> tuple[float, float]:
@@ -207,6 +209,11 @@ class ReturnSpread:
         if not found[0] < found[1] and rewards.any():
             raise InvalidInputError(f"`low` must be below `high`; got {found[0]:g} and {found[1]:g}.")
         return found[0], found[1]
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Arguments of predictions of the same returns by `model`: the horizon, if it has one."""
+        return {} if self.horizon_ is None else {"horizon": self.horizon_}
 
     @property
     def _fitted(self) -> tuple[_Spread, ...]:
@@ -251,8 +258,7 @@ class ReturnSpread:
         """
         spreads = self._fitted
         tail, level = 0.5 * (1.0 - check_level(level)), float(level)
-        options = {} if self._steps is None else {"horizon": self._steps}
-        prediction = np.asarray(self.model.predict(X, **options))
+        prediction = np.asarray(self.model.predict(X, **self.options))
         phi, values = checked_features(self.model, X), prediction.reshape(len(prediction), -1)
         ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
         lower, upper, std = (np.column_stack(part).reshape(prediction.shape) for part in zip(*ends, strict=True))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         plot_policy_values,
     )
     from lstd.report.model_page import write_fit_report
-    from lstd.report.row_figures import plot_calibration, plot_curve, plot_predictions
+    from lstd.report.row_figures import plot_calibration, plot_curve, plot_predictions, plot_spread
 
 __all__ = [
     "plot_action_calibration",
@@ -32,6 +32,7 @@ __all__ = [
     "plot_grid",
     "plot_policy_values",
     "plot_predictions",
+    "plot_spread",
     "plot_sweep",
     "write_fit_report",
 ]

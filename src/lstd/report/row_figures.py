@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,17 +10,18 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.horizon_lstd import HorizonLSTD
+from lstd.estimators.return_spread import ReturnSpread
 from lstd.metrics import Calibration
 from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.rendering import share
-from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, panels, plain
+from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, name_rows, panels, plain
 from lstd.statistics.intervals import Interval
 from lstd.types import Array
 
@@ -316,3 +318,60 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
             panel.set(xlabel="next steps", ylabel="sum of rewards")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
     return lines
+
+
+def plot_spread(
+    spread: ReturnSpread, X: Any, *, level: float = 0.9, labels: Any = None, ax: Any = None
+) -> list[Rectangle]:  # fmt: skip
+    """Draw where one return from each row may lie, and inside of it where the mean of many such returns does.
+
+    Parameters
+    ----------
+    spread : fitted ReturnSpread
+        Of one reward.
+    X : array-like, DataFrame or sparse of shape (T, n)
+        Rows, of which the first twelve are drawn.
+    level : float in (0, 1), default 0.9
+        Level of both, so that they can be compared. The intervals of the mean are left out if the model has none.
+    labels : sequence of str, optional
+        Names of the rows, from the top; by default their numbers.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw. By default a new figure, ``artists[0].figure``, outside of pyplot.
+
+    Returns
+    -------
+    list of matplotlib.patches.Rectangle
+        The range of each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import ReturnSpread
+    >>> from lstd.report import plot_spread
+    >>> X, y, done = np.tile(np.eye(2), (100, 1)), np.random.default_rng(0).random(200), np.ones(200)
+    >>> model = LSTD(fit_intercept=False).fit(X, y, terminated=done)
+    >>> len(plot_spread(ReturnSpread(model).fit(X, y, terminated=done), np.eye(2)))
+    2
+    """
+    rows, mean = X[:12], None
+    found = spread.predict_interval(rows, level)
+    if found.lower.ndim > 1:
+        raise InvalidInputError(f"`spread` must be of one reward; got {found.lower.shape[1]}. Fit it to one of them.")
+    with contextlib.suppress(InvalidInputError):
+        mean = spread.model.predict_interval(rows, level, **spread.options)
+    places = np.arange(len(found.prediction))
+    with panels(ax, WIDE, 1.15 + 0.34 * len(places), 1) as (panel,):
+        ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color="#CFE3F1", edgecolor=BLUE)
+        ranges.set_label(f"one return: {level:.0%} lie in here")
+        bars = None if mean is None else np.maximum([found.prediction - mean.lower, mean.upper - found.prediction], 0.0)
+        means = panel.errorbar(
+            found.prediction, places, xerr=bars, fmt="o", color=VERMILION, elinewidth=3.0, capsize=0.0, zorder=3,
+            label="mean of many such returns" + ("" if mean is None else f": its {level:.0%} interval"),
+        )  # fmt: skip
+        name_rows(panel, [str(name) for name in (places if labels is None else labels)][: len(places)])
+        panel.set_xlabel("return")
+        panel.use_sticky_edges = False  # or the axis would end with the first range
+        panel.grid(visible=False, axis="y")
+        legend_above(panel, [ranges, means])
+    return [*ranges]

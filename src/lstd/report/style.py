@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib import style as mpl_style
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -115,7 +114,7 @@ def panels(ax: Any, width: float, height: float, n: int = 1, columns: int = 1) -
         yield axes
 
 
-def legend_above(ax: Axes, handles: Sequence[Artist], ncols: int = 2) -> None:
+def legend_above(ax: Axes, handles: Sequence[Any], ncols: int = 2) -> None:
     """Put a legend above a panel, on the right: the name of a reward is on the left."""
     ax.legend(
         handles=handles, ncols=ncols, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, fontsize=8.5,
