@@ -195,7 +195,11 @@ def main(quick: bool = False, figure: Any = None) -> Any:
     for method, result in found.items():
         setting = ", ".join(f"{name} = {value:g}" for name, value in chosen.get(method, {}).items())
         setting += ", end of the grid" * (chosen.get(method, {}).get("α") in (ALPHAS[0], ALPHAS[-1]))
-        verdict = "" if method == "boyan" else "Boyan's is {judged} it: {low:+.3f} to {high:+.3f}".format(**result)
+        verdict = (
+            ""
+            if method == "boyan"
+            else "Boyan's is {judged} it; error less this one {low:+.3f} to {high:+.3f}".format(**result)
+        )
         line = f"{NAMES[method]:26}RMSE {result['rmse']:.3f}, predicted {result['total']:4.0f}  {setting:19} {verdict}"
         print(line.rstrip())
     if figure is not None:

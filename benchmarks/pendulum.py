@@ -205,7 +205,11 @@ def report(name: Any, found: Any, judged: Any, later: Any = None) -> None:
     for method, result in found.items():
         setting = (f"λ = {result['lmbda']:g}, " if method in VARIANTS else "") + f"α = {result['alpha']:g}"
         setting += ", largest tried" * (result["alpha"] == ALPHAS[-1])
-        less = "Boyan's is {judged} it: {mean:+.3f} ± {margin:.3f}".format(**judged[method]) if method in judged else ""
+        less = (
+            "Boyan's is {judged} it; error less this one {mean:+.3f} ± {margin:.3f}".format(**judged[method])
+            if method in judged
+            else ""
+        )
         error = result["error"]
         print(f"  {NAMES[method]:32}{error.mean():6.3f} ± {error.std(ddof=1):.3f}   {setting:20}{less}".rstrip())
 

@@ -194,7 +194,11 @@ def main(quick: bool = False, figure: str | None = None) -> dict[str, Any]:
         verdicts[name] = verdict(errors)
         print(f"\n{name}: error / spread of the realised sums, mean ± standard deviation over {n_streams} streams")
         for method, error in errors.items():
-            words = "" if method == "lstd" else "RecursiveLSTD is {judged} it: {mean:+.3f} ± {margin:.3f}"
+            words = (
+                ""
+                if method == "lstd"
+                else "RecursiveLSTD is {judged} it; error less this one {mean:+.3f} ± {margin:.3f}"
+            )
             less = words.format(**verdicts[name].get(method, {}))
             print(f"  {NAMES[method]:28} {error.mean():6.3f} ± {error.std():.3f}   {less}".rstrip())
     per_second = {method: float(np.median([rates[method] for _, _, rates in runs])) for method in ("lstd", "td")}

@@ -30,7 +30,7 @@ def told(block, whose):
     for line in block.splitlines():
         if not line.startswith(" "):
             case = line.partition(":")[0]
-        row = re.match(rf"  (.*?)  +\d.*{whose} is (.*) it: (\S+) ± (\S+)", line)
+        row = re.match(rf"  (.*?)  +\d.*{whose} is (.*) it; error less this one (\S+) ± (\S+)", line)
         if row:
             found[case, row[1]] = (row[2], float(row[3]), float(row[4]))
     return found

@@ -80,7 +80,7 @@ def test_an_episode_that_goes_on_after_a_row_that_waits_needs_its_reward():
     with pytest.raises(InvalidInputError, match="`y` must be finite on a row whose episode continues"):
         model.partial_fit(X[51:52], [1.0], episode=[0], terminated=[0])
     model.partial_fit(X[51:52], [1.0], episode=[1], terminated=[1])
-    with pytest.raises(InvalidInputError, match="this one begins with the same `episode`, 1"):
+    with pytest.raises(InvalidInputError, match="This chunk begins with `episode` 1, which terminated"):
         model.partial_fit(X[51:52], [1.0], episode=[1], terminated=[1])
     assert (model.n_transitions_, model.n_episodes_) == (51, 2)
 

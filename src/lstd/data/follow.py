@@ -72,9 +72,8 @@ class StreamEnd(NamedTuple):
         if self.terminated:
             if same and episode is not None:
                 raise InvalidInputError(
-                    "`terminated` may be True on the last row of an episode only; it was on the last row of the chunk "
-                    f"before, and this one begins with the same `episode`, {shown_id(episode)}. Give the rows that "
-                    "follow another id."
+                    f"This chunk begins with `episode` {shown_id(episode)}, which terminated on the last row of the "
+                    "chunk before. Give the new rows another id."
                 )
             return False
         if (self.episode is None) != (episode is None):

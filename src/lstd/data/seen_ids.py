@@ -71,7 +71,7 @@ class SeenIds:
         return seen
 
     def then(self, later: SeenIds, common: int | bytes | None) -> tuple[SeenIds, str | None]:
-        """Return the ids of a stream and of the one that follows it, and one other than `common` that is in both."""
+        """Return the union of the ids, and an id other than `common` that both streams have, if any."""
         both, again = SeenIds(), None
         for kind, levels in self._levels.items():
             every = [*levels, *later._levels[kind]]

@@ -99,9 +99,9 @@ def fit_chunks(
         Bytes, at least 2²⁴. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of
         it, or half if there is only one chunk. If there are too many features for that, the model has no intervals.
     store : path-like, optional
-        Folder that keeps the sums of each chunk; all workers must see it under this name. A later fit finds sums by the
-        chunk's place, all settings but `alpha` and `variant`, and the content of arrays, the name, size and
-        modification time of a file, or the pickle of a function. What a function reads is not checked.
+        Folder that keeps the sums of each chunk; all workers must see it under this name. A later fit reuses the sums
+        of a chunk if its place, its content and all settings but `alpha` and `variant` are the same. Content means: the
+        values of arrays; name, size and time of a file; the pickle of a function, not what it reads.
     independent : bool, default False
         Whether each chunk begins a new episode.
 

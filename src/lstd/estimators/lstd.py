@@ -105,7 +105,7 @@ class LSTD(Predictor):
     Notes
     -----
     A row is a full transition if a row of its episode follows it, if it terminates, or if `X_next` is given.
-    Otherwise it is a horizon row, which only serves as the successor of the row before it: its reward is ignored and
+    Otherwise it is a horizon row, which only serves as the successor of the row before it: its reward is not used and
     may be NaN. Without `episode` and `terminated`, the rows are one continuing stream.
 
     In a Pipeline, earlier steps transform `X` but not `X_next` unless the Pipeline has

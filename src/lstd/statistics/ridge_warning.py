@@ -108,8 +108,8 @@ def warn_of_movement(
         return
     if grows and gamma == 1.0:
         why = (
-            "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "
-            "values are infinite. Drop these states, or use a `gamma` below 1"
+            "they grow without bound as `alpha` falls. At `gamma` 1 that happens in states from which no end is "
+            "reached: their values are infinite. Drop these states, or use a `gamma` below 1"
         )
     elif grows:
         why = "they grow without bound as `alpha` falls, so the data do not determine them. Use fewer features"

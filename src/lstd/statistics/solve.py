@@ -20,11 +20,11 @@ The column of ones, which has no penalty, repeats one-hot features: there are w 
 null spaces, and no prediction depends on it. With x₀ = (θ, 0), θ the weights without that column, the limit has the
 intercept wᵀDθ / wᵀDw, and the condition number is that of the system without it.
 
-A state that occurs in horizon rows only has the equation 0 = 0. Its prediction in that limit would be the intercept,
-which the penalties alone determine. So the column of ones is left out: the weights are (θ, 0), θ the limit without it.
-That is so if (w, −1) is in both null spaces, and the system without the ones and the equations 0 = 0 is
-well-conditioned. It is so too if weights grow without bound: the intercept would spread the growth over all states,
-those with well-determined values included.
+A state seen only in horizon rows leaves the equation 0 = 0; in the limit its prediction would be the intercept, which
+no data determine. Then, and where weights grow without bound, we solve without the column of ones: the weights are
+(θ, 0), θ the limit without it. The test is that (w, −1) is in both null spaces, and that the system without the ones
+and the equations 0 = 0 is well-conditioned. Where weights grow, an intercept would spread the growth over all states, those
+with well-determined values included.
 """
 
 from __future__ import annotations

@@ -101,10 +101,10 @@ def fit_tables(
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
         As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
-        Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. The blocks of
-        one table take at most half of it, those of the sums over several at most an eighth; if there are too many
-        features for that, the model has no intervals. A chunk is always read. Python and its packages, a few matrices
-        of n² numbers for n features, and the pages that the Parquet reader holds come on top.
+        Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. Blocks take at
+        most half of it for one table, an eighth for several; with too many features for that, there are no intervals.
+        One chunk is read however little it is. Python and its packages, a few matrices of n² numbers for n features,
+        and the pages that the Parquet reader holds come on top.
     independent : bool, default False
         Whether each table begins a new episode; ids of episodes may then occur again in other tables.
     horizon : int, optional
