@@ -23,8 +23,8 @@ intercept wᵀDθ / wᵀDw, and the condition number is that of the system witho
 A state seen only in horizon rows leaves the equation 0 = 0; in the limit its prediction would be the intercept, which
 no data determine. Then, and where weights grow without bound, we solve without the column of ones: the weights are
 (θ, 0), θ the limit without it. The test is that (w, −1) is in both null spaces, and that the system without the ones
-and the equations 0 = 0 is well-conditioned. Where weights grow, an intercept would spread the growth over all states, those
-with well-determined values included.
+and the equations 0 = 0 is well-conditioned. Where weights grow, an intercept would spread the growth over all states,
+those with well-determined values included.
 """
 
 from __future__ import annotations
