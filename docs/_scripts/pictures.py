@@ -101,7 +101,21 @@ def plots():
             run_sweep("small", "binary", ["boyan", "uncorrected", "mixed"], run_seeds=range(1, 11)), LMBDAS
         ),
         "plot_spread": report.plot_spread(ReturnSpread(model).fit(X, y, **data), X[:8]),
+        "range-of-one": range_of_one(),
     }
+
+
+def range_of_one():
+    """Draw the ranges of eight customers of the shop, and the intervals of their means."""
+    table = load_shop()
+    X = pd.DataFrame({"recent": table["recent"], "quiet": (table["since_last"] >= 4).astype(float)})
+    data = {"y": table["spend"], "episode": table["customer"], "terminated": table["closed"]}
+    spread = ReturnSpread(LSTDCV(gamma=0.98).fit(X, **data)).fit(X, **data)
+    some = np.flatnonzero(table["spend"].isna())[:8]
+    labels = [f"customer {name}" for name in table["customer"].iloc[some]]
+    artists = report.plot_spread(spread, X.iloc[some], labels=labels)
+    artists[0].axes.set_xlabel("what is still to come, discounted by 0.98 a week")
+    return artists
 
 
 def policies(X, y, offers, offered, data):
