@@ -6,7 +6,9 @@ The data are the nine problems of the paper at its length T and at 10 T, eight e
 episodes, 100 rows of 30 and of 150 features, six other kinds of problems, and first-passage times at γ = 1 seen
 through episodes of 20 steps, of which most are cut off; on random processes whose seeds were not used to make the
 rule. All but the first four have an intercept. The earlier constants of LSTDCV are 2⁻⁸ to 2⁸ mean squared rows for α,
-equal penalties, λ* = 0.98 in the first two stages, and a caution of 1/2 for folds of rows. The error of a pair (λ, α)
+equal penalties, λ* = 0.98 in the first two stages, and a caution of 1/2 for folds of rows. Of data in episodes, λ is
+also chosen by leave-one-trajectory-out cross-validation (Mann, Penedones, Mannor and Hester 2016) on observed returns,
+at α = 1/64, and λ and α so. The error of a pair (λ, α)
 is that of its weights at the end of the data, (Φθ − Φθ*)ᵀ D (Φθ − Φθ*). The excess of a way to choose is the mean of
 its errors, divided by that of the one pair that is best for the problem in hindsight. There are three means: of
 errors in units of the values, (Φθ*)ᵀ D (Φθ*), as in the paper, which a few processes with values near zero dominate;
@@ -34,6 +36,7 @@ from threadpoolctl import threadpool_limits
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd.estimators import choose_settings
 from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
+from lstd.metrics import observed_returns
 from lstd.statistics.solve import solve
 from pages import write_between
 from problems import OTHER_DRAWS, Case, Data, cut_cases, episodic_cases, other_cases, paper_cases, wide_cases
@@ -50,7 +53,14 @@ PAGE = "selection.md"
 N_FEATURES, N_FOLDS = 100, 10
 
 FIRST_SEED = 40_000
-WAYS = ("LSTDCV", "LSTDCV, earlier constants", "λ = 0.9, α = 1", "λ = 0.9, α = 1/64")
+WAYS = (
+    "LSTDCV",
+    "LSTDCV, earlier constants",
+    "λ = 0.9, α = 1",
+    "λ = 0.9, α = 1/64",
+    "trajectories, λ",
+    "trajectories, λ, α",
+)
 MEANS = ("in units of the values", "as they are", "at most 2")
 GOALS = {"T": (1.45, 2.0), "10 T": (1.15, np.inf), "20 episodes": (1.2, np.inf), "80 episodes": (1.2, np.inf)}
 PLAIN = frozenset(GOALS)  # settings without an intercept, as in the paper
@@ -125,7 +135,8 @@ def one_seed(setting: str, seed: int, index: int, n_runs: int) -> tuple[str, Arr
         chosen = [weights_chosen(data, case.model.gamma, intercept, earlier) for earlier in (False, True)]
         grid = all_weights(data, case.model.gamma, intercept)
         fixed = [grid[0.9][alpha] for alpha in (1.0, 1 / 64)]
-        ways.append([*map(error, chosen + fixed)])
+        left = [left_out(data, case.model.gamma, grid, alphas) for alphas in ([1 / 64], ALPHAS.tolist())]
+        ways.append([*map(error, chosen + fixed + left)])
         pairs.append([error(weights) for row in grid.values() for weights in row.values()])
     return case.name, np.array(ways), np.array(pairs), np.array([D @ (case.features @ best) ** 2])
 
@@ -165,6 +176,30 @@ def all_weights(data: Data, gamma: float, intercept: bool) -> dict[float, dict[f
     return weights
 
 
+def left_out(data: Data, gamma: float, grid: dict[float, dict[float, Array]], alphas: list[float]) -> Array:
+    """Choose from a grid the pair whose weights without each episode predict its returns best; NaN for one stream."""
+    X, y, columns = data[:3]
+    starts = np.flatnonzero(np.append(True, columns["terminated"][:-1]))
+    if len(starts) < 5 or not columns["terminated"][-1]:
+        return np.full(X.shape[1], np.nan)
+    unit, best, chosen = float(np.mean(np.sum(X**2, axis=1))), np.inf, np.full(X.shape[1], np.nan)
+    parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(y)], strict=True)]
+    returns = observed_returns(y, gamma=gamma, prediction=np.zeros(len(y)), terminated=columns["terminated"]).returns
+    for lmbda in grid:
+        sums = [
+            LSTDStatistics.from_arrays(X[p], y[p], terminated=columns["terminated"][p], gamma=gamma, lmbda=lmbda)
+            for p in parts
+        ]
+        A, b = np.array([one.matrix("boyan") for one in sums]), np.array([one.b[:, 0] for one in sums])
+        for alpha in alphas:
+            ridge = alpha * unit * (1 - 1 / len(parts)) * np.eye(X.shape[1])
+            weights = np.linalg.solve(A.sum(axis=0) - A + ridge, (b.sum(axis=0) - b)[..., np.newaxis])[..., 0]
+            off = sum(np.sum((X[p] @ w - returns[p]) ** 2) for p, w in zip(parts, weights, strict=True))
+            if off < best:
+                best, chosen = off, grid[lmbda][alpha]
+    return chosen
+
+
 # ---------------------------------------------------------------- tables
 
 
@@ -196,7 +231,8 @@ def summary(errors: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
                 again.append(np.mean(np.log([excess(entry, mean, seeds) for entry in problems.values()]), axis=0))
             centre, error = np.exp(np.mean(np.log(whole), axis=0)), np.std(again, axis=0)
             cells = [
-                f"{centre[j]:.2f} ± {centre[j] * error[j]:.2f}, worst {whole[:, j].max():.2f}" for j in range(len(WAYS))
+                f"{middle:.2f} ± {middle * off:.2f}, worst {worst:.2f}" if np.isfinite(middle) else "–"
+                for middle, off, worst in zip(centre, error, whole.max(axis=0), strict=True)
             ]
             lines.append(f"| {name} | {mean} | " + " | ".join(cells) + f" | {verdict(name, mean, centre, whole)} |")
     return lines
