@@ -303,9 +303,10 @@ def picture(path: Path, side: int = 300, n_rows: int = 2_000_000) -> None:
     print(f"standard error {np.median(found.standard_error[seen]):.3f} in the median, inside {inside.mean():.3f}")
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.2), layout="constrained")
     for ax, title, values in ((axes[0], "value", found.prediction), (axes[1], "standard error", found.standard_error)):
-        image = ax.imshow(np.where(seen, values, np.nan).reshape(side, side), cmap="viridis", interpolation="nearest")
+        shown, most = np.where(seen, values, np.nan).reshape(side, side), np.quantile(values[seen], 0.995)
+        image = ax.imshow(shown, cmap="viridis", interpolation="nearest", vmax=most)
         ax.set(title=title, xticks=[], yticks=[])
-        figure.colorbar(image, ax=ax, shrink=0.8)
+        figure.colorbar(image, ax=ax, shrink=0.8, extend="max")
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 

@@ -175,9 +175,10 @@ class System:
             return out
 
         target = np.multiply(scale, right, out=right)
-        size, x, rest = float(np.linalg.norm(target)), np.zeros_like(target), target
+        size, rest = float(np.linalg.norm(target)), target
+        x: Any = 0.0  # an array takes 8 bytes a feature
         if start is not None:
-            x = np.divide(start, scale, out=x, where=scale > 0.0)
+            x = np.divide(start, scale, out=np.zeros_like(target), where=scale > 0.0)
             rest = target - times(x)
         left, matrix = float(np.linalg.norm(rest)), LinearOperator((self.n + 1,) * 2, times, dtype=np.float64)
         for attempt in range(_ATTEMPTS):
@@ -211,14 +212,14 @@ def fit_without_matrix(
     ones = settings.fit_intercept and not endless
     repeated = _common_sum(rows) if ones and not ridge.any() else 0.0
     system = System(rows, settings, ridge, ones=ones and not repeated)
+    del ridge
     system.threads = blas_threads()
-    scale = system.scale()
-    found = [system.solve(system.right(j), scale, solver) for j in range(rows.y.shape[1])]
+    found = [system.solve(system.right(j), system.scale(), solver) for j in range(rows.y.shape[1])]
     thetas, counts, residuals = zip(*found, strict=True)
     check_range(*thetas)
     if max(residuals) > solver.tol:
         _warn_of_convergence(_not_converged(sum(counts), max(residuals), solver.tol, settings))
-    elif ridge.any():
+    elif system.ridge.any():
         _warn_of_ridge(system, thetas, settings, solver, chosen=model.selection is not None)
     free = replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
 
@@ -245,21 +246,25 @@ def _warn_of_ridge(
     system: System, thetas: Sequence[Array], settings: Settings, solver: Solver, *, chosen: bool
 ) -> None:
     """Give a RidgeWarning as :func:`lstd.statistics.ridge_warning.warn_of_ridge` does, after one solve for a reward."""
-    ridge, unit, intercept = system.ridge, np.zeros(system.n + 1), bool(system.scale()[-1])
-    unit[-1], about_mean, moves = intercept, intercept and not chosen, []
-    column = -system.residual(unit)  # of the ones in A
-    system.ridge = 0.5 * ridge
+    intercept, loose, moves = bool(system.scale()[-1]), replace(solver, tol=_TOL_OF_MOVEMENT), []
+    about_mean, unit = intercept and not chosen, np.append(np.zeros(system.n), intercept)
+    system.ridge *= 0.5
     for j, theta in enumerate(thetas):
-        change = system.solve(system.ridge * theta, system.scale(), replace(solver, tol=_TOL_OF_MOVEMENT)).weights
-        b = system.right(j)
+        change = system.solve(system.ridge * theta, system.scale(), loose).weights
+        b, column = system.right(j), -system.residual(unit)  # of the ones in A
         total = b[-1] ** 2 / abs(column[-1]) if intercept else 0.0
         b -= column * (b[-1] / column[-1]) if intercept else 0.0
         size = abs(b[:-1] @ theta[:-1])
         some = size > NOTHING * (size + total)
         moves.append(abs(b[:-1] @ change[:-1]) / (size if about_mean else size + total) if some else 0.0)
-    system.ridge = ridge
+    system.ridge *= 2.0
     warn_of_movement(
-        np.array(moves), ridge, settings.gamma, grows=False, intercept=settings.fit_intercept, about_mean=about_mean
+        np.array(moves),
+        system.ridge,
+        settings.gamma,
+        grows=False,
+        intercept=settings.fit_intercept,
+        about_mean=about_mean,
     )
 
 

@@ -248,13 +248,13 @@ class LSTD(Predictor):
         rows = checked_rows(
             BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True, summed=True
         )
-        ridge = settings.ridge(rows.n_features)
+        settings.ridge(rows.n_features)  # checks the number of coefficients
         model = (
             fit_without_matrix(rows, settings, solver, self._options)
             if solver.takes(rows.X, rows.n_features)
             else Model.of_rows(rows, settings, self._options)
         )
-        warn_of_scales(rows, ridge, settings.fit_intercept)
+        warn_of_scales(rows, settings.ridge(rows.n_features), settings.fit_intercept)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "

@@ -258,20 +258,22 @@ def marks_until(rows: Rows, ends: Sequence[int]) -> list[int]:
     for part in (slice(0, min(head - first, last), 1), slice(tail - first, last, _EVERY)):
         if part.start < part.stop:
             places.append(np.arange(part.start + 1, part.stop + 1, part.step))
-            marks.append(_marks_of(rows.X[part], _factors(n)))
+            marks.append(_marks_of(rows.X[part], n))
     until = np.searchsorted(np.concatenate(places), ends, side="right")
     found: list[int] = np.cumsum(np.concatenate(marks))[until - 1].tolist()
     return found
 
 
-def _marks_of(X: Features, odd: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the mark of each row, (T,), of its first features."""
+def _marks_of(X: Features, n: int) -> NDArray[np.uint64]:
+    """Return the mark of each row, (T,), of its first n features."""
     if not sparse.issparse(X):
-        bits = np.ascontiguousarray(X[:, : len(odd)], dtype=np.float64).view(np.uint64)
-        return np.asarray(bits @ odd)
-    marks, kept = np.zeros(X.shape[0], np.uint64), X.indices < len(odd)
+        bits = np.ascontiguousarray(X[:, :n], dtype=np.float64).view(np.uint64)
+        return np.asarray(bits @ _factors(n))
+    marks, kept = np.zeros(X.shape[0], np.uint64), X.indices < n
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    np.add.at(marks, row[kept], X.data[kept].view(np.uint64) * odd[X.indices[kept]])
+    np.add.at(
+        marks, row[kept], X.data[kept].view(np.uint64) * (np.uint64(_ODD) * (2 * X.indices[kept].astype(np.uint64) + 1))
+    )
     return marks
 
 
