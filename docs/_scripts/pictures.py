@@ -108,7 +108,7 @@ def plots():
 def range_of_one():
     """Draw the ranges of eight customers of the shop, and the intervals of their means."""
     table = load_shop()
-    X = pd.DataFrame({"recent": table["recent"], "quiet": (table["since_last"] >= 4).astype(float)})
+    X = table[["recent", "weeks"]].assign(quiet=table["since_last"] >= 4).astype(float)
     data = {"y": table["spend"], "episode": table["customer"], "terminated": table["closed"]}
     spread = ReturnSpread(LSTDCV(gamma=0.98).fit(X, **data)).fit(X, **data)
     some = np.flatnonzero(table["spend"].isna())[:8]
