@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,27 @@ def test_active_subjects_that_look_closed_are_reported(kind):
         Trajectories.from_frame(table, **ROLES)
     assert "Leave `terminated` false for them" in str(given[0].message)
     assert given[0].filename == __file__
+
+
+def test_times_that_differ_within_a_step_are_one_for_arrays_and_frames():
+    random = np.random.default_rng(0)
+    for active, reported in (("closed", True), ("horizon", False)):
+        table = log(active=active)
+        table["week"] = table["week"] + random.uniform(0.0, 0.3, 200)[table["id"]]
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            Trajectories.from_frame(table, **ROLES)
+            Trajectories(table[["x"]], table["y"], table["id"], table["done"], time=table["week"])
+        assert [w.category for w in given] == [TerminationWarning] * 2 * reported
+        assert {w.filename for w in given} <= {__file__}
+
+
+def test_a_fitted_table_keeps_the_doubt():
+    with pytest.warns(TerminationWarning) as given:
+        model = lstd.fit_tables(log(active="closed"), gamma=0.9, **ROLES)
+    assert str(given[0].message) in model.summary().facts["doubt"]
+    with pytest.warns(TerminationWarning):
+        assert "doubt" in lstd.fit_tables(halves(log(active="closed")), gamma=0.9, n_jobs=2, **ROLES).summary().facts
 
 
 @pytest.mark.parametrize("ways", [{}, {"n_jobs": 2}, {"store": "sums"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -335,6 +336,16 @@ def test_mostly_cut_episodes_can_hardly_tell_what_is_best(gamma, steps, little):
     scores = f"is {model.best_score_:.3g}, {model.cv_results_['observed_test_score'][best]:.3g} of the observed part"
     assert all(scores in str(w.message) for w in given)
     assert all("can hardly tell" in str(w.message) and w.category is UnobservedWarning for w in given)
+    assert [str(w.message) for w in given] == ([model.summary().facts["doubt"]] if little else [])
+
+
+def test_the_summary_says_that_the_choice_of_alpha_lies_at_the_end_of_the_grid():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 30))
+    y = 3.0 * X[:, 0] + 2.0 * random.normal(size=80)
+    for alphas, end in (([1e-9, 0.1], "largest"), ([1e4, 1e5], "least"), ([1e-9, 10.0, 1e6], ""), ([1.0], "")):
+        fact = LSTDCV(0.5, lmbdas=[0.5], alphas=alphas).fit(X, y).summary().facts.get("choice of alpha", "")
+        assert re.match(f"the ({end}) of the grid. Give `alphas`" if end else "$", fact)
 
 
 def test_score_of_the_observed_part_has_its_variance():

@@ -113,6 +113,11 @@ COMPLETED = (
     "they decide the model more than rewards do. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
     "longer episodes"
 )
+HARD_TO_CHOOSE = (
+    "the data can hardly tell which `lmbda` and `alpha` are best, and predictions may be far off: held-out R² is "
+    "{:.3g}, {:.3g} of the observed part alone. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
+    "longer episodes"
+)
 SELF_SCORED = "the score mostly compares the model with itself. Score longer episodes"
 FEW = 10.0  # warn below this size,
 _SHARE = 0.5  # and only if it is less than half of what the data alone leave

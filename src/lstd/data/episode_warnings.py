@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lstd.data import parsing
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import Rows, breaks, differ
-from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning, TerminationWarning, UnusedRewardWarning
+from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning, UnusedRewardWarning
 from lstd.errors import warn as give_warning
 from lstd.types import Array, Flags
 
@@ -146,7 +146,8 @@ class TimesOfEnds(NamedTuple):
 
     A subject has one row at a time. Of the subjects with a row at the latest time of a log, few end just then, unless
     the log marks every last row as an end. Where all subjects begin at the earliest time, the clock may be one of each
-    episode, and then the latest time is a fixed length. So nothing is said of such logs.
+    episode, and then the latest time is a fixed length. So nothing is said of such logs. Where a whole log is at hand,
+    a last row counts as one at the latest time within a step of it, and a first row likewise.
     """
 
     earliest: Annotated[Any, "time"] = None
@@ -168,6 +169,20 @@ class TimesOfEnds(NamedTuple):
             int(np.count_nonzero(at_last & terminated)), int(np.count_nonzero(terminated)),
         )  # fmt: skip
 
+    @classmethod
+    def of_whole(cls, times: NDArray[Any], terminated: Flags, last: Flags) -> TimesOfEnds:
+        """Count first and last rows of the episodes of a whole log, (T,), within its typical step."""
+        within = (times[1:] - times[:-1])[~last[:-1]]
+        if not len(within):
+            return cls.of(times, terminated)
+        step, begins = np.sort(within)[len(within) // 2], np.append(True, last[:-1])
+        early = begins & ((times - times.min() < step) | (times == times.min()))
+        late = last & ((times.max() - times < step) | (times == times.max()))
+        return cls(
+            times.min().item(), int(np.count_nonzero(early)), times.max().item(), int(np.count_nonzero(late)),
+            int(np.count_nonzero(late & terminated)), int(np.count_nonzero(terminated)),
+        )  # fmt: skip
+
     def then(self, other: TimesOfEnds) -> TimesOfEnds:
         """Return the counts of both."""
         if self.latest is None or other.latest is None:
@@ -180,17 +195,17 @@ class TimesOfEnds(NamedTuple):
             sum(c.ended_latest for c in ends), self.ended + other.ended,
         )  # fmt: skip
 
-    def check(self) -> None:
-        """Warn if nearly all subjects seen at the latest time are marked as ended, and many ends lie there."""
+    def doubt(self) -> str:
+        """Say that nearly all subjects seen at the latest time are marked as ended, and many ends lie there, if so."""
         n = self.ended_latest
         if n < max(_FEWEST, _NEARLY_ALL * self.n_latest, _MANY * self.ended) or self.n_earliest >= 0.5 * self.ended:
-            return
-        give_warning(
+            return ""
+        return (
             f"{n} of {self.ended} ends (`terminated`) lie at the latest time of the log, where {self.n_latest} "
             "subjects have a row. A log often marks each last row as an end. Subjects who are still active then look "
             "as if they had ended for good, and their values are too low wherever rewards go on. Leave `terminated` "
-            "false for them, and give each a horizon row: a last row with the features of today and no reward.",
-            TerminationWarning,
+            "false for them, and give each a horizon row: a last row with the features of today and no reward. Only if "
+            "no reward can follow, as after the last day of a season, they have ended."
         )
 
 

@@ -31,12 +31,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_grid, check_integer
-from lstd.data.doubts import little_observed
 from lstd.data.feature_arrays import check_finite, column_spread, dense
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
-from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
+from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.checks import checks_of_choice, first_rows
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
 from lstd.estimators.iterative import Solver, solve_grid
@@ -59,11 +58,6 @@ _FAR = 16.0  # spreads between zero and a centre that is subtracted
 CAUTION_OF_GROWTH, _GAIN = 2.0, 1e-4  # standard errors, and R², by which a pair beyond the grid must be better
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
-_HARD_TO_CHOOSE = (
-    "the data can hardly tell which `lmbda` and `alpha` are best, and predictions may be far off: held-out R² is "
-    "{:.3g}, {:.3g} of the observed part alone. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
-    "longer episodes"
-)
 _FEW_LMBDAS, _FEW_FOLDS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]), 5  # without the matrix, where each is a solve
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 _ENTRIES_OF_SCORE = 2**22  # features of the rows that are held out in turn
@@ -97,9 +91,6 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
     selection, settings, rows = select(rows, settings, **options)
     free = options.get("solver") is not None
-    if settings.gamma == 1.0 or rows.ends.sum() > 1:
-        effect = _HARD_TO_CHOOSE.format(selection.score, selection.observed_score)
-        warn(little_observed(selection.observed_share, effect), UnobservedWarning)
     if free:
         return settings, selection, Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
     return settings, selection, checks_of_choice(rows, replace(settings, centre=None))

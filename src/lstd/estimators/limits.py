@@ -14,8 +14,9 @@ from lstd._kernels.scales import any_outside
 from lstd.data.doubts import FEWEST, MOST, distance, growing_doubt, percent, sides, support_doubt
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import COMPARED, Rows
-from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, warn
+from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, RidgeWarning, SupportWarning, warn
 from lstd.estimators.model import Model
+from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
@@ -68,10 +69,11 @@ def doubted(model: Model, rows: Rows) -> Model:
         SupportWarning: support_doubt(rows, rows.importance_ratio) if "importance_ratio" in rows.given else "",
         ExtrapolationWarning: growing_doubt(rows),
         BoundsWarning: beyond_bounds(predictions, model.bounds),
+        RidgeWarning: scales_doubt(rows, model.ridge[: model.n_features], model.settings.fit_intercept),
     }
     for category, text in found.items():
         warn(text, category)
-    return model.changed(said=tuple(filter(None, found.values())), compared=True)
+    return model.changed(said=(*model.said, *filter(None, found.values())), compared=True)
 
 
 def growing(model: Model, rows: Rows) -> Model:

@@ -26,7 +26,6 @@ from lstd.estimators.model_parts import needs_matrix
 from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.ridge_warning import warn_of_scales
 
 _MERGED = (
     "Intervals need blocks of the data, which merged statistics do not have. Pass a list of ten or more, or fit the "
@@ -254,7 +253,6 @@ class LSTD(Predictor):
             if solver.takes(rows.X, rows.n_features)
             else Model.of_rows(rows, settings, self._options)
         )
-        warn_of_scales(rows, settings.ridge(rows.n_features), settings.fit_intercept)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_array
-from lstd.data.doubts import COMPLETED, little_observed, small, warn_of_ratios
+from lstd.data.doubts import COMPLETED, HARD_TO_CHOOSE, little_observed, small, warn_of_ratios
 from lstd.data.episode_warnings import warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, product
 from lstd.data.follow import StreamEnd
@@ -209,11 +209,16 @@ class Model:
     def unobserved(self) -> str:
         """Why predictions are doubtful if several episodes were cut off so early that most of the returns is hidden.
 
-        Empty if that is not so, where a choice of settings has said it, or if most cuts were made by summing apart.
+        Empty if that is not so, or if most cuts were made by summing apart. Where settings were chosen, held-out
+        returns decide, also of two episodes.
         """
-        s = self.statistics
+        s, chosen = self.statistics, self.selection
+        if chosen is not None:
+            effect = HARD_TO_CHOOSE.format(chosen.score, chosen.observed_score)
+            several = s.gamma == 1.0 or s.n_episodes is None or s.n_episodes > 1
+            return little_observed(chosen.observed_share, effect) if several else ""
         cuts = s.n_rows - s.n_transitions
-        if cuts < _SEVERAL or "ends" in self.warned or self.selection is not None:
+        if cuts < _SEVERAL or "ends" in self.warned:
             return ""
         if s.counts.real_cuts < max(_SEVERAL, _MOST * cuts):
             return ""

@@ -185,6 +185,14 @@ class Selection:
         return float(self.results["observed_share"][0])
 
     @property
+    def at_end(self) -> str:
+        """Say at which end of several ridge coefficients the chosen one lies; empty if at none."""
+        alphas = self.results["alpha"]
+        if alphas.min() == alphas.max() or self.alpha not in (alphas.min(), alphas.max()):
+            return ""
+        return "largest" if self.alpha == alphas.max() else "least"
+
+    @property
     def observed_score(self) -> float:
         """Score of the chosen pair in units of the variance of the returns before they are completed."""
         chosen = (self.results["lmbda"] == self.lmbda) & (self.results["alpha"] == self.alpha)

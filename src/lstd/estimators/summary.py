@@ -22,7 +22,7 @@ from lstd.types import Array
 
 _FEW_DIGITS = 6  # of the weights, below which something should be done
 _SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
-_CHOICE = ("lmbda", "alpha", "score", "observed_share", "arbitrary_scores")
+_CHOICE = ("lmbda", "alpha", "score", "observed_share", "arbitrary_scores", "at_end")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,6 +118,9 @@ class Summary:
             f"{rows} rows in {chosen.n_folds} folds; R² {chosen.score:.4g} on held-out rows; observed share of their "
             f"returns: {_percent(chosen.observed_share)}"
         )
+        if end := chosen.at_end:
+            where, why = ("above", "; if not, the features say little") if end == "largest" else ("below", "")
+            facts["choice of alpha"] = f"the {end} of the grid. Give `alphas` {where} it, if R² still rises there{why}"
         if (scores := chosen.arbitrary_scores) is not None:
             facts["choice of lmbda"] = (
                 f"not decided by the data: the best R² of each value, {scores[0]:.3g} to {scores[1]:.3g}, differ by no "

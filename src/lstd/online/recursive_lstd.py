@@ -18,9 +18,10 @@ from lstd._kernels import online_step as kernels
 from lstd._kernels import rank_one as layout
 from lstd._kernels.online_step import BAD, DONE, JUMP, LOOK, step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
+from lstd.data.doubts import FEWEST
 from lstd.data.rows import PerRow
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.online import one_transition as transition
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, check_rates
@@ -29,6 +30,7 @@ from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
+from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
@@ -351,6 +353,8 @@ class RecursiveLSTD(OnlinePredictor):
             raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
         predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
         if len(rows):
+            if not self.n_updates and len(rows) >= FEWEST:
+                warn(scales_doubt(rows, np.zeros(self.n_features) + self.alpha, intercept=False), RidgeWarning)
             learn(self, rows, predictions)
             if 8 * len(rows) >= self.n_updates:
                 self._core.warn_of_ratios()

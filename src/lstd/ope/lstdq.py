@@ -17,7 +17,7 @@ from lstd.data.feature_arrays import Features, check_features, check_not_overflo
 from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
@@ -25,6 +25,7 @@ from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
+from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
@@ -368,6 +369,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
 def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: Any) -> Model:
     """Fit to transitions."""
     rows = pair_rows(logged)
+    if not isinstance(settings.alpha, tuple):  # one for all features of states
+        ridge = np.full(logged.rows.n_features, settings.alpha)
+        warn(scales_doubt(logged.rows, ridge, settings.fit_intercept), RidgeWarning)
     if solver.takes(logged.rows.X, rows.n_features):
         rows = rows.changed(X=rows.X[:], X_next=rows.X_next[:])  # type: ignore[index]
         return (

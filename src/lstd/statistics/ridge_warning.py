@@ -122,23 +122,22 @@ def warn_of_movement(
 
 
 @np.errstate(all="ignore")
-def warn_of_scales(rows: Rows, ridge: Array, intercept: bool) -> None:
-    """Give a RidgeWarning if ridge coefficients, relative to the squared spreads of features, differ too much.
+def scales_doubt(rows: Rows, ridge: Array, intercept: bool) -> str:
+    """Say which ridge coefficients, relative to the squared spreads of features, differ too much; empty if none do.
 
     `ridge` is (n,), without the column of ones. Spreads are those of some of the rows.
     """
     if not len(rows):
-        return
+        return ""
     X = rows.X[:: max(1, len(rows) // max(_ROWS, _ENTRIES // len(ridge)))]
     _, spread, square = column_spread(X, about_zero=not intercept)[:, : len(ridge)]
     relative = np.where((square > 0.0) & (ridge > 0.0), ridge / spread, np.nan)
     if not np.nanmax(relative, initial=0.0) > _UNEQUAL * np.nanmin(relative, initial=np.inf):
-        return
+        return ""
     names = rows.names or [f"x{j}" for j in range(len(ridge))]
     least, most = int(np.nanargmin(relative)), int(np.nanargmax(relative))
-    warn(
+    return (
         f"`alpha` penalises {names[least]} {relative[most] / relative[least]:.1g} times less than {names[most]}: the "
         "squares of their spreads differ so much. Divide the columns by their spreads, or give `alpha` one number per "
-        "column; LSTDCV, whose choice does not depend on scales, has them as `ridge_`.",
-        RidgeWarning,
+        "column; LSTDCV, whose choice does not depend on scales, has them as `ridge_`."
     )

@@ -20,7 +20,7 @@ from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, Part, choice_entri
 from lstd.distributed.fit_chunks import split
 from lstd.distributed.on_dask import Partitions, is_future
 from lstd.distributed.runner import Runner
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, TerminationWarning, warn
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
 from lstd.estimators.limits import doubted
 from lstd.estimators.model import Model, model_of
@@ -91,10 +91,12 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
                 "without a column of episodes, the first row of each table is taken as the successor of the last row "
                 "of the table before, unless that ended its episode"
             )
-    part.ends.rows.times.check()
+    closed = part.ends.rows.times.doubt()
+    warn(closed, TerminationWarning)
     if part.broken is not None:
         warn_of_break(part.broken, part.broken.place, columns=True)
     model = _solved(part, leaf, runner, files, selection, checks, assumed)
+    model = model.changed(said=(closed,)) if closed else model
     if not at_hand or (isinstance(tables[0], str) and not Path(tables[0]).exists()):  # workers have the files
         return model
     leaf = replace(leaf, roles=part.ends.roles, chunk_rows=_DOUBTED_ROWS)

@@ -130,7 +130,7 @@ def fit_tables(
     MissingTerminationWarning
         When episodes have ids and no column says which terminated.
     TerminationWarning
-        When `time` is given, and nearly all subjects of the latest time are marked as ended.
+        When `time` is given, and nearly all subjects of the very latest time are marked as ended.
     IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, UnusedRewardWarning, UnobservedWarning
         As in :meth:`lstd.LSTD.fit`.
     BoundsWarning, SupportWarning, ExtrapolationWarning

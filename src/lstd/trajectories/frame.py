@@ -18,7 +18,7 @@ from lstd.data.follow import Episodes, Marks
 from lstd.data.ids import EPISODE_AGAIN, Ids, last_rows
 from lstd.data.parsing import check_not_infinite, check_not_outside, first_true
 from lstd.data.rows import COLUMNS
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, TerminationWarning, warn
 from lstd.trajectories.frame_columns import FrameColumns
 from lstd.types import Array, Flags
 
@@ -115,7 +115,8 @@ def _follow(table: FrameColumns, arrays: dict[str, Any], marks: dict[str, Ids | 
     episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), again, whole=True)
     numbers = episodes.follow("", 0, Marks(marks["episode"], marks["groups"], terminated, truncated, missing, times))
     episodes.finish()
-    episodes.state.times.check()
+    if "start" in roles:  # else `Trajectories` have the times
+        warn(episodes.state.times.doubt(), TerminationWarning)
     last = last_rows(numbers)
     if "truncated" in roles and "terminated" not in roles:
         flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.check_rows import check_rows
+from lstd.data.episode_warnings import TimesOfEnds
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
+from lstd.errors import TerminationWarning, warn
 from lstd.trajectories.joining import check_actions, check_ids, check_names, check_probabilities, check_times, rows_at
 from lstd.trajectories.record import Function, Progress
 from lstd.types import Array
@@ -74,6 +76,8 @@ class Trajectories:
     -----
     MissingTerminationWarning
         When `episode` is given without `terminated`: every episode is taken as cut off.
+    TerminationWarning
+        When there are times, and nearly all subjects of the last step of time are marked as ended.
 
     Examples
     --------
@@ -138,6 +142,8 @@ class Trajectories:
             "feature_names": None if feature_names is None else check_names(feature_names, rows.n_features),
             "horizon": horizon,
         }
+        if fields["time"] is not None and len(rows):
+            warn(TimesOfEnds.of_whole(fields["time"], rows.terminated, rows.last).doubt(), TerminationWarning)
         for name, value in fields.items():
             object.__setattr__(self, name, _freeze(value))
 
@@ -210,7 +216,7 @@ class Trajectories:
         MissingTerminationWarning
             When `episode` is given without `terminated` and `truncated`: every episode is taken as cut off.
         TerminationWarning
-            When there are times, and nearly all subjects of the latest one are marked as ended.
+            When there are times, and nearly all subjects of the last step of time are marked as ended.
 
         Notes
         -----
