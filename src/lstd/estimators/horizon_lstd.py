@@ -25,7 +25,6 @@ from lstd.estimators.limits import warn_beyond
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Influence, Interval, check_level
-from lstd.statistics.ridge_warning import warn_of_scales
 from lstd.statistics.solve import check_range
 from lstd.types import Array
 
@@ -152,7 +151,6 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         state = HorizonModel.of_rows(rows, *self._parameters(), self.n_blocks)
         record = self._record(state)
-        warn_of_scales(rows, state.ridge(state.choice.alpha)[: state.n_features], self.fit_intercept)
         return self._adopt(fresh, state, episodes_seen(rows), state.doubted(record, rows))
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:

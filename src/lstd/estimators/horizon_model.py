@@ -27,6 +27,7 @@ from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
     InvalidInputError,
+    RidgeWarning,
     UnobservedWarning,
     warn,
 )
@@ -36,6 +37,7 @@ from lstd.estimators.model_parts import Limits, Origin
 from lstd.statistics.blocks import Layout, check_n_blocks, default_limit
 from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, Interval
 from lstd.statistics.lag_sums import LagBlocks, LagSums, Recursion
+from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
@@ -177,6 +179,9 @@ class HorizonModel:
             UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
             ExtrapolationWarning: growing_doubt(near),
             BoundsWarning: beyond_bounds(AtHorizons(saved).predict(rows.part), bounds, "a smaller `horizon`"),
+            RidgeWarning: scales_doubt(
+                rows, self.ridge(self.choice.alpha)[: self.n_features], self.given.fit_intercept
+            ),
         }
         for category, text in found.items():
             warn(text, category)
