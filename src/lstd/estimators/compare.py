@@ -22,7 +22,7 @@ from lstd.data.feature_arrays import Features
 from lstd.data.returns import ObservedReturns, check_treatment, observed
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning, warn
-from lstd.estimators.limits import beyond_bounds, predictions_for, warn_beyond
+from lstd.estimators.limits import beyond_bounds, warn_beyond
 from lstd.estimators.model import SavedModel
 from lstd.estimators.model_parts import Limits
 from lstd.estimators.validate_data import checked_features, checked_rows
@@ -129,7 +129,9 @@ def score(
     value = float(found.r2(weight).mean())
     limits = Limits.of(rows) if model.limits is None else model.limits.then(rows, False)
     warn(little_observed(replace(found.observed, weight=weight).share, SELF_SCORED), UnobservedWarning)
-    warn(beyond_bounds(predictions_for(model, rows), limits.bounds(model.settings)), BoundsWarning)
+    part = rows.part
+    predictions = model.predict(part).reshape(part.shape[0], -1)
+    warn(beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
     warn(support_doubt(rows, rows.importance_ratio), SupportWarning)
     warn_beyond(model, rows.X)
     return value

@@ -43,11 +43,6 @@ def beyond_bounds(
     )
 
 
-def predictions_for(model: Model, rows: Rows) -> Array:
-    """Return predictions (T, m) for checked rows, or for a part of them from all over the log."""
-    return model.predict(rows.part).reshape(rows.part.shape[0], -1)
-
-
 def clipped(prediction: Array, model: Model) -> Array:
     """Return predictions of shape (T,) or (T, m) within what the rewards of the fit allow."""
     if model.bounds is None:
@@ -64,7 +59,8 @@ def doubted(model: Model, rows: Rows) -> Model:
 
     Bounds are not compared where no weights solve the system: that was said before.
     """
-    predictions = np.empty((0, 1)) if model.solution.unbounded else predictions_for(model, rows)
+    part = rows.part[:0] if model.solution.unbounded else rows.part
+    predictions = model.predict(part).reshape(part.shape[0], model.statistics.n_rewards)
     found = {
         SupportWarning: support_doubt(rows, rows.importance_ratio) if "importance_ratio" in rows.given else "",
         ExtrapolationWarning: growing_doubt(rows),

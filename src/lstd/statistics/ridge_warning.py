@@ -20,6 +20,7 @@ from lstd.types import Array
 
 MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
 _FAR, _LEAST = 2.0**-20, 2.0**-60  # factors of α, or of A if it is less, at which weights without a bound still grow
+_ALIKE = 1e3  # ratio of penalties, by ranges, below which spreads need not be computed
 _UNEQUAL, _ENTRIES, _ROWS = 1e6, 2**13, 64  # ratio of penalties from which there is a warning; what shows it
 NOTHING = 1e-12  # share of bᵀθ that is rounding
 
@@ -127,9 +128,15 @@ def scales_doubt(rows: Rows, ridge: Array, intercept: bool) -> str:
 
     `ridge` is (n,), without the column of ones. Spreads are those of some of the rows.
     """
-    if not len(rows):
+    if not len(rows) or not len(ridge):
         return ""
     X = rows.X[:: max(1, len(rows) // max(_ROWS, _ENTRIES // len(ridge)))]
+    if isinstance(X, np.ndarray):
+        span = np.ptp(X, axis=0) if intercept else np.abs(X).max(axis=0)
+        wide = (span[: len(ridge)] > 0.0) & (ridge > 0.0)
+        relative = ridge[wide] / span[: len(ridge)][wide] ** 2
+        if not relative.max(initial=0.0) > _ALIKE * relative.min(initial=np.inf):
+            return ""
     _, spread, square = column_spread(X, about_zero=not intercept)[:, : len(ridge)]
     relative = np.where((square > 0.0) & (ridge > 0.0), ridge / spread, np.nan)
     if not np.nanmax(relative, initial=0.0) > _UNEQUAL * np.nanmin(relative, initial=np.inf):
