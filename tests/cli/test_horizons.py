@@ -103,6 +103,14 @@ def test_the_shell_backtests_both_kinds_of_models(rows, capsys, horizon):
     assert "r: Backtest over 3 steps" in capsys.readouterr().out
 
 
+def test_the_shell_writes_a_report(rows, capsys):
+    pytest.importorskip("matplotlib")
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "-o", "model", "--report", "page.html"]) == 0
+    assert "page.html, on all 300 rows" in capsys.readouterr().out
+    with open("page.html", encoding="utf-8") as page:
+        assert "The next 6 steps for rows.csv" in page.read()
+
+
 def test_bounds_of_a_model_hold_for_tables(rows):
     expected(rows, low=0.0, high=0.5).save("model")
     assert run(["predict", "model", "rows.csv", "--horizon", "3", "-o", "out.csv"]) == 0

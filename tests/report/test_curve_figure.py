@@ -8,9 +8,11 @@ import pytest
 from lstd import LSTD, HorizonLSTD
 from lstd.errors import InvalidInputError
 from lstd.inference import ReturnSpread
-from lstd.report import plot_curve, plot_spread
+from lstd.report import plot_curve, plot_spread, write_fit_report
+from page_outline import assert_sound, outline
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of few rows
 
 
 @pytest.fixture
@@ -68,3 +70,17 @@ def test_ranges_of_one_return_and_intervals_of_the_mean(data):
         if bars:
             mean = model.predict_interval(data["X"][:12], 0.8)
             np.testing.assert_allclose([line[1, 0] for line in bars[0].get_segments()], mean.upper)
+
+
+def test_a_page_shows_what_a_model_of_the_next_steps_predicts(tmp_path, data):
+    last = np.arange(80)[:, np.newaxis] % 4 == 3
+    data |= {"y": np.where(last, np.nan, data["y"]), "terminated": np.zeros(80, dtype=bool)}
+    model = HorizonLSTD(5).fit(**data)
+    page = write_fit_report(tmp_path / "page.html", model, **data, rewards=["visits", "spend"]).read_text("utf-8")
+    assert_sound(outline(page), 3, 5)
+    found = model.observed_returns(**data, horizon=3)
+    for text in ("visits", "spend", "horizon", f"{100 * found.share:.0f}\u00a0%", "all 20 rows that are still active"):
+        assert text in page
+    ends = {"X": data["X"], "y": data["X"][:, 0], "terminated": np.arange(80) % 4 == 3}
+    page = write_fit_report(tmp_path / "page.html", HorizonLSTD(5, n_blocks=0).fit(**ends), **ends)
+    assert_sound(outline(page.read_text("utf-8")), 2, 5)

@@ -6,9 +6,10 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 from lstd.cli.console import BAD_INPUT, DONE, INSTALL, advise, closed_output, fail, fail_with, lost_output, output, say
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lstd.data.settings import Settings
+    from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
@@ -77,7 +79,7 @@ def fit(given: Any) -> int:
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
     if given.horizon is not None:
-        return _fit_horizons(given, roles, settings, path)
+        return _fit_horizons(given, roles, settings, path, page)
     with reading(given.quiet) as on_progress:
         if page is not None:  # whose checks, of more rows, replace those after a choice
             for warning in (BiasWarning, MisfitWarning):
@@ -105,15 +107,16 @@ def fit(given: Any) -> int:
     return output({"file": str(path), **summary.document, "report": content})
 
 
-def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path) -> int:
+def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page: Path | None) -> int:
     """Fit and write a model of the next steps; returns the exit code."""
     from lstd.data.settings import VARIANT
+    from lstd.tables.fit_stream import SAMPLE_ENTRIES, Sample
     from lstd.tables.fit_tables import fit_horizons
+    from lstd.tables.reader import RowReader
     from lstd.tables.sources import watched
 
     for name, extra in (
-        ("report", given.report), ("unpenalised", given.unpenalised), ("independent", given.independent),
-        ("variant", given.variant != VARIANT),
+        ("unpenalised", given.unpenalised), ("independent", given.independent), ("variant", given.variant != VARIANT),
     ):  # fmt: skip
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
@@ -122,16 +125,23 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path) -> i
         fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory)
         advise(f"; {path} may have been written")
         fitted.save(path)
-    return _describe(str(path), fitted.to_record(), given.json)
+        advise("; the model was written" + ("" if page is None else ", the report was not"))
+        if page is None:
+            return _describe(str(path), fitted.to_record(), given.json)
+        try:
+            sample = Sample(RowReader(tables, roles, gamma=settings.gamma).chunks(), SAMPLE_ENTRIES)
+            report = _write_report(fitted, sample, page)
+        except (LSTDError, OSError) as error:
+            return fail_with(error, f"The model was written to {path}.")
+    return _describe(str(path), fitted.to_record(), given.json, {"report": report})
 
 
-def _describe(path: str, saved: SavedHorizons, json: bool) -> int:
+def _describe(path: str, saved: SavedHorizons, json: bool, more: Mapping[str, str] = MappingProxyType({})) -> int:
     """Write what describes a model of the next steps; returns the exit code."""
+    facts = {**saved.facts, **more}
     if json:
-        return output({"file": path, **saved.facts})
-    lines = (
-        f"{name:<16}{', '.join(value) if isinstance(value, tuple) else value}" for name, value in saved.facts.items()
-    )
+        return output({"file": path, **facts})
+    lines = (f"{name:<16}{', '.join(value) if isinstance(value, tuple) else value}" for name, value in facts.items())
     return output("\n".join([path, *lines]))
 
 
@@ -177,13 +187,14 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model, sample: Sample, page: Path) -> str:
+def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str:
     """Write the page; returns what it is on."""
+    from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.report.figure_data import evaluate
-    from lstd.report.model_page import write_page
+    from lstd.report.model_page import steps_page, write_content, write_page
 
-    origin = model.origin
+    origin = model.to_record().origin if isinstance(model, HorizonLSTD) else model.origin
     assert origin is not None
     assert sample.rows is not None
     columns = sample.rows.arguments
@@ -192,9 +203,13 @@ def _write_report(model: Model, sample: Sample, page: Path) -> str:
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        evaluation = evaluate(estimator_of(model), **columns, rewards=model.reward_names, warn=False)
-        evaluation = replace(evaluation, checked=model.checks)  # on the same rows
-        write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
+        if isinstance(model, HorizonLSTD):
+            title = f"The next {model.horizon} steps for {', '.join(origin.files)}{of_all}"
+            write_content(page, steps_page(model, title=title, **columns))
+        else:
+            evaluation = evaluate(estimator_of(model), **columns, rewards=model.reward_names, warn=False)
+            evaluation = replace(evaluation, checked=model.checks)  # on the same rows
+            write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
     which = f"the first {len(sample)} of" if sample.is_full else "all"
     return f"{page}, on {which} {origin.rows} rows"
 

@@ -3,8 +3,10 @@
 λ and α are chosen by the sums of folds alone. For weights θ_h from the data without fold k, the squared error on its
 rows of targets G_h is θ_hᵀ C_0 θ_h − 2 θ_hᵀ Φᵀ G_h + const, and Φᵀ G_h follows from the sums of the fold for any λ* and
 reference weights, as in :mod:`lstd.statistics.lag_sums`. As in :mod:`lstd.estimators.choose_settings`, two stages use
-λ* = 0.9, and the last λ* = 1, where another pair must be better by a standard error over folds. Errors of horizon h
-count in units of h times the mean squared reward.
+λ* < 1, and the last λ* = 1, where another pair must be better by two standard errors over folds. Rewards of a tenth of
+the horizon count before the reference does: λ* = 1 − 10/H, as 0.9 is for the discount 0.99 there. Errors of horizon h
+count in units of h times the mean squared reward. These constants were chosen on random processes, and judged on
+others: ``benchmarks/next_steps.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from lstd.errors import (
     UnobservedWarning,
     warn,
 )
-from lstd.estimators.choose_settings import CAUTION_OF_EPISODES, CAUTION_OF_ROWS, STAGES
 from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model_parts import Limits, Origin
 from lstd.statistics.blocks import Layout, check_n_blocks, default_limit
@@ -42,7 +43,7 @@ from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
-_FOLDS, _SOME = 10, 8  # folds, and horizons whose errors are compared
+_FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
 _FEWEST_BLOCKS = 10  # that are worth their memory
 _FEW_OBSERVED = (
     "they decide the values of many steps more than rewards do. Compare models by `lstd.metrics.backtest`, use a "
@@ -420,14 +421,12 @@ def choose(model: HorizonModel) -> Choice:
     held = outside[:, :, :, some]
     quadratic = np.einsum("klahim,kij,klahjm->klahm", held, grams, held, optimize=True)
     i, j = int(np.abs(lmbdas - LMBDA).argmin()), int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
-    caution = CAUTION_OF_EPISODES if model.stream.layout.by_episode else CAUTION_OF_ROWS
-    for decay in STAGES:
+    near = max(0.0, 1.0 - 10.0 / horizon)
+    for decay, caution in ((near, 0.0), (near, 0.0), (1.0, _CAUTION)):
         along = np.array([_along(fold, decay, outside[k, i, j])[some] for k, fold in enumerate(folds)])  # (K, h, n, m)
         errors = (quadratic - 2.0 * np.einsum("klahim,khim->klahm", held, along, optimize=True)) / unit
         difference = errors.mean(axis=(3, 4)) - errors[:, i, j].mean(axis=(1, 2))[:, np.newaxis, np.newaxis]
-        cost = difference.sum(axis=0)
-        if decay == STAGES[-1]:
-            cost = cost + caution * np.sqrt(len(folds)) * difference.std(axis=0, ddof=1)
+        cost = difference.sum(axis=0) + caution * np.sqrt(len(folds)) * difference.std(axis=0, ddof=1)
         i, j = divmod(int(cost.argmin()), cost.shape[1])
     grid = np.meshgrid(lmbdas, alphas, indexing="ij")
     results = {"lmbda": grid[0].ravel(), "alpha": grid[1].ravel(), "cost": cost.ravel()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -10,15 +11,18 @@ from typing import Any, Unpack
 import numpy as np
 from matplotlib.artist import Artist
 from numpy.typing import ArrayLike
+from sklearn.utils import _safe_indexing
 
+from lstd.data.returns import ObservedReturns
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.choose_settings import held_out_score
+from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.summary import Contributions, Summary
 from lstd.files import checked_path, replacing
-from lstd.metrics import Backtest
-from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
+from lstd.metrics import Backtest, Calibration, calibration
+from lstd.report.figure_data import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
 from lstd.report.model_figures import (
     MAX_NAMED,
@@ -28,9 +32,9 @@ from lstd.report.model_figures import (
     plot_coefficients,
 )
 from lstd.report.rendering import decimals, grouped, render, share
-from lstd.report.row_figures import draw_calibration, draw_predictions
-from lstd.report.style import rendered
-from lstd.statistics.intervals import FEW
+from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
+from lstd.report.style import WIDE, panels, rendered
+from lstd.statistics.intervals import FEW, check_level
 from lstd.types import Array
 
 SECTIONS = {
@@ -46,8 +50,13 @@ SECTIONS = {
 }
 
 
+SECTIONS_OF_STEPS = {
+    "model": "What was fitted", "numbers": "Sums of the next steps", "curves": "Curves", "calibration": "Calibration",
+}  # fmt: skip
+
+
 def write_fit_report(
-    path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *,
+    path: str | os.PathLike[str], model: Predictor | HorizonLSTD, X: Any, y: ArrayLike, *,
     title: str = "LSTD(λ): a fitted model", backtest: Backtest | None = None, **data: Unpack[Options],
 ) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
@@ -62,7 +71,8 @@ def write_fit_report(
     path : path
         The page to write. A file of that name is replaced, by the whole page or not at all.
     model : fitted estimator
-        A fitted :class:`lstd.LSTD` or :class:`lstd.LSTDCV`.
+        A fitted :class:`lstd.LSTD`, :class:`lstd.LSTDCV` or :class:`lstd.HorizonLSTD`. Of the latter, the page shows
+        curves of rows that are still active, and calibration at a quarter, half and all of its steps.
     X, y, **data
         As in :func:`plot_predictions`: rows to compare the model with, if possible other than those it was fitted to.
     title : str, optional
@@ -95,15 +105,22 @@ def write_fit_report(
     'fit.html'
     """
     page = checked_path(path)
-    write_page(page, evaluate(model, X, y, warn=False, **data), str(title), backtest)
+    if isinstance(model, HorizonLSTD):
+        write_content(page, steps_page(model, X, y, str(title), backtest, **data))
+    else:
+        write_page(page, evaluate(model, X, y, warn=False, **data), str(title), backtest)
     return page
 
 
 def write_page(path: Path, evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> None:
     """Write the page of a model and the rows that it was compared with."""
-    content = _page(evaluation, title, backtest).encode("utf-8", "backslashreplace")
+    write_content(path, _page(evaluation, title, backtest))
+
+
+def write_content(path: Path, content: str) -> None:
+    """Write a page, whole or not at all."""
     with replacing(path) as file:
-        file.write(content)
+        file.write(content.encode("utf-8", "backslashreplace"))
 
 
 def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
@@ -189,6 +206,56 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
     return {"row": f"{kind} {evaluation.name(row)}".replace("\n", " at "), "rows": found.table()} | _drawing(
         bars.patches
     )
+
+
+def steps_page(
+    model: HorizonLSTD, X: Any, y: Any, title: str, backtest: Backtest | None = None, *, level: float = LEVEL,
+    rewards: Sequence[str] | None = None, **data: Any,
+) -> str:  # fmt: skip
+    """Return the page of a model of the next steps and the rows that it is compared with."""
+    level, saved = check_level(level), model.to_record()
+    data.pop("tolerance", None)
+    names, horizon = tuple(rewards or saved.reward_names), len(saved.weights)
+    numbers, tables = [], {}
+    for h in sorted({-(-horizon // 4), -(-horizon // 2), horizon}):
+        found, values = model.observed_returns(X, y, horizon=h, **data), model.predict(X, h).reshape(len(y), -1)
+        groups = next((data[n] for n in ("groups", "episode") if data.get(n) is not None), np.arange(len(y)) // (2 * h))
+        tables[h] = calibration(values[:, 0], found.of_reward(0), 10, groups=groups)
+        numbers += [[f"{h}", *_scored(name, values[:, j], found.of_reward(j))] for j, name in enumerate(names)]
+    open_rows = np.flatnonzero(found.unobserved == 1.0)
+    active = open_rows if len(open_rows) else np.arange(len(y))
+    with warnings.catch_warnings(action="ignore"):  # the page shows how far predictions reach
+        curves, total = plot_curve(model, _safe_indexing(X, active[:6]), level=level), None
+        if saved.influence is not None:
+            every = np.ones(len(active))
+            total = _drawing(plot_curve(model, _safe_indexing(X, active), level=level, weights=every))
+    facts = {name: ", ".join(v) if isinstance(v, tuple) else f"{v}" for name, v in saved.facts.items()}
+    facts.pop("fitted at", None)  # so that the same data give the same page
+    return render(
+        "steps.html", title=title, sections=SECTIONS_OF_STEPS, facts_of_model=facts, numbers=numbers, level=level,
+        horizon=horizon, active=len(active), first=min(6, len(active)), rows=len(y), curves=_drawing(curves),
+        total=total, calibration=_drawing(_calibrations(tables, level)), reward=names[0],
+        backtest=backtest and str(backtest),
+    )  # fmt: skip
+
+
+def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
+    """The name, R², share observed, mean prediction and mean sum of one reward."""
+    weight = found.weight if found.weight.any() else found.weight + 1.0
+    means = [float(np.average(one, weights=weight)) for one in (values, found.returns)]
+    spread, error = (np.average((found.returns - v) ** 2, weights=weight) for v in (means[1], values))
+    r2 = decimals(float(1.0 - error / spread) if spread > 0.0 else None)
+    return [name, r2, share(found.share), *(f"{mean:.4g}" for mean in means)]
+
+
+def _calibrations(tables: dict[int, Calibration], level: float) -> list[Artist]:
+    """Draw calibration for each number of steps."""
+    with panels(None, WIDE, 4.0, len(tables), len(tables)) as axes:
+        for ax, (h, table) in zip(axes, tables.items(), strict=True):
+            points = draw_points(ax, table, half_widths(table, level))
+            ax.set(xlabel="mean prediction", ylabel="mean sum")
+            ax.set_title(f"{h} steps", loc="left")
+    return [points]
 
 
 def _features(evaluation: Evaluation, values: Array) -> dict[str, Any]:
