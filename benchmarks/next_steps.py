@@ -62,13 +62,6 @@ def features(columns: Any) -> Any:
     return np.column_stack([near, far, rate, rate**2, *products, np.minimum(since, 26.0) / 26])
 
 
-def spending_features(columns: Any) -> Any:
-    """The same, and rates times a shrunken mean of the amounts."""
-    X = features(columns)
-    each = (columns[:, 2] + 3.0 * columns[:, 2].sum() / columns[:, 0].sum()) / (columns[:, 0] + 3.0)
-    return np.column_stack([X, each, each * X[:, 2], each * X[:, 4], each * X[:, 5]])
-
-
 def errors(predicted: Any, came: Any) -> dict[str, float]:
     """Root mean square and mean absolute error, rank correlation, and the total predicted for one that came."""
     return {
@@ -85,12 +78,12 @@ def on_log(file: str) -> Iterable[dict[str, Any]]:
 
     log = purchases(file)
     data = Trajectories.from_events(log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN)
-    now = data.horizon
+    X, now = features(data.X), data.horizon
     customers = data.episode[now]
     later = log[log["day"] >= 7 * KNOWN].groupby("id")[["one", "spend"]].sum()
     came = later.reindex(customers).fillna(0.0).to_numpy()
     for lmbda, alpha in ((0.9, 1.0), ("auto", "auto")):
-        for j, (what, X) in enumerate({"purchases": features(data.X), "spending": spending_features(data.X)}.items()):
+        for j, what in enumerate(("purchases", "spending")):
             model = HorizonLSTD(AHEAD, lmbda=lmbda, alpha=alpha, low=0.0)
             model.fit(X, data.y[:, j], episode=data.episode, terminated=data.terminated)
             chosen = " (chosen)" if lmbda == "auto" else ""

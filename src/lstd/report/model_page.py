@@ -250,7 +250,7 @@ def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
 
 def _calibrations(tables: dict[int, Calibration], level: float) -> list[Artist]:
     """Draw calibration for each number of steps."""
-    with panels(None, WIDE, 4.0, len(tables), len(tables)) as axes:
+    with panels(None, WIDE, 3.1, len(tables), len(tables)) as axes:
         for ax, (h, table) in zip(axes, tables.items(), strict=True):
             points = draw_points(ax, table, half_widths(table, level))
             ax.set(xlabel="mean prediction", ylabel="mean sum")
