@@ -382,12 +382,12 @@ def measured(parts: Iterable[str], wheel: str) -> dict[str, Any]:
         "patients": lambda: list(on_patients(wheel)), "shop": lambda: list(on_shop()),
         "coverage": lambda: list(coverage()), "choice": lambda: list(choices()), "speed": lambda: list(speeds()),
     }  # fmt: skip
-    before: dict[str, Any] = {}
-    with contextlib.suppress(SystemExit):
-        before = newest("next_steps")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the fitters, and of returns of 39 weeks that are never observed whole
         found = {name: measures[name]() for name in parts or measures}
+    before: dict[str, Any] = {}
+    with contextlib.suppress(SystemExit):
+        before = newest("next_steps")
     printed, date = printed_by("python benchmarks/next_steps.py"), datetime.now(UTC).date().isoformat()
     return {**before, **found, "date": date, "printed": printed, "machine": describe_machine()}
 
