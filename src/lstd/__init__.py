@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
+    from lstd.estimators.return_spread import ReturnSpread
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
     from lstd.ope import LSTDQ
     from lstd.statistics.merging import LSTDStatistics
@@ -91,8 +92,8 @@ def __dir__() -> list[str]:
     return sorted({*own, *_MODULES, *__all__})
 
 
-def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStatistics | LSTDQ:
-    """Load a file that `save` of an LSTD, an LSTDCV, a HorizonLSTD, an LSTDQ or LSTDStatistics wrote.
+def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStatistics | LSTDQ | ReturnSpread:
+    """Load a file that `save` of an LSTD, LSTDCV, HorizonLSTD, LSTDQ, ReturnSpread or LSTDStatistics wrote.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStat
 
     Returns
     -------
-    LSTD, LSTDCV, HorizonLSTD, LSTDQ or LSTDStatistics
+    LSTD, LSTDCV, HorizonLSTD, LSTDQ, ReturnSpread or LSTDStatistics
         Equal to the saved one in every bit. Files keep intervals but not the blocks of the data, so there are no
         intervals after a `partial_fit`.
 
@@ -122,13 +123,16 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStat
     from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.model import SavedModel
+    from lstd.estimators.return_spread import ReturnSpread, SavedSpread
     from lstd.files import read_record
     from lstd.ope.lstdq import LSTDQ, SavedActionValues
     from lstd.statistics.merging import LSTDStatistics
 
-    saved: Any = read_record(path, SavedModel, SavedHorizons, LSTDStatistics, SavedActionValues)
+    saved: Any = read_record(path, SavedModel, SavedHorizons, LSTDStatistics, SavedActionValues, SavedSpread)
     if isinstance(saved, SavedModel):
         return estimator_of(saved.model())
     if isinstance(saved, SavedHorizons):
         return HorizonLSTD.of_record(saved, path)
+    if isinstance(saved, SavedSpread):
+        return ReturnSpread.of_record(saved, path)
     return LSTDQ.of_record(saved) if isinstance(saved, SavedActionValues) else saved

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
+import lstd
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD
 from lstd.data.check_rows import check_rows
@@ -213,6 +214,9 @@ def test_the_end_is_a_bound_that_returns_lie_on():
     model = HorizonLSTD(1, low=0, high=1).fit(X, bought, terminated=done)
     found = ReturnSpread(model).fit(X, bought, terminated=done).predict_interval([[1.0]])
     assert (found.lower[0], found.upper[0]) == (0.0, 1.0)
+    data = log(8)
+    bounded = ReturnSpread(HorizonLSTD(5, high=1.0).fit(**data)).fit(**data)
+    assert bounded.spreads_[0].values.max() == 1.0  # as predictions are
 
 
 def test_variances_are_scaled_by_residuals_beyond_chance():
@@ -239,6 +243,21 @@ def test_negative_variances_are_raised_and_counted():
     spread = ReturnSpread(model).fit(X, data["y"], episode=data["episode"], terminated=data["terminated"])
     assert spread.n_floored_ > 0
     assert (spread.predict_std([[-5.0], [1.0]]) > 0.0).all()
+
+
+@pytest.mark.parametrize("model", [LSTD(0.9), LSTDCV(0.9, lmbdas=[0.9]), HorizonLSTD(4)])
+def test_files_hold_the_spread_and_its_model(model, tmp_path):
+    data = log(7, m=2)
+    spread = ReturnSpread(model.fit(**data)).fit(**data)
+    spread.save(tmp_path / "spread")
+    loaded = lstd.load(tmp_path / "spread")
+    assert type(loaded.model) is type(model)
+    for name in ("lower", "upper", "std", "prediction"):
+        one, two = (getattr(s.predict_interval(data["X"]), name) for s in (spread, loaded))
+        np.testing.assert_array_equal(one, two)
+    assert (loaded.n_groups_, loaded.n_floored_) == (spread.n_groups_, spread.n_floored_)
+    again = ReturnSpread(loaded.model).fit(**data)  # a loaded model has what it takes
+    assert_close(again.predict_std(data["X"]), spread.predict_std(data["X"]), "solve")
 
 
 def test_what_is_refused():

@@ -23,8 +23,9 @@ half a group further out. If at least the level of a tail of these returns lies 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise, starmap
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, Unpack
@@ -36,14 +37,18 @@ from sklearn.exceptions import NotFittedError
 from lstd.data.arguments import check_integer, check_real
 from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.returns import run_backwards
-from lstd.data.rows import Columns, Rows
+from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.compare import comparable_rows
 from lstd.estimators.folds import are_whole, folds_of, times_weights, without_each
 from lstd.estimators.horizon_lstd import HorizonLSTD
+from lstd.estimators.horizon_model import SavedHorizons
+from lstd.estimators.lstd_cv import estimator_of
+from lstd.estimators.model import SavedModel
 from lstd.estimators.validate_data import checked_features, refuse_others
+from lstd.files import Saved
 from lstd.statistics.intervals import check_level
 from lstd.statistics.lag_sums import LagSums, lag_sums
 from lstd.statistics.merging import LSTDStatistics
@@ -102,7 +107,21 @@ class ReturnInterval:
     level: float
 
 
-class ReturnSpread:
+@dataclass(frozen=True, eq=False)
+class SavedSpread:
+    """What a file holds of a fitted ReturnSpread, with its model."""
+
+    file_kind: ClassVar[str] = "spread of returns"
+
+    model: SavedModel | SavedHorizons | None  # None until it is saved
+    spreads: tuple[_Spread, ...]
+    horizon: int | None
+    single: bool
+    n_groups: int
+    random_state: int
+
+
+class ReturnSpread(Saved):
     """How far single future returns lie from the expected one, such as what one customer may bring.
 
     The intervals of `predict_interval` of a model are for the mean of many customers of the same features, and shrink
@@ -157,6 +176,8 @@ class ReturnSpread:
     (array([3.6, 3.5]), array([2. , 1.3]))
     """
 
+    record_kind = SavedSpread
+
     def __init__(
         self, model: Any, *, horizon: int | None = None, low: float | None = None, high: float | None = None,
         random_state: int = 0,
@@ -181,45 +202,57 @@ class ReturnSpread:
             When the model is of another kind, not fitted, or fitted without the matrix; when an array breaks a rule; or
             with fewer than 20 groups or episodes, or 200 rows of one stream.
         """
-        refuse_others(columns.keys() & _REFUSED.keys(), "ReturnSpread.fit", _REFUSED)
+        refuse_others(columns.keys() - (set(ARGUMENTS) - _REFUSED.keys()), "ReturnSpread.fit", _REFUSED)
         of = held_out_steps if isinstance(self.model, HorizonLSTD) else held_out
         if not isinstance(self.model, (Predictor, HorizonLSTD)):
             raise InvalidInputError(f"`model` must be an LSTD, LSTDCV or HorizonLSTD; got {self.model!r:.80}.")
         random = np.random.default_rng(check_integer("random_state", self.random_state, 0))
         with one_blas_thread():
             held = of(self.model, self.horizon, X, y, columns)
-            group, self.n_groups_ = _groups(held)
-            self.spreads_ = tuple(
-                _Spread.of(held, j, group, self._bounds(held.rows.y[held.rows.full, j]), random)
-                for j in range(held.rows.y.shape[1])
-            )
-        self.n_floored_ = sum(spread.n_floored for spread in self.spreads_)
-        self.horizon_, self._single = held.steps, held.rows.single
+            rewards, group = held.rows.y[held.rows.full], _groups(held)
+            spreads = tuple(_Spread.of(held, j, group, self._bounds(one), random) for j, one in enumerate(rewards.T))
+        self.record_ = SavedSpread(None, spreads, held.steps, held.rows.single, int(group[-1]) + 1, self.random_state)
         return self
 
-    def _bounds(self, rewards: Array) -> tuple[float, float]:
-        """Return the bounds of returns of these rewards."""
-        found = []
-        for name, usual in (("low", rewards.min() >= 0.0), ("high", rewards.max() <= 0.0)):
+    def _bounds(self, rewards: Array) -> Array:
+        """Return the bounds of returns of these rewards, (2,)."""
+        found = np.array([0.0 if rewards.min() >= 0.0 else -np.inf, 0.0 if rewards.max() <= 0.0 else np.inf])
+        for side, name in enumerate(("low", "high")):
             given = getattr(self, name) if getattr(self, name) is not None else getattr(self.model, name, None)
             if given is not None:
-                found.append(check_real(name, given, -np.inf, np.inf))
-            else:
-                found.append(0.0 if usual else (-np.inf if name == "low" else np.inf))
+                found[side] = check_real(name, given, -np.inf, np.inf)
         if not found[0] < found[1] and rewards.any():
             raise InvalidInputError(f"`low` must be below `high`; got {found[0]:g} and {found[1]:g}.")
-        return found[0], found[1]
+        return found
+
+    @property
+    def _fitted(self) -> SavedSpread:
+        if "record_" not in vars(self):
+            raise NotFittedError("This ReturnSpread is not fitted yet. Call 'fit' with the rows of the model first.")
+        return self.record_
+
+    spreads_ = property(lambda self: self._fitted.spreads, doc="The spread of the returns of each reward.")
+    horizon_ = property(lambda self: self._fitted.horizon, doc="Number of steps, or None.")
+    n_groups_ = property(lambda self: self._fitted.n_groups, doc="Number of groups.")
+    n_floored_ = property(lambda self: sum(one.n_floored for one in self.spreads_), doc="Number of raised variances.")
 
     @property
     def options(self) -> dict[str, int]:
         """Arguments of predictions of the same returns by `model`: the horizon, if it has one."""
         return {} if self.horizon_ is None else {"horizon": self.horizon_}
 
-    @property
-    def _fitted(self) -> tuple[_Spread, ...]:
-        if "spreads_" not in vars(self):
-            raise NotFittedError("This ReturnSpread is not fitted yet. Call 'fit' with the rows of the model first.")
-        return self.spreads_
+    def to_record(self) -> SavedSpread:
+        """Return what a file holds."""
+        return replace(self._fitted, model=self.model.to_record())
+
+    @classmethod
+    def of_record(cls, record: SavedSpread, path: str | os.PathLike[str]) -> Self:
+        """Return the spread of a file, with its model."""
+        saved: Any = record.model
+        model = HorizonLSTD.of_record(saved, path) if record.horizon else estimator_of(saved.model())
+        spread = cls(model, horizon=record.horizon, random_state=record.random_state)
+        spread.record_ = record
+        return spread
 
     def predict_std(self, X: Any) -> Array:
         """Predict the standard deviation of one return from each row, always above 0 unless all returns were alike.
@@ -232,10 +265,9 @@ class ReturnSpread:
         -------
         ndarray of shape (T,) or (T, m)
         """
-        spreads = self._fitted
-        phi = checked_features(self.model, X)
+        spreads, phi = self.spreads_, checked_features(self.model, X)
         found = np.column_stack([spread.std(phi) for spread in spreads])
-        return np.asarray(found[:, 0] if self._single else found)
+        return np.asarray(found[:, 0] if self._fitted.single else found)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> ReturnInterval:
         """Compute ranges in which one return from each row lies, with equal probabilities below and above.
@@ -256,7 +288,7 @@ class ReturnSpread:
         InvalidInputError
             When `X` or `level` breaks a rule.
         """
-        spreads = self._fitted
+        spreads = self.spreads_
         tail, level = 0.5 * (1.0 - check_level(level)), float(level)
         prediction = np.asarray(self.model.predict(X, **self.options))
         phi, values = checked_features(self.model, X), prediction.reshape(len(prediction), -1)
@@ -277,12 +309,13 @@ class _Held(NamedTuple):
     weights: Array  # (K, H, n, m), H = 1 without a horizon
     settings: Settings
     uncentred: Callable[[Array], Array]  # weights (…, n) of the features as they are given
+    bounded: Callable[[Array], Array]  # predictions within the bounds of the model
     steps: int | None  # the horizon
 
     def values(self, j: int, h: int = 0) -> Array:
         """Return predictions (T,) of reward j for h + 1 steps."""
         parts = zip(self.folds, self.weights, strict=True)
-        return np.concatenate([rows_of(self.rows.X, fold) @ weights[h, :, j] for fold, weights in parts])
+        return self.bounded(np.concatenate([rows_of(self.rows.X, fold) @ one[h, :, j] for fold, one in parts]))
 
     @property
     def folds(self) -> list[slice]:
@@ -317,31 +350,30 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     for rest in without_each(sums):
         ridge = model.ridge * rest.total_weight / (whole or 1.0)
         weights.append(solve(rest.matrix(settings.variant), rest.b, ridge, penalty=model.penalty, warn=False).weights)
-    return _Held(rows, edges, model.ridge, np.array(weights)[:, np.newaxis], settings, settings.uncentred, None)
+    return _Held(
+        rows, edges, model.ridge, np.array(weights)[:, np.newaxis], settings, settings.uncentred, np.asarray, None
+    )
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     rows, steps = estimator._checked(estimator, X, y, columns, None, "fit", reset=False), estimator._horizon(horizon)
-    state = vars(estimator).get("state_")
-    if state is None:
-        raise InvalidInputError("`model` must not come from a file, which has no sums of the data. Fit it again.")
+    state = estimator.state_
     rows = state.prepared(rows)
     edges = _folds(rows)[1]
     sums = lag_sums(rows, steps, edges)
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
-    return _Held(rows, edges, state.ridge(alpha), weights, state.given, state.uncentred, steps)
+    bounded = estimator._solved.bounded
+    return _Held(rows, edges, state.ridge(alpha), weights, state.given, state.uncentred, bounded, steps)
 
 
-def _groups(held: _Held) -> tuple[NDArray[np.intp], int]:
-    """Number the groups of rows; in a stream, blocks of the horizon, or of 1/(1 − γ) steps."""
+def _groups(held: _Held) -> NDArray[np.intp]:
+    """Number the groups of rows, (T,); in a stream, blocks of the horizon, or of 1/(1 − γ) steps."""
     rows = held.rows
     if are_whole(rows) or rows.begins.sum() > 1:
-        group = np.cumsum(rows.begins) - 1
-    else:
-        group = np.arange(len(rows)) // (held.steps or max(1, round(1.0 / max(1.0 - rows.gamma, 1.0 / len(rows)))))
-    return group, int(group[-1]) + 1
+        return np.asarray(np.cumsum(rows.begins) - 1)
+    return np.arange(len(rows)) // (held.steps or max(1, round(1.0 / max(1.0 - rows.gamma, 1.0 / len(rows)))))
 
 
 # ------------------------------------------------------------ returns that are followed on
@@ -417,23 +449,21 @@ def followed_steps(
 class _Spread:
     """The spread of returns of one reward; N full rows in order of their predictions, n features."""
 
-    weights: Annotated[Array, "n"]  # of the variance
+    weights: Annotated[Array, "columns"]  # of the variance
     floor: float
-    values: Annotated[Array, "N"]
-    residuals: Annotated[Array, "N"]
-    on_low: Annotated[NDArray[np.bool_], "N"]  # whether the return lies on a bound
-    on_high: Annotated[NDArray[np.bool_], "N"]
-    group: Annotated[NDArray[np.int64], "N"]
-    weight: Annotated[Array, "N"]
-    bounds: tuple[float, float]
+    values: Annotated[Array, "rows"]
+    residuals: Annotated[Array, "rows"]
+    on_low: Annotated[NDArray[np.bool_], "rows"]  # whether the return lies on a bound
+    on_high: Annotated[NDArray[np.bool_], "rows"]
+    group: Annotated[NDArray[np.int64], "rows"]
+    weight: Annotated[Array, "rows"]
+    bounds: Annotated[Array, "2 nan"]
     intercept: bool
     n_floored: int
 
-    file_kind: ClassVar[str] = "spread of returns"
-
     @classmethod
     def of(
-        cls, held: _Held, j: int, group: NDArray[np.intp], bounds: tuple[float, float], random: np.random.Generator
+        cls, held: _Held, j: int, group: NDArray[np.intp], bounds: Array, random: np.random.Generator
     ) -> Self:  # fmt: skip
         """Follow the returns of reward j, and fit their variances."""
         rows, n_steps = held.rows, held.steps or 1
