@@ -723,6 +723,15 @@ def importance_sampling(estimator, episodes, gamma):
     return value
 
 
+def first_td_errors(rewards, values, ratios, gamma, n_steps):
+    """Σ_{t<n} γ^t ρ_0 ⋯ ρ_t δ_t of one episode that was cut off, of which the last row has a value and no reward."""
+    total = 0.0
+    for t in range(min(n_steps, len(rewards) - 1)):
+        delta = rewards[t] + gamma * values[t + 1] - values[t]
+        total += gamma**t * math.prod(ratios[: t + 1]) * delta
+    return total
+
+
 def value_without_episodes(systems, starts, e):
     """Mean of φ̄₀ᵀθ over the episodes but e, to first order: the change of θ, and of the mean start, each alone.
 

@@ -28,6 +28,8 @@ def same_values(one, two, **arguments):
     assert [getattr(one, name) for name in COMPARED] == [getattr(two, name) for name in COMPARED]
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # twelve episodes
+@pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")
 @pytest.mark.parametrize("kind", ["array", "sparse", "function", "successors", "labels", "weights", "wide"])
 def test_a_loaded_model_is_that_saved(kind, tmp_path, monkeypatch):
     data, states = PROCESS.simulate(12, 5, 1), np.eye(4)[:3]

@@ -30,6 +30,8 @@ def test_dual_weights_of_rewards_give_the_value(trace, variant, intercept):
     assert_close(found.effective_sample_size, g.sum() ** 2 / (g**2).sum(), "sums")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of twelve episodes
+@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")
 def test_the_standard_error_is_the_jackknife_of_weights_and_initial_states():
     data = logged(12, 5, p_end=0.0)
     model = LSTDQ(0.9, 0.5, alpha=0.0, fit_intercept=False).fit(**data)

@@ -262,16 +262,17 @@ _LARGER = 1.5  # M over the largest ratio
 _SHARES = 0.25 ** np.arange(5)  # values of κ, in units of the largest
 _FINE = 2.0 ** -np.arange(0.0, 12.0, 0.25)  # those at which the largest M is looked for
 _PARTS, _MOST, _FOR_MEANS = 8, 2**15, 2**12  # parts of the log, rows, and rows for means of features, at most
+TENTHS = np.arange(1, 10) / 10
 _AT_ONCE = 2**17  # entries of dense features
 _FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many, that a mean needs
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def support_doubt(rows: Rows, ratio: Array) -> str:
+def support_doubt(rows: Rows, ratio: Array, value: Array | None = None) -> str:
     """Say where the mean of `ratio`, (T,), is not one, and what to do; empty if it is.
 
     It is tested over full transitions, or a part of them from all over the log, by features (rows above and not above
-    their mean) and by time.
+    their mean), by time, and by tenths of the predicted `value` (T,) of states, if given.
     """
     chosen = np.flatnonzero(rows.full)
     chosen = chosen[spread(len(chosen), _MOST)]
@@ -282,7 +283,7 @@ def support_doubt(rows: Rows, ratio: Array) -> str:
     factors = np.log1p(np.append(-low, 0.5 * _SHARES) * (ratio - 1.0)[:, np.newaxis])
     block = np.searchsorted(np.flatnonzero(rows.begins), chosen, side="right")
     block = block if block[-1] - block[0] >= 2 * _FEW else np.arange(len(chosen))
-    choices = _Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW))
+    choices = _Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW), value)
     sums = choices.sums(np.column_stack([np.ones_like(ratio), ratio, factors]))
     mean = sums[:, 1] / np.maximum(sums[:, 0], 1.0)
     evidence = np.logaddexp.reduce(sums[:, 2:], axis=1) - np.log(factors.shape[1])
@@ -298,9 +299,9 @@ def support_doubt(rows: Rows, ratio: Array) -> str:
 
 
 class _Choices:
-    """Choices of N rows: all, above the mean of each feature, not above it, parts of the log, steps of episodes."""
+    """Choices of rows: all, above and not above the mean of each feature, parts of the log, steps, tenths by value."""
 
-    def __init__(self, rows: Rows, chosen: NDArray[np.intp], parts: int) -> None:
+    def __init__(self, rows: Rows, chosen: NDArray[np.intp], parts: int, value: Array | None) -> None:
         self.X, self.names, self.rows = rows.X, rows.names, chosen
         n_features = rows.X.shape[1]
         self.means, at_once = np.zeros(n_features), len(chosen)
@@ -311,8 +312,11 @@ class _Choices:
         first = np.flatnonzero(np.concatenate([[True], rows.last[:-1]]))
         self.step = chosen - first[np.searchsorted(first, chosen, side="right") - 1]
         edges = np.unique(np.quantile(self.step, (0.0, 0.25, 0.5, 0.75), method="lower")) + 1
-        self.labels = np.arange(len(chosen)) * parts // len(chosen), np.searchsorted(edges, self.step, side="right")
-        self.ends = np.cumsum([1, n_features, n_features, self.labels[0][-1] + 1])
+        self.labels = [np.arange(len(chosen)) * parts // len(chosen), np.searchsorted(edges, self.step, side="right")]
+        self.value = self.step if value is None else value[chosen]
+        if value is not None:
+            self.labels.append(np.searchsorted(np.unique(np.quantile(self.value, TENTHS)), self.value))
+        self.ends = np.cumsum([1, n_features, n_features, *(label.max() + 1 for label in self.labels[:2])])
 
     def above(self, part: slice, features: slice = slice(None)) -> Features:
         """Return whether features of some rows are above their means, as an array or sparse."""
@@ -339,9 +343,10 @@ class _Choices:
             words = f"{name if self.names is None else self.names[j]} {'above' if kind == 1 else 'not above'}"
             return above == (kind == 1), f"of rows with {words} {self.means[j]:.3g}"
         mask = self.labels[kind - 3] == j
-        numbers = self.rows[mask] if kind == 3 else self.step[mask]
-        words = "of rows {} to {}" if kind == 3 else "of steps {} to {} of episodes"
-        return mask, words.format(numbers.min(), numbers.max())
+        numbers = (self.rows, self.step, self.value)[kind - 3][mask]
+        tenth = "of rows with a predicted value of {:.3g} to {:.3g}"
+        text = ("of rows {} to {}", "of steps {} to {} of episodes", tenth)[kind - 3]
+        return mask, text.format(numbers.min(), numbers.max())
 
 
 def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tuple[float, float]:

@@ -62,7 +62,7 @@ def doubted(model: Model, rows: Rows) -> Model:
     part = rows.part[:0] if model.solution.unbounded else rows.part
     predictions = model.predict(part).reshape(part.shape[0], model.statistics.n_rewards)
     found = {
-        SupportWarning: support_doubt(rows, rows.importance_ratio) if "importance_ratio" in rows.given else "",
+        SupportWarning: _support(model, rows) if "importance_ratio" in rows.given else "",
         ExtrapolationWarning: growing_doubt(rows),
         BoundsWarning: beyond_bounds(predictions, model.bounds),
         RidgeWarning: scales_doubt(rows, model.ridge[: model.n_features], model.settings.fit_intercept),
@@ -70,6 +70,12 @@ def doubted(model: Model, rows: Rows) -> Model:
     for category, text in found.items():
         warn(text, category)
     return model.changed(said=(*model.said, *filter(None, found.values())), compared=True)
+
+
+def _support(model: Model, rows: Rows) -> str:
+    """Say where the mean importance ratio is not one, also by predicted value; empty if it is."""
+    known = rows.single and not model.solution.unbounded
+    return support_doubt(rows, rows.importance_ratio, model.predict(rows.X) if known else None)
 
 
 def growing(model: Model, rows: Rows) -> Model:

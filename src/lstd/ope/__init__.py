@@ -6,23 +6,29 @@ values, values of policies with intervals, and differences between policies go o
 """
 
 from lstd.ope.action_calibration import ActionCalibration, action_calibration
+from lstd.ope.evaluate_policy import evaluate_policy
 from lstd.ope.importance_sampling import importance_sampling
+from lstd.ope.logged_states import FeatureCheck
 from lstd.ope.lspi import PolicyIteration, lspi
 from lstd.ope.lstdq import LSTDQ
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_comparison import PolicyComparison, compare_policies
 from lstd.ope.policy_value import PolicyValue, policy_value
+from lstd.ope.ratio_table import RatioTable
 
 __all__ = [
     "LSTDQ",
     "ActionCalibration",
     "EpsilonGreedy",
+    "FeatureCheck",
     "PolicyComparison",
     "PolicyIteration",
     "PolicyValue",
+    "RatioTable",
     "StateActionFeatures",
     "action_calibration",
     "compare_policies",
+    "evaluate_policy",
     "importance_sampling",
     "lspi",
     "policy_value",

@@ -17,6 +17,7 @@ P. S. Thomas and E. Brunskill, "Data-efficient off-policy policy evaluation for 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ from lstd.data.arguments import as_real, check_choice, check_real
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.validate_data import checked_rows
-from lstd.ope.logged_rows import LoggedRows, logged_rows
+from lstd.ope.logged_rows import LoggedRows, logged_rows, warn_of_support
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue
+from lstd.ope.ratio_table import RatioTable
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -42,6 +44,7 @@ def importance_sampling(
     X: Any, y: ArrayLike, *, gamma: float, estimator: str = "wpdis", actions: Any = None, target_policy: Any = None,
     behavior_probability: PerRow = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None,
     discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
+    importance_ratio: PerRow = None,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from whole episodes, by importance ratios.
 
@@ -62,17 +65,21 @@ def importance_sampling(
         Probability that the interval contains the value.
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default those of `q`, or 0, 1, ….
+    importance_ratio : array-like of shape (T,), optional
+        Ratio π/μ of each logged action, in place of `actions`, `target_policy` and `behavior_probability`, as
+        :meth:`lstd.LSTD.fit` takes it: for continuous actions, say. Not for "dr" and "wdr".
 
     Returns
     -------
     PolicyValue
-        Its `effective_sample_size` counts episodes: it is that of the products of all ratios of an episode.
+        Its `effective_sample_size` counts episodes: it is that of the products of all ratios of an episode. Its
+        `step_values` are what each time step adds to the value.
 
     Raises
     ------
     InvalidInputError
-        When an argument breaks a rule, there are fewer than two episodes or groups, or a weighted estimate would
-        divide by zero, as all ratios or products of them are zero.
+        When an argument breaks a rule, there are fewer than two episodes or groups, or the products of the ratios are
+        zero in every episode, so that a weighted estimate would divide by zero.
 
     Warns
     -----
@@ -96,6 +103,7 @@ def importance_sampling(
     check_choice("estimator", estimator, ESTIMATORS)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
+    columns |= {} if importance_ratio is None else {"importance_ratio": importance_ratio}
     rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
     features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
@@ -112,28 +120,42 @@ def importance_sampling(
         R = np.cumprod(R, axis=1)
         r[number, step] = rewards
         group = np.cumsum(rows.begins)[logged.full[logged.begins]]  # of each episode; without groups, its number
+        _check_left(estimator, R, logged, step)
         value, u = _estimate(estimator, R, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
+        steps = _step_values(estimator, R, D * r, start)
     check_range(np.array([value]), u, R)
-    found = _with_interval(value, u, R[:, -1], level)
+    said = warn_of_support(logged)
+    found = replace(
+        _with_interval(value, u, R[:, -1], level),
+        method=estimator, step_values=steps, ratios=RatioTable.of(logged), said=tuple(filter(None, [said])),
+    )  # fmt: skip
     size = found.effective_sample_size or 0.0
-    if target_policy is not None and size < FEW_EPISODES:
+    if logged.ratio is not None and size < FEW_EPISODES:
         few = "a few of them decide the value" if size < 0.9 * shape[0] else "these are few"
-        warn(
+        text = (
             f"The products of importance ratios leave an effective sample of {size:.2g} of {shape[0]} episodes: {few}, "
-            "and the interval may be too short. Use LSTD with `importance_ratio`, or an LSTDQ.",
-            EffectiveSampleWarning,
+            "and the interval may be too short. Use `evaluate_policy`, LSTD with `importance_ratio`, or an LSTDQ."
         )
+        warn(text, EffectiveSampleWarning)
+        found = replace(found, said=(*found.said, text))
     return found
 
 
 def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
     """Return transitions whose trace coefficients are importance ratios, none on policy."""
     given = [name for name, one in (("actions", actions), ("behavior_probability", behavior)) if one is not None]
+    if "importance_ratio" in rows.given and (given or policy is not None):
+        name = "target_policy" if policy is not None else given[0]
+        raise InvalidInputError(
+            f"`{name}` must not be given with `importance_ratio`, which stands for it. Leave out one."
+        )
     if policy is None:
         if given:
             raise InvalidInputError(f"`target_policy` must be given with `{given[0]}`; without it, leave out both.")
         on_policy = np.ones((len(rows), 1))
-        return logged_rows(rows, np.zeros(len(rows), np.intp), None, (on_policy, None), None, "none", 0.0)
+        logged = logged_rows(rows, np.zeros(len(rows), np.intp), None, (on_policy, None), None, "none", 0.0)
+        ratio = rows.importance_ratio[logged.full]
+        return replace(logged, coefficients=ratio, ratio=ratio) if "importance_ratio" in rows.given else logged
     if actions is None:
         raise InvalidInputError("`actions` must be given with `target_policy`: the logged action of each row.")
     if behavior is None:
@@ -144,13 +166,37 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
     return logged_rows(rows, actions, features, (policy, None), behavior, "importance", 1.0)
 
 
+def _check_left(estimator: str, R: Array, logged: LoggedRows, step: NDArray[np.intp]) -> None:
+    """Raise InvalidInputError if a weighted estimate has no episode left at some step."""
+    left = R[:, -1:] if estimator == "wis" else R
+    if estimator[0] != "w" or left.any(axis=0).all():
+        return
+    row = int(logged.full[np.flatnonzero(logged.ratio == 0.0)[0]])
+    last = int((R > 0.0).any(axis=0).sum())
+    raise InvalidInputError(
+        f"`target_policy` must be able to take all logged actions of at least one episode for estimator={estimator!r}; "
+        f"of {len(R)} episodes none is left after {last} of {R.shape[1]} steps: each has an action that it never "
+        f"takes, the first one in row {row}. Mix the target policy with that of the log, so that it takes all of them "
+        'with some probability, take estimator="pdis", or use an LSTDQ, which needs no whole episodes.'
+    )
+
+
+def _step_values(estimator: str, R: Array, x: Array, start: Array) -> Array:
+    """Return what each step adds to the value, (n_steps,); the values of `q` at the start count in the first."""
+    R = np.broadcast_to(R[:, -1:], R.shape) if estimator in ("is", "wis") else R
+    steps = np.asarray((R * x).sum(axis=0) / (R.sum(axis=0) if estimator[0] == "w" else len(R)))
+    steps[0] += start.mean()
+    return steps
+
+
 def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array]:
     """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
     rewards = logged.rows.y[logged.full, 0]
     if estimator not in ("dr", "wdr"):
         return rewards, np.zeros(int(logged.begins.sum()))
-    if q is None:
-        raise InvalidInputError(f"`q` must be given for estimator={estimator!r}: a fitted LSTDQ, or a function.")
+    if q is None or "importance_ratio" in logged.rows.given:
+        name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
+        raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
     assert logged.policy is not None
     values = _action_values(q, X, logged.rows, logged.features.n_actions)
     after = values[np.minimum(logged.full + 1, len(values) - 1)]
@@ -187,12 +233,6 @@ def _estimate(estimator: str, R: Array, x: Array, start: Array, first: NDArray[n
     elif estimator == "wdr":
         x, R = np.column_stack([start, x]), np.column_stack([np.ones(len(R)), R])
     total = R.sum(axis=0)
-    if not total.all():
-        raise InvalidInputError(
-            f"`target_policy` must be able to take all logged actions of at least one episode for estimator="
-            f"{estimator!r}; the product of ratios is 0 in every episode. Give all actions some probability, or use an "
-            "LSTDQ."
-        )
     share = R / total
     mean = (share * x).sum(axis=0)
     change, left_out = (np.add.reduceat(values, first) for values in (share * (x - mean), share))

@@ -19,6 +19,7 @@ A trace u that enters the first row adds u c_0 λ f_0ᵀ.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,13 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import BaseEstimator
 
 from lstd._kernels.forward_view import dual_weights, forward_rows
 from lstd.data.doubts import support_doubt
 from lstd.data.episode_warnings import unused_rows, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
-from lstd.data.rows import Rows, repeated
+from lstd.data.rows import Columns, Rows, repeated
 from lstd.errors import InvalidInputError, SupportWarning, warn
+from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of
 from lstd.statistics.adding import Added
 from lstd.statistics.blocks import Blocks, no_blocks
@@ -42,6 +45,7 @@ Places = NDArray[np.intp]
 
 TRACES = ("retrace", "tree_backup", "importance", "none")
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
+_ROWS = ("episode", "terminated", "X_next", "discount", "weight", "groups")
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
 _ROWS_PER_ACTION = 64  # but with so many rows for each action, on average
 _SMALLEST = 1e-290  # entries of f that are far below the rounding of any sum; denormal ones are slow
@@ -59,6 +63,8 @@ class LoggedRows:
     policy: Array | None  # (T, n_actions) probabilities of the target policy in rows, if known
     successors: Array  # (N, n_actions) and in successors; zero where they are terminal
     coefficients: Array | None  # (N,) None without traces
+    ratio: Array | None = None  # (N,) π/μ of the logged actions, if μ is known
+    given_weight: Array | None = None  # (T,) weights of rows before ratios and visits, if these multiply them
 
     @cached_property
     def episode(self) -> Places:
@@ -69,6 +75,12 @@ class LoggedRows:
     def begins(self) -> NDArray[np.bool_]:
         """Whether each transition is the first one of its episode, (N,)."""
         return np.concatenate([[True], np.diff(self.episode) != 0])
+
+    @property
+    def target(self) -> Array:
+        """Probabilities of the target policy in the states of transitions, (N, n_actions), where they are known."""
+        assert self.policy is not None
+        return np.asarray(self.policy[self.full])
 
     @property
     def width(self) -> int:
@@ -84,6 +96,13 @@ class LoggedRows:
     def wide(self) -> bool:
         """Whether features of pairs are blocks of dense ones that would take much memory as an array."""
         return self.has_dense_blocks and len(self.full) * self.width > ENTRIES_AT_ONCE
+
+    def weighted(self, factor: Array) -> LoggedRows:
+        """Return the transitions with weights times `factor`, (N,)."""
+        given = self.rows.weight if self.given_weight is None else self.given_weight
+        weight = self.rows.weight * scattered(np.asarray(factor, np.float64), self.full, len(self.rows))
+        rows = self.rows.changed(weight=weight, given=self.rows.given | {"weight"})
+        return replace(self, rows=rows, given_weight=given)
 
     def places_after(self, part: slice) -> tuple[Features, Places]:
         """Return features of states and the places in them of those after transitions; of terminal ones, any place."""
@@ -154,18 +173,51 @@ def logged_rows(
     numbers = np.arange(len(rows))[order][full]
     codes = features.codes(_per_row("actions", one_per_row(actions), rows)[full], numbers)
     coefficients, logged = None if lmbda == 0.0 else np.zeros(len(full)), None
+    ratio: Array | None = None
     if behavior is not None:
         given = _per_row("behavior_probability", by_action("behavior_probability", behavior, known), rows)[full]
         logged = logged_probabilities(given, P[full], codes, numbers)
-        ratio = np.ones(len(rows))
-        ratio[full] = P[full, codes] / logged
-        warn(support_doubt(rows, ratio), SupportWarning)
+        ratio = P[full, codes] / logged
     if has_traces:
         warn_of_breaks(rows, lmbda)
         coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)
     lost = len(unused_rows(rows, len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and rows.known[-1] and rows.y[-1].any()))
-    return LoggedRows(rows, full, codes, features, P, successors, coefficients)
+    return LoggedRows(rows, full, codes, features, P, successors, coefficients, ratio)
+
+
+def warn_of_support(logged: LoggedRows, value: Array | None = None) -> str:
+    """Warn if the mean ratio is not one, and return the text; `value` (T,) are predicted values of states."""
+    rows = logged.rows
+    if logged.ratio is None:
+        return ""
+    text = support_doubt(rows, scattered(logged.ratio, logged.full, len(rows)), value)
+    warn(text, SupportWarning)
+    return text
+
+
+def scattered(values: Array, full: Places, n_rows: int, other: float = 1.0) -> Array:
+    """Return the values of full transitions, (N,), as one per row, (T,), with `other` elsewhere."""
+    column = np.full(n_rows, other)
+    column[full] = values
+    return column
+
+
+def logged_data(data: Any, gamma: float) -> LoggedRows:
+    """Return the transitions of a log with both policies, given as arguments of `LSTDQ.fit` by name."""
+    given = dict(data) if isinstance(data, Mapping) else {}
+    names = ("X", "y", "actions", "target_policy", "behavior_probability")
+    if missing := [name for name in names if given.get(name) is None]:
+        raise InvalidInputError(
+            f"`data` must be a mapping with {', '.join(names)}, and episode and terminated if known; {missing[0]!r} is "
+            "missing. Add it, such as `data.to_arrays() | {...}` of Trajectories."
+        )
+    X, y, actions, policy, behavior = (given.pop(name) for name in names)
+    features = given.pop("features", None)
+    refuse_others(given.keys() - {*_ROWS}, "data")
+    columns: Columns = given  # type: ignore[assignment]
+    rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
+    return logged_rows(rows, actions, features, (policy, None), behavior, "none", 0.0)
 
 
 def _features(features: Any, n_actions: int) -> StateActionFeatures:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self
@@ -17,13 +19,13 @@ from lstd.data.feature_arrays import Features, check_features, check_not_overflo
 from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
-from lstd.errors import InvalidInputError, RidgeWarning, warn
+from lstd.errors import InvalidInputError, LSTDWarning, RidgeWarning, warn
 from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.files import Saved
-from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs
+from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
 from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
@@ -256,12 +258,30 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             settings.lmbda,
         )  # fmt: skip
         model = _fitted(logged, settings, solver, self.n_blocks)
+        if logged.ratio is not None and not model.solution.unbounded:
+            values = (logged.features.action_values(rows.X, model.coef) * np.asarray(logged.policy)).sum(axis=1)
+            model = model.changed(said=tuple(filter(None, [warn_of_support(logged, values)])))
         self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
         self.target_policy_ = target_policy if callable(target_policy) else None
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(vars(names))
         return self
+
+    def reweighted(self, factor: Array) -> Self:
+        """Return the model of the same rows with their weights times `factor`, one for each transition."""
+        logged = self.logged_
+        if logged is None:
+            raise InvalidInputError("`model` must be fitted in this session: a file of a model keeps no rows.")
+        logged = logged.weighted(factor)
+        settings, solver = self.lstd_.model_.settings, Solver(self.solver, self.tol, self.max_iter)
+        other = copy(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LSTDWarning)  # given by the fit
+            model = _fitted(logged, settings, solver, self.n_blocks)
+        other._adopt(model, logged.features, self.unlogged_)
+        other.logged_ = logged
+        return other
 
     def predict(self, X: Any, actions: ArrayLike) -> Array:
         """Predict the return of each pair of a state (T, n) and an action (T,), if the target policy acts afterwards.
@@ -299,6 +319,12 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         """
         values = self.action_values(X)
         return np.asarray((values * self.policy_at(checked_features(self, X), target_policy)).sum(axis=1))
+
+    def values_of_rows(self) -> Array:
+        """Return the values of the states of the logged transitions, (N,), where the target policy is known in rows."""
+        logged = self.logged_
+        assert logged is not None
+        return np.asarray((self.values_at(logged.rows.X[logged.full]) * logged.target).sum(axis=1))
 
     def policy_at(self, X: Features, target_policy: Any = None) -> Array:
         """Return the probabilities of the target policy, (T, n_actions), in checked states."""

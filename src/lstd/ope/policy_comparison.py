@@ -9,7 +9,7 @@ covariance of the contributions, from random draws. q is between the quantiles o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
-from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
-from lstd.statistics.intervals import Influence, check_level, degrees_of_freedom, half_width
+from lstd.ope.contributions import Contributions
+from lstd.ope.logged_rows import LoggedRows
+from lstd.ope.policy_value import PolicyValue, contributions, evaluated
+from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
 from lstd.types import Array
 
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
@@ -99,9 +101,10 @@ def compare_policies(
 
     Parameters
     ----------
-    models : dict or sequence of fitted LSTDQ, or of fitted LSTD
+    models : dict or sequence of fitted LSTDQ, or of fitted LSTD, or of PolicyValue
         At least two, fitted to the same rows, rewards and weights, in the same order. Target policies and settings may
-        differ. In a sequence, the names are 0, 1, ….
+        differ, and weights by ratios and visits. Or their values by :func:`evaluate_policy` or :func:`policy_value`,
+        for which other arguments but `level` and `seed` do not count. In a sequence, the names are 0, 1, ….
     initial_states, weights, sample
         As in :func:`policy_value`.
     level : float in (0, 1), default 0.95
@@ -138,13 +141,16 @@ def compare_policies(
     ones = [models[name] for name in names]
     policies = [None] * len(names) if target_policies is None else _policies(target_policies, names)
     parts = [
-        contributions(one, initial_states, policy, weights, sample) for one, policy in zip(ones, policies, strict=True)
+        _known(one) if isinstance(one, PolicyValue) else contributions(one, initial_states, policy, weights, sample)
+        for one, policy in zip(ones, policies, strict=True)
     ]
-    influences = [part.fitted.influence for part in parts]
-    for name, influence in zip(names[1:], influences[1:], strict=True):
-        _check_same_data(influences[0], influence, (names[0], name))
-    values = tuple(evaluated(one, part, level) for one, part in zip(ones, parts, strict=True))
-    shares = np.mean([influence.shares for influence in influences], axis=0)
+    for name, part in zip(names[1:], parts[1:], strict=True):
+        _check_same_data(parts[0], part, (names[0], name))
+    values = tuple(
+        replace(evaluated(None, part, level), method=one.method) if isinstance(one, PolicyValue)
+        else evaluated(one, part, level) for one, part in zip(ones, parts, strict=True)
+    )  # fmt: skip
+    shares = np.mean([part.fitted.influence.shares for part in parts], axis=0)
     half, error = _half_widths(parts, shares, level, check_integer("seed", seed, 0))
     value = np.array([one.value for one in values])
     difference = value[:, np.newaxis] - value
@@ -174,17 +180,38 @@ def _keys(values: Any) -> list[Any]:
     return list(values) if isinstance(values, Mapping) else list(range(len(values)))
 
 
-def _check_same_data(one: Influence, two: Influence, names: tuple[Any, Any]) -> None:
+def _known(value: PolicyValue) -> Contributions:
+    if value.contributions is None:
+        raise InvalidInputError(
+            "`models` must be fitted models, or values of `evaluate_policy` or `policy_value`; got one of "
+            f"`importance_sampling` ({value.method}), of which no differences are known."
+        )
+    found: Contributions = value.contributions
+    return found
+
+
+def _check_same_data(first: Contributions, second: Contributions, names: tuple[Any, Any]) -> None:
+    one, two = first.fitted.influence, second.fitted.influence
     if not one.of_same_rows(two):
         raise InvalidInputError(
             f"`models` must be fitted to the same rows in the same order, with the same features; {names[0]!r} and "
             f"{names[1]!r} were not. Fit all of them to the same data, or use `lstd.inference.difference`."
         )
-    if not (np.array_equal(one.marks, two.marks) and np.allclose(one.shares, two.shares, rtol=1e-6, atol=0.0)):
+    if first.log is not None and second.log is not None:  # weights may differ by ratios and visits
+        same = np.array_equal(_given(first.log), _given(second.log))
+    else:
+        same = np.array_equal(one.marks, two.marks) and np.allclose(one.shares, two.shares, rtol=1e-6, atol=0.0)
+    if not same:
         raise InvalidInputError(
             f"`models` must be fitted to the same rewards and weights; those of {names[0]!r} and {names[1]!r} differ. "
             "Fit all of them to the same data."
         )
+
+
+def _given(log: LoggedRows) -> Array:
+    """Return rewards and weights as they were given, (2, N)."""
+    weight = log.rows.weight if log.given_weight is None else log.given_weight
+    return np.stack([log.rows.y[log.full, 0], weight[log.full]])
 
 
 def _half_widths(parts: list[Contributions], shares: Array, level: float, seed: int) -> tuple[Array, Array]:

@@ -1,39 +1,42 @@
 """The value of a policy over initial states, with its interval and what the data say about it.
 
-With φ̄₀ = Σ_i w_i φ̄(s_i) over initial states, Σ w_i = 1, the value is v = φ̄₀ᵀθ = Σ_i w_i v_i. Both factors vary over
-data sets. If state i began an episode of block e, the block contributes
+Contributions of blocks to its error are in :mod:`lstd.ope.contributions`. With the dual weights ω = (A + αI)⁻ᵀ φ̄₀, the
+value is Σ_t g_t r_{t+1}, g_t = w_t ωᵀz_t. The effective sample size is that of Kish (1965), (Σ g_t)² / Σ g_t²: how many
+transitions of equal weight leave the same variance. It says nothing about bias.
 
-    c_e = φ̄₀ᵀq_e + Σ_{i∈e} w_i (v_i − v) / √(1 − W_e),   W_e = Σ_{i∈e} w_i,   se² = Σ_e c_e²,
-
-with the influence q_e of the block on the weights (:mod:`lstd.statistics.intervals`): the change of v without block e,
-to first order. If the initial states are another sample, their variance Σ w_i² (v_i − v)² is added instead.
-
-With the dual weights ω = (A + αI)⁻ᵀ φ̄₀, the value is Σ_t g_t r_{t+1}, g_t = w_t ωᵀz_t. The effective sample size is
-that of Kish (1965), (Σ g_t)² / Σ g_t²: how many transitions of equal weight leave the same variance. It says nothing
-about bias.
+With features that cannot represent the values, the fixed point is that of the log's states. Two corrections need raw
+columns of the states (:mod:`lstd.ope.logged_states`). Rows weighted by the ratio û of discounted visits, and action
+values by πû/μ, have the fixed point of the target policy's states. Action values q of any kind, fitted out of fold,
+have the errors δ_t = r_{t+1} + γ v_q(s_{t+1}) − q(s_t, a_t); v_q(s_0) plus the weighted values of δ is doubly robust.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_choice, check_per_row
+from lstd.data.doubts import percent
 from lstd.data.feature_arrays import Features, dense
-from lstd.errors import InvalidInputError
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning, SupportWarning, warn
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
+from lstd.ope.contributions import SAMPLES, Contributions, combined, effective_size
+from lstd.ope.logged_rows import logged_data
+from lstd.ope.logged_states import FeatureCheck, LoggedStates
 from lstd.ope.lstdq import LSTDQ
+from lstd.ope.ratio_table import RatioTable
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.types import Array
 
-SAMPLES = ("auto", "episodes", "independent", "fixed")
+FEW_OF_ROWS = 0.05  # effective sample in transitions, and share of actions without a like, that give a warning
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,23 @@ class PolicyValue:
         feature of the pair is zero in all logged pairs. None for an LSTD.
     dual_weights : ndarray of shape (n_transitions,), or None
         Weight g_t of each transition, in the order of the fit, with `groups` sorted by them: the value is Σ g_t r_{t+1}
-        at α = 0. None for an LSTD or a model from a file.
+        at α = 0; of a doubly robust value, the weight of the errors of `q`. None for an LSTD without `data` or a model
+        from a file.
+    method : str
+        "state values", "action values", either of them "weighted", "doubly robust", or the name of an estimator of
+        :func:`importance_sampling`.
+    candidates : dict of PolicyValue
+        What :func:`evaluate_policy` chose from, by method.
+    features : FeatureCheck or None
+        What was compared to notice features that are too coarse.
+    ratios : RatioTable or None
+        Mean importance ratios, where the log is known.
+    said : tuple of str
+        Texts of the warnings about the value and about the fit.
+    contributions : object
+        What each block of the data contributes to the error, for :func:`compare_policies`.
+    step_values : ndarray of shape (n_steps,), or None
+        What each time step adds to the value, of :func:`importance_sampling`.
 
     Examples
     --------
@@ -84,25 +103,18 @@ class PolicyValue:
     effective_sample_size: float | None = None
     unlogged_share: float | None = None
     dual_weights: Array | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Contributions:
-    """The value of a policy and what each block of the data contributes to its error."""
-
-    value: float
-    blocks: Array  # (E,) c_e
-    states: Array  # (m,) those of initial states that are another sample; empty otherwise
-    shift: float
-    sample: str
-    phi: Array  # (k,) φ̄₀
-    fitted: Model
-    initial: tuple[Features, Array] | None  # initial states and probabilities of actions there; None for an LSTD
+    method: str = ""
+    candidates: Mapping[str, PolicyValue] = field(default_factory=dict, repr=False, compare=False)
+    features: FeatureCheck | None = field(default=None, repr=False, compare=False)
+    ratios: RatioTable | None = field(default=None, repr=False, compare=False)
+    said: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    contributions: Any = field(default=None, repr=False, compare=False)
+    step_values: Array | None = field(default=None, repr=False, compare=False)
 
 
 def policy_value(
     model: LSTDQ | Predictor, initial_states: Any = None, level: float = 0.95, *, target_policy: Any = None,
-    weights: ArrayLike | None = None, sample: str = "auto",
+    weights: ArrayLike | None = None, sample: str = "auto", data: Any = None, state: Any = None, q: Any = None,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of the target policy: its mean return from initial states, with an interval.
 
@@ -124,6 +136,17 @@ def policy_value(
         its scatter counts together with the influence of the episode on the weights. "independent": another sample of
         independent states. "fixed": exactly these states. "auto" is "episodes" if there is one state per episode,
         "fixed" for one state, and otherwise "independent".
+    data : Trajectories or mapping, optional
+        For an LSTD with ratios and `state` or `q`: the log that it was fitted to, as arguments of :meth:`LSTDQ.fit` by
+        name, with actions and both policies.
+    state : array-like of shape (T, p), optional
+        Raw columns of the state of each row of the log, such as measurements; finer than the features. Rows then count
+        by the ratio of discounted visits of the target policy, estimated from these columns out of fold, so that
+        features that are too coarse matter less. For an LSTDQ, actions count by their ratios too.
+    q : regressor of scikit-learn, fitted LSTDQ or callable, optional
+        Doubly robust: action values, plus what LSTD with ratios and visits makes of their errors. A regressor is fitted
+        out of fold to `state`, one column per action and its number; an LSTDQ of the same rows is fitted again, out
+        of fold. A function returns the values of all actions, (T, n_actions), for features of states.
 
     Returns
     -------
@@ -133,6 +156,15 @@ def policy_value(
     ------
     InvalidInputError
         When an argument breaks a rule, or the model has no intervals.
+
+    Warns
+    -----
+    EffectiveSampleWarning
+        When the effective sample is below 0.05 of the transitions.
+    SupportWarning
+        When more than 0.05 of the actions of the target policy are without a like in the log.
+    MisfitWarning
+        With `state` or `q`, when the features are too coarse for the target policy, see :class:`FeatureCheck`.
 
     Examples
     --------
@@ -147,20 +179,62 @@ def policy_value(
     (True, 320, 0.0)
     """
     level = check_level(level)
-    return evaluated(model, contributions(model, initial_states, target_policy, weights, sample), level)
+    if data is None and state is None and q is None:
+        return doubted(evaluated(model, contributions(model, initial_states, target_policy, weights, sample), level))
+    for name, given in (("initial_states", initial_states), ("weights", weights)):
+        if given is not None:
+            raise InvalidInputError(
+                f"`{name}` must not be given with `data`, `state` or `q`, where the value is that of the first "
+                "states of the log. Leave it out."
+            )
+    log = _log_of(model, data, state)
+    if q is not None:
+        found, method = log.robust(q)[1], "doubly robust"
+    elif isinstance(model, LSTDQ):
+        model, method = model.reweighted(log.ratio * log.u), "weighted action values"
+        found = contributions(model, None, target_policy, None, "episodes")
+    else:
+        found, method = log.weighted, "weighted state values"
+    one = evaluated(model if q is None else None, found, level)
+    return doubted(replace(one, method=method, features=log.check, ratios=log.ratios))
 
 
-def evaluated(model: LSTDQ | Predictor, found: Contributions, level: float) -> PolicyValue:
-    """Return the value of a policy and its interval from what `contributions` returned."""
+def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
+    """Return the log of a model: of an LSTDQ its own, of an LSTD that of `data`."""
+    if isinstance(model, LSTDQ):
+        if data is not None:
+            raise InvalidInputError("`data` must not be given for an LSTDQ, which keeps its rows. Leave it out.")
+        if model.logged_ is None:
+            raise InvalidInputError("`model` must be fitted in this session: a file of an LSTDQ keeps no rows.")
+        return LoggedStates.of(model.logged_, model.gamma, state)
+    if data is None:
+        raise InvalidInputError(
+            "`data` must be given with `state` or `q` for an LSTD: arguments of `LSTDQ.fit` by name."
+        )
+    settings = model.model_.settings
+    log = LoggedStates.of(logged_data(data, settings.gamma), settings.gamma, state, given=settings)
+    if not np.allclose(log.plain.fitted.coef, model.model_.coef, rtol=1e-6, atol=1e-9):
+        raise InvalidInputError(
+            "`data` must be the rows that `model` was fitted to, with `importance_ratio` from these policies; the fit "
+            "to them has other weights."
+        )
+    return log
+
+
+def evaluated(model: Any, found: Contributions, level: float) -> PolicyValue:
+    """Return the value of a policy and its interval; `model` is an LSTDQ or LSTD whose value it is, if any."""
     fitted, squares = found.fitted, (found.blocks**2)[np.newaxis, :, np.newaxis]
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(half_width(error, freedom, level, found.shift))
     check_range(np.array([found.value, half]))
     little = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
     size, unlogged, dual = _coverage(model, found)
+    method, ratios = "state values" if found.initial is None else "action values", None
+    if isinstance(model, LSTDQ) and model.logged_ is not None and model.logged_.ratio is not None:
+        ratios = RatioTable.of(model.logged_, model.values_of_rows())
     return PolicyValue(
         found.value, found.value - half, found.value + half, error, freedom, -found.shift, little, level, found.sample,
-        size, unlogged, dual,
+        size, unlogged, dual, method, said=fitted.said, ratios=ratios, contributions=found,
     )  # fmt: skip
 
 
@@ -172,6 +246,29 @@ def _combined(found: Contributions, freedom: float) -> tuple[float, float]:
         return error, freedom
     known = (squares / error**2) ** 2 / freedom + (variance / error**2) ** 2 / (len(found.states) - 1)
     return error, 1.0 / known
+
+
+def doubted(found: PolicyValue) -> PolicyValue:
+    """Warn of what the log says against a value, and return the value with it."""
+    part = found.contributions
+    texts: dict[type[Warning], str] = {}
+    sample = part.fitted.statistics.counts.sample
+    n = float(len(part.log.full)) if part.log is not None else float(sample.size[2]) if sample is not None else 0.0
+    if found.effective_sample_size is not None and found.effective_sample_size < FEW_OF_ROWS * n:
+        texts[EffectiveSampleWarning] = (
+            f"The value rests on an effective sample of {found.effective_sample_size:.2g} of {n:.0f} transitions: a "
+            "few decide it, and the interval may be too short. Choose a target policy closer to that of the log."
+        )
+    if found.unlogged_share is not None and found.unlogged_share > FEW_OF_ROWS:
+        texts[SupportWarning] = (
+            f"Of the actions that the target policy takes, {percent(found.unlogged_share)} are without a like in the "
+            "log, and the features alone decide their values. Choose a target policy whose actions the log takes."
+        )
+    if found.features is not None and found.features.coarse:
+        texts[MisfitWarning] = found.features.text
+    for category, text in texts.items():
+        warn(text, category)
+    return replace(found, said=(*found.said, *texts.values()))
 
 
 def contributions(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> Contributions:
@@ -198,18 +295,8 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
         raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
     share = share / share.sum()
     mean = dense(X.T @ share) if P is None else model.features_.total(X, P * share[:, np.newaxis])
-    value = float(share @ values)
-    [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], 1.0)
-    sample, blocks = _blocks_of(fitted, len(values), sample)
-    contributed, of_states = u[0, :, 0].copy(), np.empty(0)
-    if blocks is not None:
-        within = np.bincount(blocks, share, len(contributed))
-        scatter = np.bincount(blocks, share * (values - value), len(contributed))
-        contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
-    elif sample == "independent":
-        of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
-    initial = None if P is None else (X, P)
-    return Contributions(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
+    found = combined(fitted, mean, values, share, sample, initial=None if P is None else (X, P))
+    return found if P is None else replace(found, log=model.logged_)
 
 
 def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
@@ -223,25 +310,12 @@ def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
     return X
 
 
-def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp] | None]:
-    """Return how initial states count, and the block of each, (m,), if they began the episodes of the data."""
-    until = np.cumsum(fitted.influence.marks[:, 2].astype(np.intp))
-    if sample == "auto":
-        sample = "fixed" if m == 1 else "episodes" if m == until[-1] else "independent"
-    if sample != "episodes":
-        return sample, None
-    if m != until[-1]:
-        raise InvalidInputError(
-            f'With sample="episodes", `initial_states` must have one row for each of the {until[-1]} episodes of the '
-            f'fit; got {m}. Use sample="independent", or "fixed".'
-        )
-    return sample, np.searchsorted(until, np.arange(m), side="right")
-
-
 def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | None, Array | None]:
     """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
     fitted, s = found.fitted, found.fitted.statistics
-    if found.initial is None:
+    if found.initial is None or model is None:
+        if found.dual is not None:
+            return effective_size(found.dual), None, found.dual
         sample = s.counts.sample
         return float(sample.size[0]) if sample is not None and sample.off_policy else None, None, None
     (unlogged, pairs), (X, P) = model.unlogged_, found.initial
@@ -257,6 +331,4 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
     ones = float(omega[-1]) if has_ones else 0.0
     g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
-    squares = float(g @ g)
-    size = max(1.0, float(g.sum()) ** 2 / squares) if squares else 0.0  # weights of both signs count as one row
-    return size, share, g
+    return effective_size(g), share, g

@@ -1,0 +1,84 @@
+"""What each block of the data contributes to the error of the value of a policy.
+
+With φ̄₀ = Σ_i w_i φ̄(s_i) over initial states, Σ w_i = 1, the value is v = φ̄₀ᵀθ = Σ_i w_i v_i. Both factors vary over
+data sets. If state i began an episode of block e, the block contributes
+
+    c_e = φ̄₀ᵀq_e + Σ_{i∈e} w_i (v_i − v) / √(1 − W_e),   W_e = Σ_{i∈e} w_i,   se² = Σ_e c_e²,
+
+with the influence q_e of the block on the weights (:mod:`lstd.statistics.intervals`): the change of v without block e,
+to first order. If the initial states are another sample, their variance Σ w_i² (v_i − v)² is added instead. Any mean of
+numbers v_i of episodes with the derivative φ̄₀ by θ has such contributions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.feature_arrays import Features
+from lstd.errors import InvalidInputError
+from lstd.estimators.model import Model
+from lstd.ope.logged_rows import LoggedRows
+from lstd.types import Array
+
+SAMPLES = ("auto", "episodes", "independent", "fixed")
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """The value of a policy and what each block of the data contributes to its error."""
+
+    value: float
+    blocks: Array  # (E,) c_e
+    states: Array  # (m,) those of initial states that are another sample; empty otherwise
+    shift: float
+    sample: str
+    phi: Array  # (k,) φ̄₀
+    fitted: Model
+    initial: tuple[Features, Array] | None = None  # initial states and probabilities of actions there, of an LSTDQ
+    log: LoggedRows | None = None  # the transitions, if they are known
+    dual: Array | None = None  # (N,) weights g_t of rewards, or of the errors of action values
+
+
+def combined(
+    fitted: Model, mean: Array, values: Array, share: Array, sample: str = "episodes", *, ones: float = 1.0,
+    initial: tuple[Features, Array] | None = None,
+) -> Contributions:  # fmt: skip
+    """Return what each block contributes to the error of a weighted mean of values of initial states.
+
+    `mean` (k,) and `ones` are the derivative of the mean by the weights of `fitted`.
+    """
+    value = float(share @ values)
+    [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], ones)
+    sample, blocks = _blocks_of(fitted, len(values), sample)
+    contributed, of_states = u[0, :, 0].copy(), np.empty(0)
+    if blocks is not None:
+        within = np.bincount(blocks, share, len(contributed))
+        scatter = np.bincount(blocks, share * (values - value), len(contributed))
+        contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
+    elif sample == "independent":
+        of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
+    return Contributions(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
+
+
+def effective_size(weights: Array) -> float:
+    """Return (Σ g)² / Σ g² of weights of both signs, at least 1; 0 if all are zero."""
+    squares = float(weights @ weights)
+    return max(1.0, float(weights.sum()) ** 2 / squares) if squares else 0.0
+
+
+def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp] | None]:
+    """Return how initial states count, and the block of each, (m,), if they began the episodes of the data."""
+    until = np.cumsum(fitted.influence.marks[:, 2].astype(np.intp))
+    if sample == "auto":
+        sample = "fixed" if m == 1 else "episodes" if m == until[-1] else "independent"
+    if sample != "episodes":
+        return sample, None
+    if m != until[-1]:
+        raise InvalidInputError(
+            f'With sample="episodes", `initial_states` must have one row for each of the {until[-1]} episodes of the '
+            f'fit; got {m}. Use sample="independent", or "fixed".'
+        )
+    return sample, np.searchsorted(until, np.arange(m), side="right")

@@ -1,0 +1,130 @@
+"""One call for the value of a policy: which estimate to take, and what the log says against it.
+
+Three estimates, from the least to the most corrected: LSTD(0) with ratios; the same with rows weighted by visits; and
+doubly robust, with action values fitted out of fold. The last is right if either the features or the action values and
+ratios of visits are, so it is taken, unless it is much less certain than the second. What it adds to the action values
+alone is shrunk as far as it is noise (James and Stein 1961).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from lstd.data.arguments import check_real
+from lstd.data.rows import Columns, PerRow
+from lstd.estimators.validate_data import checked_rows
+from lstd.ope.contributions import Contributions
+from lstd.ope.logged_rows import logged_rows, warn_of_support
+from lstd.ope.logged_states import LoggedStates
+from lstd.ope.pairs import StateActionFeatures
+from lstd.ope.policy_value import PolicyValue, doubted, evaluated
+from lstd.statistics.intervals import check_level
+
+_WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
+
+
+def evaluate_policy(
+    X: Any, y: ArrayLike, *, gamma: float, actions: Any, target_policy: Any, behavior_probability: PerRow = None,
+    state: Any = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None, discount: PerRow = None,
+    groups: PerRow = None, level: float = 0.95, labels: Any = None, random_state: int = 0,
+) -> PolicyValue:  # fmt: skip
+    """Estimate the value of a policy from a log, by a fixed rule, and warn of what the log says against it.
+
+    The value is doubly robust: boosted trees of the raw columns `state` predict action values, and LSTD(0) of `X`, with
+    importance ratios and with rows weighted by visits of the target policy, adds what their errors come to. If its
+    standard error is more than 1.5 times that of the LSTD value with visits, it is that LSTD value. With d the value by
+    the action values alone, c what the estimate adds to it, and s the standard error of c, `value` is
+    d + max(0, 1 − s²/c²) c: it stays within s of the estimate, which the interval is for. The ridge coefficient is 1e-5
+    of the mean square of a feature, summed over rows: it does not decide. Folds are random;
+    `random_state` repeats them.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or sparse of shape (T, n)
+        Features of the state of each row, such as one-hot groups. Constant values and their sums should be near the
+        truth; raw measurements mostly are no good features.
+    y, actions, target_policy, behavior_probability, episode, terminated, discount, groups
+        As in :meth:`LSTDQ.fit`; `behavior_probability` is needed. If it was not logged, estimate it, such as by a
+        classifier of actions.
+    gamma : float in [0, 1]
+    state : array-like of shape (T, p), optional
+        Raw columns of the state of each row, such as measurements, with the time left if episodes end at a fixed time.
+        By default `X`.
+    q : regressor of scikit-learn, fitted LSTDQ or callable, optional
+        Action values, as in :func:`policy_value`; by default gradient boosting.
+    level : float in (0, 1), default 0.95
+        Probability that the interval contains the value, if `behavior_probability` is right.
+    labels : sequence, optional
+        Labels of the actions, in the order of the columns; by default 0, 1, ….
+    random_state : int, default 0
+
+    Returns
+    -------
+    PolicyValue
+        `method` is the estimate that `value` shrinks, "doubly robust" or "weighted state values"; `candidates` has
+        both, "state values" and "action values".
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument breaks a rule, or there are fewer than five episodes or groups.
+
+    Warns
+    -----
+    SupportWarning
+        When the mean importance ratio is not one, over all rows, by feature, by predicted value or by time.
+    MisfitWarning
+        When the features are too coarse for the target policy, see :class:`FeatureCheck`.
+    EffectiveSampleWarning
+        When the effective sample is below 0.05 of the transitions.
+
+    References
+    ----------
+    L. van der Laan and N. Kallus, arXiv 2512.23805.
+    J. Jiang and L. Li, "Doubly robust off-policy value evaluation for reinforcement learning", ICML 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import evaluate_policy
+    >>> random = np.random.default_rng(0)
+    >>> X, actions = np.eye(4)[np.arange(400) % 4], random.integers(2, size=400)
+    >>> found = evaluate_policy(
+    ...     X, 1.0 + 2.0 * actions + random.normal(size=400), gamma=0.5, actions=actions,
+    ...     target_policy=np.full((400, 2), [0.25, 0.75]), behavior_probability=np.full(400, 0.5),
+    ...     episode=np.arange(400) // 4, terminated=np.arange(400) % 4 == 3,
+    ... )
+    >>> found.method, bool(found.lower < 2.5 * (1 + 0.5 + 0.25 + 0.125) < found.upper)
+    ('doubly robust', True)
+    """
+    gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
+    columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
+    rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
+    features = None if labels is None else StateActionFeatures(labels)
+    logged = logged_rows(rows, actions, features, (target_policy, None), behavior_probability, "none", 0.0)
+    log = LoggedStates.of(logged, gamma, state, random_state)
+    support = warn_of_support(log.logged, log.plain.fitted.predict(log.logged.rows.X))
+    direct, robust = log.robust(q)
+    parts = {
+        "state values": log.plain, "weighted state values": log.weighted, "action values": direct,
+        "doubly robust": robust,
+    }  # fmt: skip
+    found = {name: evaluated(None, one, level) for name, one in parts.items()}
+    widest = _WIDER * found["weighted state values"].standard_error
+    best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
+    said = (support,) if support else ()
+    found = {name: replace(one, method=name) for name, one in found.items()}
+    value = _shrunk(parts[best], direct)
+    return doubted(
+        replace(found[best], value=value, candidates=found, features=log.check, ratios=log.ratios, said=said)
+    )
+
+
+def _shrunk(found: Contributions, direct: Contributions) -> float:
+    """Return d + max(0, 1 − s²/c²) c with d the value by action values, and the correction c of standard error s."""
+    c, error = found.value - direct.value, found.blocks - direct.blocks
+    return direct.value + max(0.0, 1.0 - float(error @ error) / c**2) * c if c else direct.value

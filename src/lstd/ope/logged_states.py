@@ -1,0 +1,388 @@
+"""Logged transitions with raw columns of their states: visits and action values, fitted out of fold.
+
+The ratio of discounted visits of states, of the target policy over the log,
+
+    û(s) = E[1{t = 0} + κ γ_t ρ_{t−1} û(s_{t−1}) | s_t = s],
+
+is the fixed point of a regression on raw columns. κ ≥ 1 is the number of transitions that do not terminate over that of
+transitions that a logged one follows: what would follow a cut counts as what follows elsewhere. Action values are
+
+    q_0(s, a) = E[discounted logged return | s, a],   q_{k+1}(s, a) = E[r + γ Σ_a' π(a'|s') q_k(s', a') | s, a].
+
+Groups are in folds. Each regression predicts for groups that it was not fitted to.
+
+L. van der Laan and N. Kallus, arXiv 2512.23805.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import special
+from sklearn.base import clone
+
+from lstd.data.arguments import as_real
+from lstd.data.feature_arrays import Features, dense
+from lstd.data.returns import run_backwards
+from lstd.data.rows import Rows
+from lstd.data.settings import Settings
+from lstd.errors import InvalidInputError
+from lstd.estimators.model import QUIET, Model
+from lstd.ope.contributions import Contributions, combined
+from lstd.ope.logged_rows import LoggedRows, Places, scattered
+from lstd.ope.ratio_table import RatioTable, steps_of
+from lstd.statistics.intervals import degrees_of_freedom
+from lstd.statistics.solve import solve
+from lstd.types import Array, Flags
+
+SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
+N_FOLDS, N_VISITS, N_VALUES = 3, 5, 6  # folds, and repeats of the two regressions
+CHANCE, FAR, FEW_STEPS = 0.01, 0.5, 5  # of a warning with right features; differences that matter; steps of TD errors
+NAMES = ("value less the weighted one", f"errors of the first {FEW_STEPS} steps")
+LEAF_OF_VISITS, LEAF_OF_VALUES = 40, 20  # least numbers of rows in a leaf of trees
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCheck:
+    """What was compared to notice features that are too coarse for the target policy.
+
+    Under right features both differences are zero but for chance: the value by LSTD with ratios less that with rows
+    weighted by visits; and Σ γ^t ρ_0 ⋯ ρ_t δ_t over the first five steps of the episodes, with the TD errors δ.
+
+    Attributes
+    ----------
+    names : tuple of str
+    difference, standard_error, p_value : ndarray of shape (2,)
+        Standard errors are those of the block jackknife, on the same blocks.
+    limit : float
+        Half of the standard error of the value: smaller differences do not matter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import evaluate_policy
+    >>> random = np.random.default_rng(0)
+    >>> X, actions, rewards = np.ones((400, 1)), random.integers(2, size=400), random.normal(size=400)
+    >>> rows = {"episode": np.arange(400) // 4, "terminated": np.arange(400) % 4 == 3}
+    >>> policies = {"target_policy": np.full((400, 2), [0.2, 0.8]), "behavior_probability": np.full(400, 0.5)}
+    >>> found = evaluate_policy(X, rewards, gamma=0.9, actions=actions, **policies, **rows)
+    >>> found.features.names, found.features.coarse
+    (('value less the weighted one', 'errors of the first 5 steps'), False)
+    """
+
+    names: tuple[str, ...]
+    difference: Array
+    standard_error: Array
+    p_value: Array
+    limit: float
+
+    @property
+    def coarse(self) -> bool:
+        """Whether a difference is more than chance (1 %, both together) and than the limit."""
+        return bool(((self.p_value < CHANCE / len(self.names)) & (np.abs(self.difference) > self.limit)).any())
+
+    @property
+    def text(self) -> str:
+        """Text of the warning."""
+        return (
+            f"The features are too coarse for the target policy; compared were: {self}. Values may be far off, and "
+            "their intervals too short; doubly robust ones least. Use finer features, such as the time left."
+        )
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{name} {d:.3g} ± {e:.2g} (p = {p:.2g})"
+            for name, d, e, p in zip(self.names, self.difference, self.standard_error, self.p_value, strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedStates:
+    """N logged transitions of m episodes, with p raw columns of states and ratios."""
+
+    logged: LoggedRows
+    gamma: float
+    at: Array  # (N, p)
+    after: Array  # (N, p) of successors; of terminal ones, anything
+    fold: Places  # (N,)
+    seed: int
+    given: Settings | None = None  # of LSTD with ratios; by default, with a ridge coefficient that does not decide
+
+    @classmethod
+    def of(
+        cls, logged: LoggedRows, gamma: float, state: Any = None, seed: int = 0, given: Settings | None = None
+    ) -> LoggedStates:
+        """Return the transitions with raw columns `state` (T, p) of the rows as given; by default the features."""
+        rows = logged.rows
+        columns = dense(rows.X) if state is None else as_real("state", state)
+        if columns.ndim != 2 or len(columns) != len(rows):
+            raise InvalidInputError(f"`state` must have one row per row of `X`, ({len(rows)}, p); got {columns.shape}.")
+        if state is not None and rows.order is not None:
+            columns = columns[rows.order]
+        if rows.X_next is None:
+            after = columns[np.minimum(logged.full + 1, len(rows) - 1)]
+        elif state is None:
+            after = dense(rows.X_next)[logged.full]
+        else:
+            raise InvalidInputError(
+                "`state` must not be given with `X_next`, of which raw columns are not known. Give rows in time order "
+                "with a last row for each episode that was cut off."
+            )
+        group = (np.cumsum(rows.begins) - 1)[logged.full]
+        shuffled = np.random.default_rng(seed).permutation(int(group[-1]) + 1)
+        return cls(
+            _without_lone_rows(logged), gamma, columns[logged.full], after, shuffled[group] % N_FOLDS, seed, given
+        )
+
+    @property
+    def ratio(self) -> Array:
+        """Importance ratio of each transition, (N,)."""
+        if self.logged.ratio is None:
+            raise InvalidInputError(
+                "`behavior_probability` must be given, for importance ratios: the probability with which each action "
+                "was taken. Estimate it if it was not logged, such as by a classifier of actions."
+            )
+        return self.logged.ratio
+
+    @property
+    def first(self) -> Places:
+        """Row of the first state of each episode, (m,)."""
+        return np.asarray(self.logged.full[self.logged.begins])
+
+    @property
+    def discount(self) -> Array:
+        """Discount of each transition, (N,)."""
+        return np.asarray(self.logged.rows.discount[self.logged.full])
+
+    def boosting(self, least: int) -> Any:
+        """Return gradient boosting of trees with at least so many rows in a leaf."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(
+            learning_rate=0.2, max_iter=30, max_leaf_nodes=15, max_bins=63, min_samples_leaf=least,
+            early_stopping=False, random_state=self.seed,
+        )  # fmt: skip
+
+    def visits(self, start: Array) -> Array:
+        """Return û of each transition, (N,), from values to start with."""
+        begins, u = self.logged.begins, start
+        follows = ~begins
+        if not follows.any():
+            raise InvalidInputError(
+                "`episode` must have rows that follow one another: visits need to know what led to a state."
+            )
+        goes_on = np.count_nonzero(~self.logged.rows.terminated[self.logged.full])
+        decay = (self.discount * self.ratio)[np.flatnonzero(follows) - 1] * (goes_on / np.count_nonzero(follows))
+        for _ in range(N_VISITS):
+            target = np.where(begins, 1.0, 0.0)
+            target[follows] += decay * u[np.flatnonzero(follows) - 1]
+            u = np.empty(len(target))
+            for k in np.unique(self.fold):
+                own = self.fold == k
+                u[own] = self.boosting(LEAF_OF_VISITS).fit(self.at[~own], target[~own]).predict(self.at[own])
+            mean, slope = shrinkage(target, u)
+            u = np.maximum(mean + slope * (u - mean), 0.0)
+        return np.asarray(u)
+
+    def pairs(self, states: Array, codes: Places) -> Array:
+        """Return what a regressor of action values sees: raw columns, one column per action, and its number."""
+        one_hot = np.zeros((len(states), self.logged.features.n_actions))
+        one_hot[np.arange(len(states)), codes] = 1.0
+        return np.column_stack([states, one_hot, codes])
+
+    def mixture(self, model: Any, states: Array, policy: Array) -> Array:
+        """Return Σ_a π(a|s) q(s, a), (N,)."""
+        rows, codes = np.nonzero(policy)
+        if not len(rows):
+            return np.zeros(len(states))
+        weighted = policy[rows, codes] * model.predict(self.pairs(states[rows], codes))
+        return np.asarray(np.bincount(rows, weighted, len(states)), np.float64)
+
+    def regressed(self, regressor: Any) -> tuple[Array, Array, Array]:
+        """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,), out of fold."""
+        logged, begins = self.logged, self.logged.begins
+        rewards, pairs = logged.rows.y[logged.full, 0], self.pairs(self.at, logged.codes)
+        ends = np.append(begins[1:], True)
+        returns = run_backwards(rewards[:, np.newaxis].copy(), self.discount, ends)[:, 0]
+        q, after, start = np.empty(len(rewards)), np.empty(len(rewards)), np.empty(int(begins.sum()))
+        of_first = self.fold[begins]
+        for k in np.unique(self.fold):
+            own, rest = self.fold == k, self.fold != k
+            model = clone(regressor).fit(pairs[rest], returns[rest])
+            for _ in range(N_VALUES):
+                target = rewards[rest] + self.discount[rest] * self.mixture(
+                    model, self.after[rest], logged.successors[rest]
+                )
+                model = clone(regressor).fit(pairs[rest], target)
+            q[own], after[own] = model.predict(pairs[own]), self.mixture(model, self.after[own], logged.successors[own])
+            at, policy = self.at[begins][of_first == k], logged.target[begins][of_first == k]
+            start[of_first == k] = self.mixture(model, at, policy)
+        mean, slope = shrinkage(rewards + self.discount * after, q)
+        return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
+
+    @cached_property
+    def plain(self) -> Contributions:
+        """Value by LSTD with ratios."""
+        return self.estimate()
+
+    @cached_property
+    def u(self) -> Array:
+        """Ratio of discounted visits of each transition's state, (N,); its mean is one."""
+        plain = self.plain
+        known = plain.fitted.settings.lmbda == 0.0
+        start = np.maximum(self._dual(plain), 0.0) * len(self.first) if known else np.ones(len(self.at))
+        u = self.visits(start)
+        return np.asarray(u / u.mean())
+
+    @cached_property
+    def weighted(self) -> Contributions:
+        """Value by LSTD with ratios, with rows weighted by visits."""
+        return self.estimate(self.u)
+
+    def robust(self, q: Any = None) -> tuple[Contributions, Contributions]:
+        """Return the value by action values alone, and with LSTD of their errors with ratios and visits."""
+        taken, after, start = self.action_values(q)
+        rewards = self.logged.rows.y[self.logged.full, 0] + self.discount * after - taken
+        found, share = self.estimate(self.u, rewards, start), np.full(len(start), 1.0 / len(start))
+        direct = combined(found.fitted, np.zeros_like(found.phi), start, share, ones=0.0)
+        return replace(direct, log=self.logged), found
+
+    def estimate(
+        self, weight: Array | float = 1.0, rewards: Array | None = None, more: Array | float = 0.0
+    ) -> Contributions:
+        """Fit LSTD with ratios, with `weight` and `rewards` (N,); return the mean of v(s_0) + `more` over episodes."""
+        rows, full = self.logged.rows, self.logged.full
+        given = np.broadcast_to(weight, len(full))
+        columns = {
+            "importance_ratio": scattered(self.ratio, full, len(rows)),
+            "weight": rows.weight * scattered(given, full, len(rows)),
+        }
+        columns |= {} if rewards is None else {"y": scattered(rewards, full, len(rows), 0.0)[:, np.newaxis]}
+        rows = rows.changed(**columns, given=rows.given | {"importance_ratio", "weight"})
+        settings = self.given or Settings(self.gamma, 0.0, SMALL * self._mean_square(rows))
+        model = Model.of_rows(rows, settings, {"n_blocks": "auto"}, warned=QUIET | {"breaks"}).checked()
+        X = rows.X[self.first]
+        share = np.full(X.shape[0], 1.0 / X.shape[0])
+        found = combined(model, dense(X.T @ share), model.predict(X) + more, share)
+        found = replace(found, log=self.logged)
+        if settings.lmbda > 0.0:
+            return found
+        return replace(found, dual=self._dual(found) * columns["weight"][full] * self.ratio)
+
+    def _mean_square(self, rows: Rows) -> float:
+        """Mean diagonal of Σ wρφφᵀ."""
+        squares = rows.X[self.logged.full]
+        squares = squares**2 if isinstance(squares, np.ndarray) else squares.multiply(squares)
+        return float(np.mean(squares.T @ (rows.weight * rows.importance_ratio)[self.logged.full]))
+
+    def _dual(self, found: Contributions) -> Array:
+        """Return ωᵀφ of each transition at λ = 0, (N,)."""
+        model, X = found.fitted, self.logged.rows.X[self.logged.full]
+        right = np.append(found.phi, [1.0] * model.settings.fit_intercept)[:, np.newaxis]
+        A = model.statistics.matrix(model.settings.variant)
+        omega = solve(A.T, right, model.ridge, penalty=model.penalty, warn=False).weights[:, 0]
+        return np.asarray(X @ omega[: X.shape[1]] + omega[X.shape[1] :].sum())
+
+    @cached_property
+    def check(self) -> FeatureCheck:
+        """Whether the features are too coarse."""
+        return feature_check(self)
+
+    @cached_property
+    def ratios(self) -> RatioTable | None:
+        """Mean ratios."""
+        return RatioTable.of(self.logged, self.plain.fitted.predict(self.logged.rows.X[self.logged.full]))
+
+    def action_values(self, q: Any) -> tuple[Array, Array, Array]:
+        """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,)."""
+        if q is None or (not hasattr(q, "action_values") and hasattr(q, "get_params")):
+            return self.regressed(self.boosting(LEAF_OF_VALUES) if q is None else q)
+        taken, after, start = np.empty((3, len(self.fold)))
+        for own, model in self._out_of_fold(q):
+            rows = self.logged.full[own]
+            here = values_in(model, self.logged.rows.X[rows])
+            taken[own] = here[np.arange(len(rows)), self.logged.codes[own]]
+            start[own] = (here * self.logged.target[own]).sum(axis=1)
+            after[own] = (values_in(model, self.logged.next_states()[own]) * self.logged.successors[own]).sum(axis=1)
+        return taken, after, start[self.logged.begins]
+
+    def _out_of_fold(self, q: Any) -> Iterator[tuple[Flags, Any]]:
+        """Yield transitions, and action values that were not fitted to them; a function serves for all."""
+        if getattr(q, "logged_", None) is None:
+            yield np.ones(len(self.fold), np.bool_), q
+            return
+        if len(q.logged_.full) != len(self.fold):
+            raise InvalidInputError(
+                f"`q` must be fitted to the rows of the log, {len(self.fold)} transitions; got {len(q.logged_.full)}. "
+                "Fit it to these rows, or give its `action_values` as a function."
+            )
+        for k in np.unique(self.fold):
+            yield self.fold == k, q.reweighted((self.fold != k) * 1.0)
+
+
+def feature_check(log: LoggedStates) -> FeatureCheck:
+    """Compare the value with the weighted one, and the first TD errors with zero."""
+    plain, weighted, errors = log.plain, log.weighted, td_errors(log)
+    rows = [(plain.value - weighted.value, plain.blocks - weighted.blocks), (errors.value, errors.blocks)]
+    difference, error, chance = np.empty((3, 2))
+    for i, (value, blocks) in enumerate(rows):
+        squares = (blocks**2)[np.newaxis, :, np.newaxis]
+        freedom = float(degrees_of_freedom(squares, plain.fitted.influence.shares)[0, 0])
+        difference[i], error[i] = value, np.sqrt(squares.sum())
+        chance[i] = 2.0 * special.stdtr(freedom, -abs(value) / error[i]) if error[i] else 1.0
+    limit = FAR * float(np.linalg.norm(plain.blocks))
+    return FeatureCheck(NAMES, difference, error, chance, limit)
+
+
+def td_errors(log: LoggedStates) -> Contributions:
+    """Return the mean over episodes of Σ_{t<5} γ^t ρ_{0:t} δ_t."""
+    model, logged, begins, m = log.plain.fitted, log.logged, log.logged.begins, len(log.first)
+    number, step = np.cumsum(begins) - 1, steps_of(logged)
+    c = np.zeros(len(number))
+    c[begins] = log.ratio[begins]
+    for t in range(1, FEW_STEPS):
+        at = np.flatnonzero(step == t)
+        c[at] = c[at - 1] * log.discount[at - 1] * log.ratio[at]
+    X, after = logged.rows.X[logged.full], logged.next_states()
+    delta = logged.rows.y[logged.full, 0] + log.discount * model.predict(after) - model.predict(X)
+    values = np.asarray(np.bincount(number, c * delta, m), np.float64)
+    mean = (dense(after.T @ (c * log.discount)) - dense(X.T @ c)) / m
+    return combined(model, mean, values, np.full(m, 1.0 / m), ones=float(c @ (log.discount - 1.0)) / m)
+
+
+def values_in(q: Any, X: Features) -> Array:
+    """Return the values of all actions in states, (T, n_actions), of a fitted model or a function."""
+    function = getattr(q, "values_at", None) or getattr(q, "action_values", q)
+    if not callable(function):
+        raise InvalidInputError(
+            f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {type(q).__name__}."
+        )
+    values = as_real("q(X)", function(X))
+    if values.ndim != 2 or len(values) != X.shape[0] or not np.isfinite(values).all():
+        raise InvalidInputError(
+            f"`q(X)` must be finite values of all actions, shape ({X.shape[0]}, n_actions); got {values.shape}."
+        )
+    return values
+
+
+def shrinkage(target: Array, predicted: Array) -> tuple[float, float]:
+    """Return the mean of predictions out of fold, and the slope in [0, 1] of the target on them."""
+    mean, centred = float(predicted.mean()), predicted - predicted.mean()
+    square = float(centred @ centred)
+    return mean, float(np.clip(target @ centred / square, 0.0, 1.0)) if square else 0.0
+
+
+def _without_lone_rows(logged: LoggedRows) -> LoggedRows:
+    """Leave out episodes of a horizon row alone, which say nothing."""
+    rows = logged.rows
+    kept = rows.full | ~np.append(True, rows.last[:-1])
+    if kept.all():
+        return logged
+    policy = None if logged.policy is None else logged.policy[kept]
+    return replace(
+        logged, rows=rows.taken(np.flatnonzero(kept)), full=(np.cumsum(kept) - 1)[logged.full], policy=policy
+    )

@@ -1,0 +1,212 @@
+"""Values with rows weighted by visits, doubly robust values, checks of features, and the one call."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import naive
+from logged_actions import PROCESS, DecisionProcess
+from lstd import LSTD
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, SupportWarning
+from lstd.ope import LSTDQ, compare_policies, evaluate_policy, policy_value
+from lstd.ope.logged_rows import logged_data
+from lstd.ope.logged_states import LoggedStates
+from tolerances import assert_close
+
+GAMMA = 0.9
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small logs
+GROUPS = np.repeat(np.eye(2), 2, axis=0)  # one feature for two states each
+
+
+def simulated(n=60, length=6, seed=1, p_end=0.2, process=PROCESS):
+    """Logged rows of the process, and raw columns of their states."""
+    data = process.simulate(n, length, seed, p_end=p_end)
+    return data, data["X"] @ np.arange(4.0)[:, np.newaxis]
+
+
+def states_of(data, state=None, **options):
+    return LoggedStates.of(logged_data(data, GAMMA), GAMMA, state, **options)
+
+
+def ratio_of(data):
+    rows = np.arange(len(data["y"]))
+    return data["target_policy"][rows, data["actions"]] / data["behavior_probability"]
+
+
+def by_lstd(data, weight, rewards, alpha):
+    """LSTD with ratios, and its mean value of first states."""
+    full = np.flatnonzero(~np.isnan(data["y"]))
+    column, y = np.ones(len(data["y"])), data["y"].copy()
+    column[full], y[full] = weight, rewards
+    arrays = {name: data[name] for name in ("X", "episode", "terminated")}
+    model = LSTD(GAMMA, 0.0, alpha=alpha).fit(**arrays, y=y, importance_ratio=ratio_of(data), weight=column)
+    return model, model.predict(data["X"][np.diff(data["episode"], prepend=-1) > 0]).mean()
+
+
+def test_one_call_says_what_it_took_and_what_it_took_it_from():
+    data, state = simulated()
+    found = evaluate_policy(gamma=GAMMA, state=state, **data)
+    one, direct = found.candidates[found.method], found.candidates["action values"]
+    assert (found.lower, found.upper) == (one.lower, one.upper)
+    c, s = one.value - direct.value, np.linalg.norm(one.contributions.blocks - direct.contributions.blocks)
+    assert_close(found.value, direct.value + max(0.0, 1.0 - s**2 / c**2) * c, "sums")
+    assert {"state values", "weighted state values", "doubly robust"} <= {*found.candidates}
+    full = ~np.isnan(data["y"])
+    settings = found.candidates["state values"].contributions.fitted.settings
+    squares = (data["X"][full] ** 2 * ratio_of(data)[full, np.newaxis]).sum(axis=0)
+    assert_close(settings.alpha, 1e-5 * squares.mean(), "sums")
+    plain = by_lstd(data, 1.0, data["y"][full], settings.alpha)[1]
+    assert_close(found.candidates["state values"].value, plain, "solve")
+    assert_close(found.ratios.mean[0], ratio_of(data)[full].mean(), "sums")
+    assert found.value == evaluate_policy(gamma=GAMMA, state=state, **data).value
+    assert found.lower < found.value < found.upper
+
+
+def test_visits_are_those_of_the_target_policy():
+    data, state = simulated(600, 8, p_end=0.1)
+    log = states_of(data, state)
+    pi, start = PROCESS.pi, np.full(4, 0.25)
+    moves = {"log": PROCESS.mu, "target": pi}
+    P = {name: 0.9 * np.einsum("sa,sat->st", policy, PROCESS.P) for name, policy in moves.items()}  # .1 end
+    often = sum(start @ np.linalg.matrix_power(P["log"], t) for t in range(8))
+    discounted = start @ np.linalg.inv(np.eye(4) - GAMMA * P["target"])
+    expected = (discounted / often)[log.at[:, 0].astype(int)]
+    assert np.abs(log.u / log.u.mean() / (expected / expected.mean()) - 1.0).max() < 0.25
+    assert_close(log.u.mean(), 1.0, "sums")
+
+
+def test_visits_need_rows_that_follow_one_another():
+    data, state = simulated()
+    data |= {"episode": np.arange(len(state)), "terminated": np.ones(len(state), bool)}
+    data |= {"y": np.nan_to_num(data["y"]), "behavior_probability": np.full(len(state), 0.3)}
+    log = states_of(data, state)
+    with pytest.raises(InvalidInputError, match="rows that follow one another"):
+        log.visits(np.ones(len(state)))
+
+
+def test_weighted_and_doubly_robust_values_are_those_of_lstd():
+    data, state = simulated()
+    alpha, full = 0.1, ~np.isnan(data["y"])
+    model = by_lstd(data, 1.0, data["y"][full], alpha)[0]
+    log = states_of(data, state, given=model.model_.settings)
+    found = policy_value(model, data=data, state=state)
+    assert_close(found.value, by_lstd(data, log.u, data["y"][full], alpha)[1], "solve")
+    assert found.method == "weighted state values"
+
+    def q(X):
+        return X @ PROCESS.r + 1.0
+
+    found = policy_value(model, data=data, state=state, q=q)
+    v = (q(data["X"]) * data["target_policy"]).sum(axis=1)
+    following = np.where(data["terminated"], 0.0, GAMMA * np.append(v[1:], 0.0))[full]
+    delta = data["y"][full] + following - q(data["X"])[np.arange(len(v)), data["actions"]][full]
+    first = np.diff(data["episode"], prepend=-1) > 0
+    corrected, correction = by_lstd(data, log.u, delta, alpha)
+    assert_close(found.value, v[first].mean() + correction, "solve")
+    assert found.method == "doubly robust"
+    values = v[first] + corrected.predict(data["X"][first])
+    without = corrected.model_.influence.vectors[:, 0] @ np.append(data["X"][first].mean(axis=0), 1.0)
+    assert len(without) == first.sum() == len(values)
+    scatter = (values - values.mean()) / first.sum() / np.sqrt(1.0 - 1.0 / first.sum())
+    assert_close(found.standard_error, np.linalg.norm(without + scatter), "solve")  # the part of q included
+
+
+def test_action_values_are_fitted_out_of_fold():
+    data, state = simulated()
+    log, model = states_of(data, state), LSTDQ(GAMMA, alpha=0.1).fit(**data)
+    taken, after, start = log.action_values(model)
+    k = int(log.fold[0])
+    rest = np.ones(len(data["y"]))
+    rest[model.logged_.full] = log.fold != k
+    other = LSTDQ(GAMMA, alpha=0.1).fit(**data, weight=rest)
+    own = log.fold == k
+    rows = model.logged_.full[own]
+    assert_close(taken[own], other.predict(data["X"][rows], data["actions"][rows]), "solve")
+    assert_close(start[0], other.state_values(data["X"][:1], data["target_policy"][:1])[0], "solve")
+    assert len(after) == len(taken)
+    linear = log.action_values(LinearRegression())
+    again = states_of(data, state, seed=5).action_values(LinearRegression())
+    assert not np.allclose(linear[0], again[0])  # other folds
+
+
+def test_the_first_td_errors_are_those_of_the_definition():
+    data, state = simulated(p_end=0.0)
+    log = states_of(data, state)
+    v = log.plain.fitted.predict(data["X"])
+    sums = [
+        naive.first_td_errors(data["y"][rows], v[rows], ratio_of(data)[rows], GAMMA, 5)
+        for rows in (np.flatnonzero(data["episode"] == e) for e in range(60))
+    ]
+    assert_close(log.check.difference, [log.plain.value - log.weighted.value, np.mean(sums)], "solve")
+
+
+def test_coarse_features_are_noticed_and_right_ones_are_not():
+    process, warned = DecisionProcess(seed=6), []
+    for coarse in (False, True):
+        data, state = simulated(400, 6, process=process, p_end=0.1)
+        data |= {"X": data["X"] @ GROUPS} if coarse else {}
+        check = states_of(data, state).check
+        warned.append(check.coarse)
+    assert warned == [False, True]
+    assert "too coarse for the target policy; compared were: value less the weighted one" in check.text
+
+
+def test_weighted_action_values_are_those_of_weighted_rows():
+    data, state = simulated()
+    model = LSTDQ(GAMMA, alpha=0.1).fit(**data)
+    found = policy_value(model, state=state)
+    log = states_of(data, state)
+    weight = np.ones(len(data["y"]))
+    weight[model.logged_.full] = log.u * log.ratio
+    assert_close(found.value, policy_value(LSTDQ(GAMMA, alpha=0.1).fit(**data, weight=weight)).value, "solve")
+    assert found.method == "weighted action values"
+    with pytest.raises(InvalidInputError, match="`behavior_probability` must be given, for importance ratios"):
+        policy_value(LSTDQ(GAMMA).fit(**data | {"behavior_probability": None}), state=state)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"initial_states": np.ones((2, 4))}, "`initial_states` must not be given"),
+        ({"state": np.ones((2, 1))}, "`state` must have one row per row of `X`"),
+        ({"data": None}, "`data` must be given with `state` or `q` for an LSTD"),
+        ({"data": {"X": 1}}, "`data` must be a mapping with X, y"),
+        ({"q": 3.0}, "`q` must be a regressor of scikit-learn"),
+        ({"q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
+        ({"model": LSTD(GAMMA).fit(np.ones((9, 4)), np.ones(9))}, "`data` must be the rows that `model` was fitted to"),
+    ],
+)
+def test_bad_input_is_refused(options, message):
+    data, state = simulated()
+    model = by_lstd(data, 1.0, data["y"][~np.isnan(data["y"])], 1.0)[0]
+    with pytest.raises(InvalidInputError, match=message):
+        policy_value(**{"model": model, "data": data, "state": state} | options)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+def test_small_effective_samples_and_missing_actions_are_said():
+    X, done = np.ones((400, 1)), np.ones(400, bool)
+    actions, policy = np.arange(400) % 40 == 0, np.full((400, 2), [0.0, 1.0])
+    mu = np.where(actions, 1 / 40, 39 / 40)
+    model = LSTD(GAMMA, 0.0).fit(X, X[:, 0], terminated=done, importance_ratio=np.where(actions, 1.0, 0.0) / mu)
+    with pytest.warns(EffectiveSampleWarning, match="effective sample of 10 of 400 transitions"):
+        assert "effective sample" in policy_value(model, X).said[0]
+    never = LSTDQ(GAMMA).fit(X, X[:, 0], actions=np.zeros(400, int), terminated=done, target_policy=policy)
+    with pytest.warns(SupportWarning, match="100 % are without a like in the log"):
+        policy_value(never)
+
+
+def test_policies_are_compared_by_their_values():
+    data, state = simulated()
+    found = {
+        name: evaluate_policy(gamma=GAMMA, state=state, **data | {"target_policy": policy[data["X"].argmax(axis=1)]})
+        for name, policy in {"target": PROCESS.pi, "log": PROCESS.mu}.items()
+    }
+    comparison = compare_policies(found)
+    one, two = (found[name].contributions for name in ("target", "log"))
+    assert_close(comparison.difference[0, 1], one.value - two.value, "sums")
+    assert_close(comparison.standard_error[0, 1], np.linalg.norm(one.blocks - two.blocks), "sums")
+    other = evaluate_policy(gamma=GAMMA, state=state, **data | {"y": 2.0 * data["y"]})
+    with pytest.raises(InvalidInputError, match="same rewards and weights"):
+        compare_policies({"one": found["log"], "two": other})
