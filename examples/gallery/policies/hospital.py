@@ -74,7 +74,7 @@ fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 sources = ("LSTD(0), 95 %", found.values), ("baseline: weighted importance sampling", sampled)
 for shift, colour, (label, values) in zip((-0.1, 0.1), ("C0", "0.5"), sources, strict=True):
     middle, low, high = np.array([(one.value, one.lower, one.upper) for one in values]).T
-    ax.errorbar(np.arange(5) + shift, middle, (middle - low, high - middle), fmt="o", color=colour, label=label)
+    ax.errorbar(np.arange(5) + shift, middle, (middle - low, high - middle), fmt="o", c=colour, capsize=3, label=label)
 ax.hlines(truth, np.arange(5) - 0.25, np.arange(5) + 0.25, color="k", label="truth")
-ax.legend()
+ax.legend(loc="lower left")
 _ = ax.set(xticks=range(5), xticklabels=policies, ylabel="share of patients who survive", ylim=(0.55, 1.05))
