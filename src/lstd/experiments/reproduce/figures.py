@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,17 +51,7 @@ def drawn(name: str, results: Results) -> Figure:
 
 def figure2(results: Results) -> Figure:
     """Draw Figure 2, the best error over α against λ: a row of panels per problem, columns are features."""
-    n_rows = len(results.problems)
-    figure = new_figure(9.6, height := 0.75 + 2.35 * n_rows)
-    axes = figure.subplots(n_rows, 3, squeeze=False)
-    figure.subplots_adjust(0.08, 0.46 / height, 0.985, 1 - 0.62 / height, wspace=0.18, hspace=0.3)
-    for row, problem in zip(axes, results.problems, strict=True):
-        for ax, features in zip(row, protocol.FEATURES, strict=True):
-            ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
-            _best_panel(ax, results, problem, features)
-        row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\nnormalised MSE")
-    for ax in axes[-1]:
-        ax.set_xlabel("λ")
+    figure = _against_lmbda(results, _best_panel, "normalised MSE", 2.35, 0.18)
     handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in protocol.FIGURE2_ALGORITHMS]
     figure.legend(handles=handles, loc="upper center", ncols=4, handlelength=3.4)
     return figure
@@ -69,26 +59,36 @@ def figure2(results: Results) -> Figure:
 
 def differences(results: Results) -> Figure:
     """Draw the best errors of Uncorrected and Mixed less Boyan's in the same runs, in % of Boyan's, against λ."""
-    n_rows = len(results.problems)
-    figure = new_figure(9.6, height := 0.75 + 2.1 * n_rows)
-    axes = figure.subplots(n_rows, 3, squeeze=False)
-    figure.subplots_adjust(0.08, 0.46 / height, 0.985, 1 - 0.62 / height, wspace=0.24, hspace=0.36)
-    for row, problem in zip(axes, results.problems, strict=True):
-        for ax, features in zip(row, protocol.FEATURES, strict=True):
-            ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
-            ax.axhline(0.0, **_line("boyan"))
-            boyan = results.sweeps[problem, features, "boyan"]
-            for algorithm in ("uncorrected", "mixed"):
-                _difference(ax, results.sweeps[problem, features, algorithm], boyan, algorithm)
-        row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\nless Boyan's, %")
-    for ax in axes[-1]:
-        ax.set_xlabel("λ")
+    figure = _against_lmbda(results, _difference_panel, "less Boyan's, %", 2.1, 0.24)
     handles = [Line2D([], [], label=protocol.ALGORITHM_NAMES[name], **_line(name)) for name in VARIANTS]
     figure.legend(handles=handles, loc="upper center", ncols=3, handlelength=3.4)
     return figure
 
 
-def _difference(ax: Axes, sweep: Sweep, boyan: Sweep, algorithm: str) -> None:
+def _against_lmbda(
+    results: Results, draw: Callable[[Axes, Results, str, str], None], unit: str, height_of_row: float, wspace: float
+) -> Figure:
+    n_rows = len(results.problems)
+    figure = new_figure(9.6, height := 0.75 + height_of_row * n_rows)
+    axes = figure.subplots(n_rows, 3, squeeze=False)
+    figure.subplots_adjust(0.08, 0.46 / height, 0.985, 1 - 0.62 / height, wspace=wspace, hspace=0.3)
+    for row, problem in zip(axes, results.problems, strict=True):
+        for ax, features in zip(row, protocol.FEATURES, strict=True):
+            ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
+            draw(ax, results, problem, features)
+        row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\n{unit}")
+    for ax in axes[-1]:
+        ax.set_xlabel("λ")
+    return figure
+
+
+def _difference_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
+    ax.axhline(0.0, **_line("boyan"))
+    for name in ("uncorrected", "mixed"):
+        _difference(ax, *(results.sweeps[problem, features, each] for each in (name, "boyan")), algorithm=name)
+
+
+def _difference(ax: Axes, sweep: Sweep, boyan: Sweep, *, algorithm: str) -> None:
     """Draw the mean difference over runs, with a band of two standard errors."""
     errors, less = (one.errors[:, np.arange(len(one.lmbdas)), one.best_alpha] for one in (sweep, boyan))
     with np.errstate(invalid="ignore"):  # infinite where both diverged
