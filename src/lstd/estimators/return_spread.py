@@ -38,7 +38,6 @@ from lstd.data.arguments import check_integer, check_real
 from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.returns import run_backwards
 from lstd.data.rows import ARGUMENTS, Columns, Rows
-from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.compare import comparable_rows
@@ -307,7 +306,7 @@ class _Held(NamedTuple):
     edges: list[int]  # K + 1 of them
     ridge: Array  # (n,)
     weights: Array  # (K, H, n, m), H = 1 without a horizon
-    settings: Settings
+    penalty: Array  # (n,) of a vanishing ridge term, 0 for the column of ones
     uncentred: Callable[[Array], Array]  # weights (…, n) of the features as they are given
     bounded: Callable[[Array], Array]  # predictions within the bounds of the model
     steps: int | None  # the horizon
@@ -350,9 +349,8 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     for rest in without_each(sums):
         ridge = model.ridge * rest.total_weight / (whole or 1.0)
         weights.append(solve(rest.matrix(settings.variant), rest.b, ridge, penalty=model.penalty, warn=False).weights)
-    return _Held(
-        rows, edges, model.ridge, np.array(weights)[:, np.newaxis], settings, settings.uncentred, np.asarray, None
-    )
+    of_steps = np.array(weights)[:, np.newaxis]
+    return _Held(rows, edges, model.ridge, of_steps, model.penalty, settings.uncentred, np.asarray, None)
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
@@ -365,7 +363,7 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
     bounded = estimator._solved.bounded
-    return _Held(rows, edges, state.ridge(alpha), weights, state.given, state.uncentred, bounded, steps)
+    return _Held(rows, edges, state.ridge(alpha), weights, state.vanishing, state.uncentred, bounded, steps)
 
 
 def _groups(held: _Held) -> NDArray[np.intp]:
@@ -489,7 +487,7 @@ class _Spread:
         n_floored = int(np.count_nonzero(variance[full] < floor))
         return cls(
             factor * weights, factor * floor, values[order], residuals / np.sqrt(factor), low, high, group[order],
-            rows.weight[order], bounds, held.settings.fit_intercept, n_floored,
+            rows.weight[order], bounds, not held.penalty[-1], n_floored,
         )  # fmt: skip
 
     def std(self, phi: Features) -> Array:
@@ -532,21 +530,18 @@ def scale_of(squares: Array, weight: Array, group: NDArray[np.intp]) -> float:
 
 def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
     """Regress V on the features: weights (n,), held-out variances (T,), and their floor."""
-    rows, weight = held.rows, held.rows.weight * held.rows.full
-    grams, along, found = [], [], np.empty(len(rows))
+    weight, parts = held.rows.weight * held.rows.full, []
     for fold in held.folds:
-        X = rows_of(rows.X, fold)
+        X = rows_of(held.rows.X, fold)
         weighted = times_weights(X, weight[fold])
-        grams.append(dense(X.T @ weighted))
-        along.append(dense(weighted.T @ V[fold])[:, np.newaxis])
-    penalty = np.append(np.ones(len(held.ridge) - held.settings.fit_intercept), [0.0] * held.settings.fit_intercept)
+        parts.append((dense(X.T @ weighted), dense(weighted.T @ V[fold])[:, np.newaxis], float(weight[fold].sum())))
+    gram, along, total = (sum(part) for part in zip(*parts, strict=True))
 
-    def solved(kept: list[int], share: float) -> Array:
-        gram, b = (np.sum([parts[k] for k in kept], axis=0) for parts in (grams, along))
-        return solve(gram, b, share * held.ridge, penalty=penalty, warn=False).weights[:, 0]
+    def solved(A: Array, b: Array, size: float) -> Array:
+        ridge = held.ridge * ((total - size) / total)
+        return solve(gram - A, along - b, ridge, penalty=held.penalty, warn=False).weights[:, 0]
 
-    total, every = weight.sum() or 1.0, range(len(grams))
-    for k, fold in enumerate(held.folds):
-        share = 1.0 - weight[fold].sum() / total
-        found[fold] = rows_of(rows.X, fold) @ solved([other for other in every if other != k], share)
-    return held.uncentred(solved([*every], 1.0)), found, _FLOOR * float(weight @ V / total)
+    pairs = zip(held.folds, parts, strict=True)
+    found = np.concatenate([rows_of(held.rows.X, fold) @ solved(*part) for fold, part in pairs])
+    weights = held.uncentred(solved(np.zeros_like(gram), np.zeros_like(along), 0.0))
+    return weights, found, _FLOOR * float(weight @ V / total)
