@@ -14,6 +14,12 @@ its errors, divided by that of the one pair that is best for the problem in hind
 errors in units of the values, (Φθ*)ᵀ D (Φθ*), as in the paper, which a few processes with values near zero dominate;
 of errors as they are; and of the first with none counted as more than 2. `python benchmarks/claims.py --only
 selection` measures what a choice costs.
+
+    python benchmarks/selection.py --coverage [--seeds 8] [--write docs/guide/settings.md]
+
+measures, on other seeds, how often 95 % intervals of a model with chosen settings contain the fixed point of the λ that
+was chosen, and the best linear fit of the values, over states as often as they are visited; beside intervals of λ = 0.9
+and α = 1. The first includes what the choice adds to the error of the weights, the second its bias too.
 """
 
 from __future__ import annotations
@@ -52,6 +58,7 @@ the folds, which it does too, is left out of them. On one thread but for the fir
 PAGE = "selection.md"
 N_FEATURES, N_FOLDS = 100, 10
 
+<<<<<<< HEAD
 FIRST_SEED = 40_000
 WAYS = (
     "LSTDCV",
@@ -61,6 +68,10 @@ WAYS = (
     "trajectories, λ",
     "trajectories, λ, α",
 )
+=======
+FIRST_SEED, COVERAGE_SEED = 40_000, 60_000
+WAYS = ("LSTDCV", "LSTDCV, earlier constants", "λ = 0.9, α = 1", "λ = 0.9, α = 1/64")
+>>>>>>> b6bc820 (FEAT: lstd watch writes drift and changes, and JSON; messages say to impute, not to drop; short reprs of checks)
 MEANS = ("in units of the values", "as they are", "at most 2")
 GOALS = {"T": (1.45, 2.0), "10 T": (1.15, np.inf), "20 episodes": (1.2, np.inf), "80 episodes": (1.2, np.inf)}
 PLAIN = frozenset(GOALS)  # settings without an intercept, as in the paper
@@ -74,7 +85,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2, help="data sets per process")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="some of the data")
+    parser.add_argument("--coverage", action="store_true", help="measure intervals of models with chosen settings")
     arguments = parser.parse_args()
+    if arguments.coverage:
+        page = "\n".join(coverage_table(arguments))
+        print(page)
+        if arguments.write:
+            write_between(arguments.write, "benchmarks/selection.py --coverage", page)
+        return
     errors = {name: measured(name, arguments.seeds, arguments.runs) for name in arguments.only}
     page = "\n".join([*heading(arguments), "", *summary(errors), "", *by_problem(errors)])
     print(page)
@@ -149,6 +167,54 @@ def weights_chosen(data: Data, gamma: float, intercept: bool, earlier: bool) -> 
         model = LSTDCV(gamma, alphas=alphas, penalty=penalty, fit_intercept=intercept, n_blocks=0)
         model.fit(X, data.y, **data.columns)
     return np.append(model.coef_, model.intercept_) if intercept else model.coef_
+
+
+# ---------------------------------------------------------------- coverage of intervals
+
+
+def coverage_table(arguments: argparse.Namespace) -> list[str]:
+    """Coverage of 95 % intervals of chosen and of fixed settings, by kind of data, with standard errors over seeds."""
+    command = f"python benchmarks/selection.py --coverage --seeds {arguments.seeds}"
+    lines = [
+        f"{printed_by(command)} One data set of each problem and process; seeds from {COVERAGE_SEED}.",
+        "",
+        "| data | chosen: fixed point of the chosen λ | best linear fit | λ = 0.9, α = 1: its fixed point | width ratio |",
+        "|---|---|---|---|---|",
+    ]
+    for name in arguments.only:
+        count = len(SETTINGS[name][0](COVERAGE_SEED))
+        tasks = [(name, COVERAGE_SEED + seed, i) for seed in range(arguments.seeds) for i in range(count)]
+        found = np.array(Parallel(n_jobs=1)(delayed(covered)(*task) for task in tasks)).reshape(
+            arguments.seeds, count, 4
+        )
+        mean, error = found.mean(axis=(0, 1)), found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
+        worst = found.mean(axis=0).min(axis=0)
+        cells = [f"{mean[j]:.3f} ± {error[j]:.3f}, worst {worst[j]:.2f}" for j in range(3)]
+        lines.append(f"| {name} | {' | '.join(cells)} | {mean[3]:.2f} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    return lines
+
+
+def covered(setting: str, seed: int, index: int) -> Array:
+    """Shares of states, as often as they are visited, whose intervals hold the fixed points and the best fit."""
+    cases, draw = SETTINGS[setting]
+    case, intercept = cases(seed)[index], setting not in PLAIN
+    features = np.column_stack([case.features, np.ones(len(case.features))]) if intercept else case.features
+    data, D, model = (
+        draw(replace(case, features=features), 1000 * (seed - COVERAGE_SEED)),
+        case.model.stationary,
+        case.model,
+    )
+    X = data.X[:, :-1] if intercept else data.X
+    chosen = LSTDCV(model.gamma, fit_intercept=intercept).fit(X, data.y, **data.columns)
+    fixed = LSTD(model.gamma, fit_intercept=intercept).fit(X, data.y, **data.columns)
+    best = features @ model.best_fit(features)
+    intervals = [one.predict_interval(case.features) for one in (chosen, fixed)]
+    points = [features @ model.fixed_point(features, lmbda) for lmbda in (chosen.lmbda_, 0.9)]
+    pairs = [(intervals[0], points[0]), (intervals[0], best), (intervals[1], points[1])]
+    shares = [float(D @ ((one.lower <= point) & (point <= one.upper))) for one, point in pairs]
+    widths = [np.median((one.upper - one.lower)[D > 0]) for one in intervals]
+    return np.array([*shares, widths[0] / widths[1]])
 
 
 @contextmanager

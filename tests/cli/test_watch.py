@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import warnings
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import naive
@@ -106,11 +109,36 @@ def test_csv_json_and_standard_input_give_the_same(rows, monkeypatch, capfd):
     assert capfd.readouterr().out == Path("p.csv").read_text()
 
 
+def test_a_jump_shows_in_the_columns_in_json_and_in_a_warning_that_names_row_and_time(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    random, n, jump = np.random.default_rng(0), 3000, 2500
+    x, noise = random.normal(size=(2, n))
+    y = x + 0.3 * noise + 3.0 * (np.arange(n) >= jump)
+    written("s.csv", ["second,x,y", *(f"{t},{x[t]:.4f},{y[t]:.4f}" for t in range(n))])
+    options = ["watch", "s.csv", "--features", "x", "--reward", "y", "--gamma", "0.5", "--time", "second", "--no-wait"]
+    assert run([*options, "--json"]) == 0
+    found = capfd.readouterr()
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [*rows[0]] == ["row", "prediction", "standard_error", "drift", "changed"]
+    changed = [row["row"] for row in rows if row["changed"]]
+    assert jump < changed[0] < jump + 200
+    assert re.search(
+        rf"s\.csv: row {changed[0]} \(second {changed[0] - 1}\): After {changed[0] - 1} updates", found.err
+    )
+    model, drift = RecursiveLSTD(2, 0.5, 0.9, [1.0, 0.0]), []
+    table = pd.read_csv("s.csv").to_numpy()
+    with warnings.catch_warnings(action="ignore"):
+        for t in range(n - 1):
+            drift.append(model.drift_)
+            model.update([table[t, 1], 1.0], table[t, 2], [table[t + 1, 1], 1.0])
+    assert_close([row["drift"] for row in rows[:-1]], drift, "recursions")
+
+
 def test_copied_columns_come_first(rows):
     assert watch("--out", "p.csv", "--id", "id,u") == 0
     assert Path("p.csv").read_text().split()[:2] == [
-        "row,id,u,prediction,standard_error",
-        f"1,0,{rows[1].split(',')[1]},0.0,",
+        "row,id,u,prediction,standard_error,drift,changed",
+        f"1,0,{rows[1].split(',')[1]},0.0,,0.0,False",
     ]
 
 

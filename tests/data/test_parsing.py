@@ -124,8 +124,8 @@ def test_times(kind):
     [
         (["10:00", "11:00"], 0, "'10:00', which is neither a number nor a date such as 2024-01-31"),
         (["2024-01-01", "01/02/2024"], 1, "'01/02/2024', which is neither"),
-        (["2024-01-01", None], 1, "has no value .*; drop or impute"),
-        ([dt.datetime(2024, 1, 1), None], 1, "has no value .*; drop or impute"),
+        (["2024-01-01", None], 1, "has no value .*; impute it"),
+        ([dt.datetime(2024, 1, 1), None], 1, "has no value .*; impute it"),
         (["2024-01-01 05:00", "2024-01-01T05:00Z"], 1, "give every time a time zone, or none of them"),
         ([1.0, math.inf], 1, "is infinite; drop"), ([1, None], 1, "has no value .*; drop"),
         (["1", ""], 1, "has no value"),
@@ -144,7 +144,10 @@ def test_an_integer_beyond_float64_is_infinite():
 def test_the_first_bad_value_of_several_rules():
     values, fault = parsing.numbers(objects(["1", "", "two", "inf"]), "x")
     assert parsing.check_finite(values, "x", fault) == parsing.Fault(
-        1, "x", "has no value (it is empty or NaN); drop or impute such rows first."
+        1,
+        "x",
+        "has no value (it is empty or NaN); impute it, with a column of 0 and 1 that says where. "
+        "Dropping rows inside an episode loses rewards and ends.",
     )
     text = "has 'two', which is not a number; correct it, or encode the column in numbers."
     assert parsing.check_not_infinite(values, "x", fault) == parsing.Fault(2, "x", text)

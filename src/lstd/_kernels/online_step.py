@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 
 from lstd._kernels.blocked import LARGEST, beyond, copy, differs, dots, increasing, load, scatter, sum_beyond, valid
-from lstd._kernels.change_detection import LENGTH, N_CHART, OPEN, REWARD, VALUE, add_error
+from lstd._kernels.change_detection import LENGTH, LEVEL, N_CHART, OPEN, REWARD, VALUE, add_error
 from lstd._kernels.compilation import kernel
 from lstd._kernels.rank_one import (
     AHEAD,
@@ -131,15 +131,18 @@ def stream(X, X_next, y, numbers, kinds, first, predictions, state, buffer):  # 
     """Take the transitions of recorded rows from `first` on, as `step` does; return the next row and a code.
 
     `X`, `X_next` (T, n), `y` (T, m); `numbers` (T, 4): discount, importance ratio, weight, trace coefficient. Fills
-    `predictions`, (T, m) or with no rows, with those for each row before its transition. Stops after a row with a code
+    `predictions`, (T, m + 2) or with no rows, with those for each row before its transition, and then with the level of
+    the charts of errors. Stops after a row with a code
     other than DONE, and with a negative code before a row that the caller must learn.
     """
     m, n, counts = y.shape[1], X.shape[1], counts_of(state)
     for t in range(first, len(y)):
         if kinds[t] == IS_CUT or beyond(y[t, 1:], HUGE) > 0:
             return t, ASK
-        if len(predictions) > 0 and not predict(X[t], predictions[t], state):
-            return t, ASK
+        if len(predictions) > 0:
+            if not predict(X[t], predictions[t, :m], state):
+                return t, ASK
+            predictions[t, m] = charts_of(state)[:, LEVEL].max()
         if kinds[t] == WAITS:
             continue
         terminated = kinds[t] == TERMINATES
@@ -331,6 +334,12 @@ def finish(lost, weight, discount, terminated, state, counts, size):  # type: ig
 
 
 @kernel
+def charts_of(state):  # type: ignore[no-untyped-def]
+    """Return the charts of errors."""
+    return state[CHART:PHI].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
+
+
+@kernel
 def note_error(reward, here, over, state, counts):  # type: ignore[no-untyped-def]
     """Add the error of the transition before to the chart, now that the value of its successor is known.
 
@@ -338,8 +347,7 @@ def note_error(reward, here, over, state, counts):  # type: ignore[no-untyped-de
     """
     if state[CHART, OPEN] == 1.0 and counts[SOLVED] == 0 and not few_runs(state[SAMPLE]):
         error = state[CHART, REWARD] + state[SCALARS, DECAY] * here - state[CHART, VALUE]
-        charts = state[CHART:PHI].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
-        counts[CHANGED] = max(counts[CHANGED], add_error(error, charts))
+        counts[CHANGED] = max(counts[CHANGED], add_error(error, charts_of(state)))
     state[CHART, VALUE], state[CHART, REWARD], state[CHART, OPEN] = here, reward, not over
 
 

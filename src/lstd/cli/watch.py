@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -23,22 +25,24 @@ ON_ERROR = ("stop", "skip")
 
 @command(
     f"data! reward! gamma! features all_others exclude episode terminated truncated {TRANSITIONS} next_features time "
-    "id lmbda alpha unpenalised variant no_intercept forgetting state save_every out on_error no_wait force quiet",
+    "id lmbda alpha unpenalised variant no_intercept forgetting state save_every out on_error no_wait force json quiet",
     data=Option("A file that grows, or - for standard input.", "DATA", place=True),
     reward=Option(OPTIONS["reward"].help, "NAME", lambda text, _: names([text])),
     lmbda=Option("Trace decay, in [0, 1].", "NUMBER", number, "0.9"),
     alpha=Option("Ridge coefficient.", "NUMBER", number, "1"),
-    out=Option("A .csv file.  [default: CSV to stdout]", "FILE", short="-o"),
+    out=Option("A .csv file, or one of any name with --json.  [default: stdout]", "FILE", short="-o"),
+    json=Option("Write a JSON object per row, in place of CSV."),
     force=Option("Replace existing files, and start over."),
 )
 def watch(given: Any) -> int:
     """Predict the discounted future rewards of rows as they come, and learn from them.
 
     DATA has a row per line, in time order: CSV with a header, or JSON objects. The prediction for a row is made
-    before its reward is learned. A row is read when its line is complete. With --state, the same command resumes where
-    the state was saved, also after a crash: no row of a file is lost or counted twice, and --out is cut back to the
-    rows of the state. Standard input must resume after the last row of the state, which the first line on stderr names.
-    A row that was skipped cuts its episode off.
+    before its reward is learned. The column drift says how large recent errors were then, where 1 is what the history
+    allows, and changed is true if a change was found since the row before. A row is read when its line is complete.
+    With --state, the same command resumes where the state was saved, also after a crash: no row of a file is lost or
+    counted twice, and --out is cut back to the rows of the state. Standard input must resume after the last row of the
+    state, which the first line on stderr names. A row that was skipped cuts its episode off.
 
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 3 the state was made with other options,
     130 interrupted (143 by SIGTERM).
@@ -53,7 +57,7 @@ def watch(given: Any) -> int:
         raise InvalidInputError(f"`--save-every` must be at least 0 seconds; got {given.save_every:g}.")
     if len(given.reward) != 1:
         raise InvalidInputError(f"`--reward` must name one column; got {','.join(given.reward)!r}.")
-    if out is not None and not out.lower().endswith(".csv"):
+    if out is not None and not given.json and not out.lower().endswith(".csv"):
         raise InvalidInputError(f"`--out` must end in .csv; got {out!r}.")
     roles = roles_of(given)
     settings = WatchSettings(
@@ -80,6 +84,7 @@ class _Session:
     def __init__(self, given: Any, roles: Roles, settings: WatchSettings, stack: ExitStack) -> None:
         from lstd.files import FolderLock, read_record
         from lstd.tables.live_lines import GrowingFile, StandardInput
+        from lstd.tables.predicting import csv_bytes
         from lstd.tables.watching import Watch, WatchState
 
         self._given, self._stack, before = given, stack, None
@@ -99,6 +104,7 @@ class _Session:
         self.lines = StandardInput(begin) if given.data == "-" else GrowingFile(given.data, begin, fingerprint)
         stack.callback(self.lines.close)
         self.watched = Watch(self.lines.file, roles, settings, before)
+        self._encode: Callable[[list[Any]], bytes] = self._as_json if given.json else csv_bytes
         self._file: PredictionsFile | None = None
         self._begun, self._saved = False, (-1, 0.0)  # bytes and when
         self._shown = monotonic(), self.watched.place.predicted
@@ -137,23 +143,25 @@ class _Session:
             return
         self._begun, header = True, self.watched.header
         if self._out is None:
-            self._add([header])
+            self._add([] if self._given.json else [header])
         else:
             if self._written is None and self.state is not None:
                 self.watched.save(self.state, self.lines, 0)  # first, so that a file without a header is known
-            self._file = PredictionsFile(self._out, header, self._written or 0)
+            self._file = PredictionsFile(self._out, header, self._written or 0, self._encode)
             self._stack.callback(self._file.close)
         self._save()
 
     def _add(self, rows: list[Any]) -> None:
-        from lstd.tables.predicting import csv_bytes
-
         self._begin()
         if self._file is not None:
             self._file.add(rows)
         elif rows:
-            sys.stdout.buffer.write(csv_bytes(rows))
+            sys.stdout.buffer.write(self._encode(rows))
             sys.stdout.buffer.flush()
+
+    def _as_json(self, rows: list[Any]) -> bytes:
+        objects = (dict(zip(self.watched.header, row, strict=True)) for row in rows)
+        return "".join(f"{json.dumps(one, ensure_ascii=False, default=str)}\n" for one in objects).encode()
 
     def _save(self, every: float = 0.0) -> None:
         """Save the state if rows came since the last time, at least so many seconds ago."""

@@ -126,7 +126,7 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> A
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         where, found = ", ".join(map(str, bad[0])), array[tuple(bad[0])]
-        raise InvalidInputError(f"`{name}` must be finite; entry {where} is {found}. Drop or impute such rows first.")
+        raise InvalidInputError(f"`{name}` must be finite; entry {where} is {found}. Correct or impute it first.")
     return array
 
 

@@ -109,7 +109,8 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, Flags, bool]:
     if (row := first_true((missing & ~horizon) | np.isinf(rewards).any(axis=1))) is not None:
         raise InvalidInputError(
             f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
-            f"{rewards[row, 0] if single else rewards[row].tolist()}. Drop or impute such rewards first."
+            f"{rewards[row, 0] if single else rewards[row].tolist()}. Correct or impute such rewards: "
+            "dropping rows inside an episode loses rewards and ends."
         )
     return np.where(np.isnan(rewards), 0.0, rewards), ~missing, single
 

@@ -108,8 +108,8 @@ def check_finite(name: str, phi: Features) -> None:
     if not all_finite(phi):
         row, column, value = _first_not_finite(phi)
         raise InvalidInputError(
-            f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Drop or impute "
-            "such values first."
+            f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Impute such "
+            "values, with a column of 0 and 1 that says where: dropping rows inside an episode loses rewards and ends."
         )
 
 

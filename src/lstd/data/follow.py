@@ -24,7 +24,10 @@ from lstd.types import Flags
 
 RowError = Callable[[str, str, int, str], Exception]
 
-_LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
+_LATE_ROW = (
+    "is true, but the next row is of the same episode. Rows that are not sorted by time are the likely cause: sort "
+    "them, or give the rows after it another id."
+)
 _NOT_CUT = (
     "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
     "Give the rows after it another id."
@@ -34,13 +37,12 @@ _NO_SUCCESSOR = (
     "with the features of that state and no reward, or clear the reward to leave out the last step."
 )
 _LOST_REWARD = (
-    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
-    "such rows first."
+    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Correct "
+    "or impute it: dropping rows inside an episode loses rewards and ends."
 )
 _LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
 _LOST_WITH_SUCCESSOR = (
-    f"{NO_VALUE}; every row is a transition, since successors are given or rows are intervals. Drop or impute such "
-    "rows first."
+    f"{NO_VALUE}; every row is a transition, since successors are given or rows are intervals. Correct or impute it."
 )
 _SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
 EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."

@@ -24,7 +24,7 @@ NO_VALUE = "has no value (it is empty or NaN)"
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 _AS_DAYS = "convert it to numbers, such as days since a fixed date."
-DROP = "; drop or impute such rows first."
+DROP = "; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards and ends."
 _EPOCH = datetime(1970, 1, 1)
 _SHOWN = 40  # characters of a bad value in a message
 

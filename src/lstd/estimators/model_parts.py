@@ -35,8 +35,20 @@ def two_digits(value: Any) -> str:
     return f"{float(f'{float(value):.2g}'):g}"
 
 
+def _short(value: Any) -> str:
+    """Write numbers of rewards with two digits."""
+    one = np.asarray(value)
+    words = [str(v) if one.dtype.kind in "bO" else two_digits(v) for v in one.reshape(-1)]
+    return words[0] if one.ndim == 0 else f"[{', '.join(words)}]"
+
+
 class _PerReward:
     """A result with numbers for each of m rewards, (m,)."""
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        texts = (f"{key}={_short(value)}" for key, value in vars(self).items())
+        return f"{name}({', '.join(texts)})"
 
     def first(self) -> Self:
         """Return the result of the only reward, with numbers."""
@@ -49,7 +61,7 @@ class _PerReward:
         return ["" if value is None else two_digits(np.atleast_1d(value)[j]) for value in values]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BiasCheck(_PerReward):
     """Predictions with λ compared with predictions with λ = 1; numbers, or arrays of shape (m,) for m rewards.
 
@@ -98,7 +110,7 @@ class BiasCheck(_PerReward):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MisfitCheck(_PerReward):
     """Returns compared with what any weighted sum of the features can predict; arrays have shape (m,), for m rewards.
 
@@ -120,6 +132,8 @@ class MisfitCheck(_PerReward):
     --------
     >>> from lstd.inference import MisfitCheck
     >>> check = MisfitCheck(systematic=3.0, expected=0.5, standard_error=1.0, p_value=0.001, misfit=True)
+    >>> check
+    MisfitCheck(systematic=3, expected=0.5, standard_error=1, p_value=0.001, misfit=True)
     >>> check.dominates
     True
     """

@@ -48,13 +48,14 @@ def learn(model: Any, rows: Rows, predictions: Array | None) -> None:
 def _learned(model: Any, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
     """Update an estimator with rows, the first of which goes on after `before`; return their end.
 
-    `predictions` (T,) or (T, m) is filled with those for each row before its transition is learned.
+    `predictions` (T, m + 2) is filled with those for each row before its transition is learned, with the drift, and
+    with the number of changes so far.
     """
-    kinds, t = _kinds(rows), 0
+    (kinds, t), m = (_kinds(rows), 0), rows.y.shape[1]
     if before is not None and not before.row.complete:
         with _named(rows, -1):
             model.update(x_next=row_of(rows.X, 0), **before.arguments(rows.single))
-    asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
+    asked = np.empty((0, m + 2)) if predictions is None else predictions
     while t < len(rows):
         part = slice(t, min(len(rows), t + max(1, ENTRIES_AT_ONCE // rows.n_features)))
         block = None if sparse.issparse(rows.X) else block_of(rows, kinds, part)
@@ -63,7 +64,8 @@ def _learned(model: Any, rows: Rows, before: OpenEnd | None, predictions: Array 
                 t = part.start + learn_block(model, model.alone, block, t - part.start, asked[part])
             if t < part.stop:
                 if predictions is not None:
-                    predictions[t] = model.predict(row_of(rows.X, t))
+                    predictions[t, :m] = model.predict(row_of(rows.X, t))
+                    predictions[t, m:] = model.drift_, model.n_changes_
                 _learn_row(model, rows, kinds, t)
                 t += 1
     return OpenEnd.of(rows, model.n_updates)
@@ -73,7 +75,9 @@ def learn_block(model: Any, core: Recursion, block: tuple[NDArray[Any], ...], fi
     """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on."""
     compiled(kernels, "stream")
     while first < len(block[0]):
+        before = first
         first, code = kernels.stream(*block, first, predictions, core.state, core.buffer)
+        predictions[before:first, -1] = model.n_changes_
         if code < DONE:
             break
         if code != DONE:

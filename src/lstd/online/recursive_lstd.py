@@ -86,6 +86,11 @@ class RecursiveLSTD(OnlinePredictor):
         given and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions. With
         importance ratios, errors count only while the effective sample is at least 50 runs of rows.
 
+    n_changes_ : int
+        Number of ChangeWarnings that this object has given.
+    drifts_ : ndarray of shape (T, 2), or None
+        Of each row of the last :meth:`partial_fit` with `return_predictions`: `drift_` and `n_changes_` before it.
+
     Warns
     -----
     EffectiveSampleWarning
@@ -173,6 +178,8 @@ class RecursiveLSTD(OnlinePredictor):
         self._compile()
         self._warned = False
         self._beyond = np.zeros((7, m))  # see `warn_of_bounds`
+        self.n_changes_ = 0
+        self.drifts_: Array | None = None
 
     def _compile(self) -> None:
         self._typed = all(core.compile() for core in self._cores)
@@ -290,6 +297,7 @@ class RecursiveLSTD(OnlinePredictor):
         if core.counts[layout.CHANGED]:
             charts = core.charts.copy()
             core.begin_charts()
+            self.n_changes_ += 1
             warn_of_change(charts, core.n_updates, self.forgetting)
 
     @property
@@ -351,11 +359,14 @@ class RecursiveLSTD(OnlinePredictor):
         if given != expected:
             one = "" if self.n_rewards else ", one reward per row; an estimator made with `n_rewards` takes several"
             raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
-        predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
+        asked = check_flag("return_predictions", return_predictions)
+        told = np.empty((len(rows), rows.y.shape[1] + 2)) if asked else None
+        predictions = None if told is None else told[:, :-2].reshape(expected)
         if len(rows):
             if not self.n_updates and len(rows) >= FEWEST:
                 warn(scales_doubt(rows, np.zeros(self.n_features) + self.alpha, intercept=False), RidgeWarning)
-            learn(self, rows, predictions)
+            learn(self, rows, told)
+            self.drifts_ = None if told is None else told[:, -2:]
             if 8 * len(rows) >= self.n_updates:
                 self._core.warn_of_ratios()
         if predictions is not None and len(rows):

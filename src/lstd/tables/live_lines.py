@@ -16,7 +16,7 @@ import queue
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -279,13 +279,15 @@ def _text(value: Any) -> str:
 
 
 class PredictionsFile:
-    """A CSV file that predictions are added to.
+    """A file of CSV, or of what `encode` makes of rows, that predictions are added to.
 
     It is cut to `written` bytes first. Raises InvalidInputError if it has fewer.
     """
 
-    def __init__(self, path: Path, header: list[str], written: int = 0) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, header: list[str], written: int = 0, encode: Callable[[list[Any]], bytes] = csv_bytes
+    ) -> None:
+        self._path, self._encode = path, encode
         found = path.stat().st_size if path.exists() else None
         if (found or 0) < written:
             raise InvalidInputError(
@@ -296,12 +298,12 @@ class PredictionsFile:
             self._file: IO[bytes] = open(path, "w+b" if found is None else "r+b", buffering=0)  # noqa: SIM115
             self._file.truncate(written)
             self.written = self._file.seek(written)
-        if not written:
+        if not written and encode is csv_bytes:
             self.add([header])
 
     def add(self, rows: list[Any]) -> None:
         """Add rows; raises OutputError when there is no room."""
-        data = memoryview(csv_bytes(rows))
+        data = memoryview(self._encode(rows))
         with self._named():
             while data:
                 data = data[self._file.write(data) :]

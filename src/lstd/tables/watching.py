@@ -26,7 +26,7 @@ from lstd import files
 from lstd._kernels.online_step import HUGE
 from lstd.data.follow import Episodes, Followed
 from lstd.data.rows import Rows
-from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
+from lstd.errors import ChangeWarning, ConfigurationMismatchError, IllConditionedWarning, InvalidInputError, warn
 from lstd.online import RecursiveLSTD, snapshot
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
@@ -148,6 +148,7 @@ class Watch:
         self.model: RecursiveLSTD | None = None
         self.last: tuple[float, float] | None = None  # prediction and standard error
         self.place = Place()
+        self._time: Any = None  # of the last rows, as it was read
         self._influence = np.empty((0, 0))  # of blocks on the weights (E, n), as of some rows ago
         self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
         if state is not None:
@@ -170,7 +171,7 @@ class Watch:
     @property
     def header(self) -> list[str]:
         """Names of the columns of predictions."""
-        return ["row", *self._roles.kept, "prediction", "standard_error"]
+        return ["row", *self._roles.kept, "prediction", "standard_error", "drift", "changed"]
 
     def summary(self) -> str:
         """Describe the last prediction, and the errors of those whose returns are complete."""
@@ -260,7 +261,7 @@ class Watch:
             if chunk is None:
                 return []
             rows = chunk.rows.with_ones() if self._settings.fit_intercept else chunk.rows
-            predictions = self._fit(rows)
+            predictions, drift, changed = self._fit(rows, chunk)
         except InvalidInputError:
             self.place, self._reader.episodes.state = place, before
             raise
@@ -271,7 +272,8 @@ class Watch:
         kept = [column.to_pylist() for column in chunk.kept]
         shown = [error if math.isfinite(error) else None for error in errors.tolist()]
         numbers = range(rows.place + 1, rows.place + 1 + len(rows))
-        return list(zip(numbers, *kept, predictions.tolist(), shown, strict=True))
+        told = predictions.tolist(), shown, drift.tolist(), changed.tolist()
+        return list(zip(numbers, *kept, *told, strict=True))
 
     def _chunk(self, lines: list[bytes]) -> Chunk | None:
         """Return the rows of the next lines, None if they have none; raises InvalidInputError at a bad one."""
@@ -281,6 +283,7 @@ class Watch:
         self.place = replace(place, lines=place.lines + len(lines))
         if not last:
             return None
+        self._time = None if reader.roles.time is None else batch.column(reader.roles.time)
         found = Converted(batch, reader.roles, reader.gamma)
         for X, names in ((found.rows.X, reader.features), (found.rows.X_next, reader.roles.next_features)):
             unused = found.rows.terminated[:, np.newaxis] & (X is found.rows.X_next)
@@ -292,16 +295,37 @@ class Watch:
         self.place.last, self.place.rows = place.lines + last, place.rows + len(batch)
         return chunk._replace(rows=chunk.rows.changed(episode=np.asarray(chunk.rows.episode) + place.gaps))
 
-    def _fit(self, rows: Rows) -> Array:
-        """Return the prediction for each row, made before its transition is learned."""
+    def _fit(self, rows: Rows, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Return the prediction for each row and the drift, before its transition is learned, and where it changed."""
         assert self.model is not None
-        with warnings.catch_warnings():
+        before = self.model.n_changes_
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
             if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
                 warnings.simplefilter("ignore", IllConditionedWarning)
             try:
-                return self.model.partial_fit(**rows.arguments, return_predictions=True)  # type: ignore[no-any-return]
+                predictions = self.model.partial_fit(**rows.arguments, return_predictions=True)
             except InvalidInputError as error:
                 raise _NotLearnedError(str(error)) from error
+        assert self.model.drifts_ is not None
+        drift, count = self.model.drifts_.T
+        changed = np.diff(count, prepend=before) > 0
+        places = iter(np.flatnonzero(changed))
+        for one in given:
+            text = str(one.message)
+            if issubclass(one.category, ChangeWarning):
+                text = f"{self._named(chunk, int(next(places, len(rows) - 1)))}: {text}"
+            warn(text, one.category)
+        return predictions, drift, changed
+
+    def _named(self, chunk: Chunk, t: int) -> str:
+        """Name a row of a chunk by its number, its kept columns and its time."""
+        names = ({} if self._time is None else {self._roles.time: self._time}) | dict(
+            zip(self._roles.kept, chunk.kept, strict=True)
+        )
+        values = [f"{name} {column[t].as_py()}" for name, column in names.items()]
+        more = f" ({', '.join(values)})" if values else ""
+        return f"{self._file}: row {chunk.rows.place + t + 1}{more}"
 
     def _note_errors(self, chunk: Rows, predictions: Array) -> None:
         """Average squared errors of recent predictions whose returns are complete."""
