@@ -52,8 +52,8 @@ def prepare_tables(name: str) -> None:
 
 @command(
     f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
-    "next_features time sort horizon lmbda alpha unpenalised variant no_intercept independent jobs memory report force "
-    "json quiet"
+    "next_features categories impute time sort horizon lmbda alpha unpenalised variant no_intercept independent jobs "
+    "memory report force json quiet"
 )
 def fit(given: Any) -> int:
     """Fit a model of discounted future rewards to tables.
@@ -71,8 +71,10 @@ def fit(given: Any) -> int:
     from lstd.estimators.model import write_model
     from lstd.estimators.summary import Summary
     from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
+    from lstd.tables.preparing import prepared
 
     roles = roles_of(given)
+    data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
     numbers = given.gamma, given.lmbda, given.alpha
     settings = Settings.with_choice(*numbers, given.variant, not given.no_intercept, given.unpenalised)
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
@@ -85,9 +87,11 @@ def fit(given: Any) -> int:
             for warning in (BiasWarning, MisfitWarning):
                 warnings.simplefilter("ignore", warning)
         fitted, sample = fit_stream(
-            _tables(given, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
+            _tables(given, data, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
             independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
         )  # fmt: skip
+        if fills and fitted.origin is not None:
+            fitted = fitted.changed(origin=replace(fitted.origin, fills=fills))
         if sample is not None and sample.rows is not None:
             from lstd.estimators.checks import checks_for_report
 
@@ -117,11 +121,12 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
 
     for name, extra in (
         ("unpenalised", given.unpenalised), ("independent", given.independent), ("variant", given.variant != VARIANT),
+        ("categories", given.categories), ("impute", given.impute),
     ):  # fmt: skip
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
     with reading(given.quiet) as on_progress:
-        tables = watched(_tables(given, roles, given.memory), on_progress)
+        tables = watched(_tables(given, given.data, roles, given.memory), on_progress)
         fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory)
         advise(f"; {path} may have been written")
         fitted.save(path)
@@ -172,11 +177,11 @@ def roles_of(given: Any) -> Roles:
     )  # fmt: skip
 
 
-def _tables(given: Any, roles: Roles, n_bytes: int) -> Sequence[Any]:
+def _tables(given: Any, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequence[Any]:
     """Return the tables, sorted if asked for."""
     from lstd.tables.sorting import sorted_tables
 
-    return sorted_tables([*given.data], roles, n_bytes) if given.sort else given.data
+    return sorted_tables([*data], roles, n_bytes) if given.sort else data
 
 
 def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path:
@@ -218,7 +223,7 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str
 
 
 @command(
-    "model! data! id horizon interval out force json quiet",
+    "model! data! id horizon interval contributions out force json quiet",
     horizon=Option("Numbers of steps, such as 3,6,12, for a model of them.", "N[,N...]", horizons),
     out=Option("A .csv or .parquet file.  [default: CSV to stdout]", "FILE", short="-o"),
     force=Option("Replace FILE if it exists."),
@@ -229,8 +234,9 @@ def predict(given: Any) -> int:
 
     With --interval, the columns lower, upper, standard_error and little_data follow each prediction. The interval
     covers what this model would predict with unlimited data, not a single return. Where little_data is true, a few
-    episodes decide it, and it is wide. With --out, FILE is written whole or not at all; stdout gets rows as they are
-    predicted.
+    episodes decide it, and it is wide. With --contributions, at_means is the prediction at the means of the features,
+    and adds up to the prediction with a column for each feature. With --out, FILE is written whole or not at all;
+    stdout gets rows as they are predicted.
     For a model of the next steps, the number of steps is part of the names of columns.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
@@ -243,6 +249,8 @@ def predict(given: Any) -> int:
     model: Any = _read(given.model)
     if isinstance(model, SavedHorizons):
         model = AtHorizons(model, given.horizon or ())
+        if given.contributions:
+            raise InvalidInputError("`--contributions` needs a model that was fitted without `--horizon`.")
     elif given.horizon is not None:
         raise InvalidInputError(f"`--horizon` needs a model that `lstd fit --horizon` wrote, not {given.model}.")
     if given.interval is not None and model.no_intervals:
@@ -274,10 +282,14 @@ def _to_file(model: Any, given: Any, path: Path) -> int:
 def _predict(model: Any, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
+    from lstd.tables.preparing import prepared_as
 
     sink = parquet_sink if parquet else csv_sink
     with reading(given.quiet) as on_progress:
-        return predict_tables(model, given.data, given.id, sink, file, level=given.interval, on_progress=on_progress)
+        return predict_tables(
+            model, prepared_as(model, given.data), given.id, sink, file, level=given.interval,
+            contributions=given.contributions, on_progress=on_progress,
+        )  # fmt: skip
 
 
 # ------------------------------------------------------------ score and inspect
@@ -306,6 +318,7 @@ def score(given: Any) -> int:
     prepare_tables("score")
     from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.model import Model
+    from lstd.tables.preparing import prepared_as
     from lstd.tables.scoring import score_tables
 
     model = _read(given.model)
@@ -318,7 +331,7 @@ def score(given: Any) -> int:
         )
     treatment = {"unobserved": given.unobserved, "tolerance": given.tolerance}
     with reading(given.quiet) as on_progress:
-        tables = _tables(given, roles, MEMORY)
+        tables = _tables(given, prepared_as(model, given.data), roles, MEMORY)
         found = score_tables(model, tables, roles, **treatment, on_progress=on_progress)
     return _say_scores(given, treatment, roles.rewards, {None: found})
 

@@ -175,6 +175,8 @@ OPTIONS = {
     "next_features": Option(
         "Features of the successor, in the order of --features, or a pattern: next_*.", NAMES, names, many=True
     ),
+    "categories": Option("Features that hold words; each word becomes a column of 0 and 1.", NAMES, names, many=True),
+    "impute": Option("Fill missing values of features with the mean; a column of 0 and 1 says where."),
     "time": Option("Numbers or dates that increase within each episode.", "NAME"),
     "sort": Option("Sort the rows by group, episode and --time, in memory."),
     "id": Option("Columns to copy to the output.", NAMES, names, many=True),
@@ -199,6 +201,7 @@ OPTIONS = {
     "memory": Option("Most memory for data and sums, such as 512MB or 2GB.", "SIZE", _bytes, "512MB"),
     "report": Option("HTML file for a report with figures.", "FILE"),
     "interval": Option("Add intervals of this level, such as 0.95.", "LEVEL", _level),
+    "contributions": Option("Add what each feature contributes to the prediction."),
     "unobserved": Option(
         "predict, ipcw or drop: what to do with returns that were cut off.", "NAME", default="predict"
     ),

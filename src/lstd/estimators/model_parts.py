@@ -363,4 +363,5 @@ class Origin:
     date: str  # date and time of the fit, in ISO 8601
     lstd: str  # version of the package
     columns: Mapping[str, str] = field(default_factory=dict)  # that were used, by role: episode, terminated, …
+    fills: Mapping[str, float] = field(default_factory=dict)  # of features that may be missing
     next_features: tuple[str, ...] = ()

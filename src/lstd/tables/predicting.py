@@ -18,6 +18,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.horizon_model import AtHorizons
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
+from lstd.estimators.summary import Contributions
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.sources import watched
@@ -127,6 +128,7 @@ def predict_tables(
     file: IO[bytes],
     *,
     level: float | None = None,
+    contributions: bool = False,
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> int:
@@ -134,7 +136,8 @@ def predict_tables(
 
     Predictions are in column ``prediction``. With `level`, ``lower`` and ``upper`` are the ends of intervals of that
     level; ``standard_error`` follows, and ``little_data``, which is true where a few episodes decide. With several
-    rewards, the names end in ``_`` and the name of the reward.
+    rewards, the names end in ``_`` and the name of the reward. With `contributions`, ``at_means`` and a column
+    ``contribution_`` of each feature follow, and with `level` also ``contribution_error_``.
 
     Raises InvalidInputError when the model has no intervals, at the first bad row, or at the first prediction that
     overflows; rows before it may have been written. Warns if features or predictions are far outside of what the fit
@@ -143,12 +146,15 @@ def predict_tables(
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
     names = [*kept, *_names(model, kept, intervals=level is not None)]
+    names += _names_of_contributions(model, level) if contributions and isinstance(model, Model) else []
     if level is not None:
         _intervals(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
     written, seen = 0, Thinned()
     with sink(file, names) as write:
         for chunk in reader.chunks():
             columns = [*chunk.kept, *_predicted(model, chunk, level)]
+            if contributions and isinstance(model, Model):
+                columns += _contributed(model, chunk, level)
             try:
                 write(dict(zip(names, columns, strict=True)))
             except InvalidInputError as error:
@@ -158,6 +164,27 @@ def predict_tables(
     if written:
         warn_beyond(model, seen.rows, model.predict(seen.rows))
     return written
+
+
+def _names_of_contributions(model: Model, level: float | None) -> list[str]:
+    kinds = ("contribution", *(["contribution_error"] if level is not None else []))
+    rewards = model.reward_names
+    names = []
+    for end in [""] if len(rewards) == 1 else [f"_{reward}" for reward in rewards]:
+        names += [f"at_means{end}", *(f"{kind}_{name}{end}" for kind in kinds for name in model.feature_names)]
+    return names
+
+
+def _contributed(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array]:
+    """Return the columns of contributions for a chunk: the prediction at the means, then those of each feature."""
+    found = Contributions.of(model, chunk.rows.X)
+    bases, kinds = np.atleast_1d(found.base), (found.values, *([found.standard_error] if level is not None else []))
+    columns = []
+    for j, base in enumerate(bases.tolist()):
+        columns.append(np.full(len(chunk.rows), base))
+        for values in kinds:
+            columns += [*(values if values.ndim == 2 else values[:, j]).T]
+    return [*map(from_numpy, map(np.ascontiguousarray, columns))]
 
 
 def _predicted(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> list[pa.Array]:

@@ -14,7 +14,7 @@ from lstd.distributed.on_dask import is_future
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Raw, RowReader
-from lstd.tables.table import FrameTable, Table, at_row
+from lstd.tables.table import FrameTable, SortedFile, Table, at_row
 
 
 def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = False) -> list[Table]:
@@ -56,8 +56,9 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
         return list(reader.tables)
     order = _order(np.concatenate(times), *map(np.concatenate, ids.values()))
     table = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
-    files = ", ".join(one.file for one in reader.tables)
-    return [FrameTable(f"{files} (sorted)", table.take(convert.from_numpy(order)))]
+    rows, file = table.take(convert.from_numpy(order)), SortedFile(", ".join(one.file for one in reader.tables))
+    file.columns = [(name, rows[name]) for name in (roles.episode, roles.time) if name]
+    return [FrameTable(file, rows)]
 
 
 def _known(parsed: Any, raw: Raw) -> Any:

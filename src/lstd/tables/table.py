@@ -100,6 +100,16 @@ class FrameTable(Table):
         return arrow_batches(self._frame, columns, most_rows)
 
 
+class SortedFile(str):
+    """The name of files whose rows were sorted, with their columns of ids and times, by which rows are named."""
+
+    columns: Sequence[tuple[str, Any]] = ()
+
+    def place(self, row: int) -> str:
+        """Name a row."""
+        return f"the row of {', '.join(f'{name} {values[row]}' for name, values in self.columns)}"
+
+
 @lru_cache(maxsize=64)
 def shared(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the same object for equal names of columns, since there may be many files."""
@@ -112,8 +122,9 @@ def equal_parts(n_rows: int, about: int) -> int:
 
 
 def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
-    """Return the error for a value; its row is counted from 0."""
-    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} {FROM_ONE}: {text}")
+    """Return the error for a value; its row is counted from 0. Files of sorted rows name it by id and time."""
+    where = file.place(row) if isinstance(file, SortedFile) else f"row {row + 1} {FROM_ONE}"
+    return InvalidInputError(f"{file}: column {column!r}, {where}: {text}")
 
 
 def overflow_at(

@@ -1,0 +1,129 @@
+"""Columns that tables do not have: of 0 and 1 for each word of a column and for missing values, and imputed ones.
+
+A feature that is not a column, and is named COLUMN=WORD, is 1 where the column has that word; COLUMN= is 1 where it has
+no value. So the names of a model's features say how to prepare other tables; the means for missing values are in its
+origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lstd.data.arrow_columns import as_text, from_numpy, numbers
+from lstd.data.parsing import MISSING
+from lstd.errors import InvalidInputError
+from lstd.tables.column_roles import Roles
+from lstd.tables.sources import open_table
+from lstd.tables.table import Table, at_row
+
+_MOST_WORDS = 100  # of a column of categories
+
+
+class Prepared(Table):
+    """A table with further columns; see the module."""
+
+    def __init__(self, table: Table, features: Sequence[str], fills: Mapping[str, float]) -> None:
+        own = {*table.names}
+        self._made = {name: split for name in features if name not in own and (split := _split(name, own))}
+        self._table, self._fills, self.kind = table, fills, table.kind
+        super().__init__(table.file, table.size, [*table.names, *self._made])
+
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
+        needed = list(dict.fromkeys(self._made[name][0] if name in self._made else name for name in columns))
+        for batch in _batches(self._table, needed, most_rows):
+            yield pa.RecordBatch.from_arrays([self._column(batch, name) for name in columns], columns)
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        if name in self._made:
+            column, word = self._made[name]
+            words = _words(batch.column(column))
+            return from_numpy(np.asarray(words == word, np.float64))
+        if name not in self._fills:
+            return batch.column(name)
+        values, fault = numbers(batch.column(name), name)
+        if fault is not None:
+            raise at_row(self.file, fault.column, self.rows_read + fault.row, fault.text)
+        return from_numpy(np.where(np.isnan(values), self._fills[name], values))
+
+    @property
+    def done(self) -> float:
+        """Share of the table that has been read."""
+        return self._table.done
+
+
+def _split(name: str, own: set[str]) -> tuple[str, str] | None:
+    """Divide a name into a column and a word; None if no column fits."""
+    parts = ((name[:i], name[i + 1 :]) for i, letter in enumerate(name) if letter == "=")
+    return next((part for part in parts if part[0] in own), None)
+
+
+def _batches(table: Table, columns: list[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a table, of text parsed."""
+    for batch in table.batches(columns, most_rows):
+        found, failure = batch.parsed(columns) if table.text else (batch, None)
+        if found is not None:
+            yield found
+        if failure is not None:
+            raise failure
+
+
+def _words(column: pa.Array) -> Any:
+    """Return words of a column, without spaces around them; an empty one where there is no value."""
+    words = np.array(["" if word is None else word.strip() for word in as_text(column).to_pylist()], dtype=object)
+    missing = np.array([word.lower() in MISSING for word in words], np.bool_)
+    words[missing] = ""
+    return words
+
+
+def prepared(
+    data: Sequence[str], roles: Roles, categories: Sequence[str], impute: bool
+) -> tuple[Sequence[Any], Roles, dict[str, float]]:
+    """Return tables with the columns that features of words and missing values need, roles with them, and the means.
+
+    Reads the tables once. Raises InvalidInputError when categories are not features, have too many words, or successors
+    are given.
+    """
+    if not (categories or impute):
+        return data, roles, {}
+    if roles.next_features:
+        raise InvalidInputError("`--next-features` must not be given with `--categories` or `--impute`.")
+    tables = [open_table(path) for path in data]
+    roles = roles.resolved(tables)
+    features = roles.features or ()
+    if unknown := [name for name in categories if name not in features]:
+        raise InvalidInputError(f"`--categories` must name features; {unknown[0]!r} is not one of them.")
+    counted = [name for name in features if impute and name not in categories]
+    words: dict[str, set[str]] = {name: set() for name in categories}
+    sums = {name: np.zeros(3) for name in counted}  # of values, known ones and missing ones
+    for table in tables:
+        for batch in _batches(table, [*categories, *counted]):
+            for name, found in words.items():
+                found |= {*_words(batch.column(name))} - {""}
+                if len(found) > _MOST_WORDS:
+                    raise InvalidInputError(
+                        f"column {name!r} has more than {_MOST_WORDS} words; join rare ones, or use numbers instead."
+                    )
+            for name in counted:
+                values, _ = numbers(batch.column(name), name)
+                known = ~np.isnan(values)
+                sums[name] += values[known].sum(), known.sum(), (~known).sum()
+    fills = {name: float(total / max(n, 1)) for name, (total, n, missing) in sums.items() if missing}
+    names = []
+    for name in features:
+        names += [f"{name}={word}" for word in sorted(words[name])] if name in words else [name]
+        names += [f"{name}="] if name in fills else []
+    roles = replace(roles, features=tuple(names))
+    return [Prepared(table, names, fills) for table in tables], roles, fills
+
+
+def prepared_as(model: Any, data: Sequence[str]) -> Sequence[Any]:
+    """Return tables with the columns that a model's features need, if its fit prepared some."""
+    fills = {} if getattr(model, "origin", None) is None else model.origin.fills
+    if not fills and not any("=" in name for name in model.feature_names):
+        return data
+    return [Prepared(open_table(path), model.feature_names, fills) for path in data]

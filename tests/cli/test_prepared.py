@@ -1,0 +1,80 @@
+"""`--categories`, `--impute`, `--contributions` and `--sort` of the shell."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lstd
+from lstd.cli.app import run
+from lstd.datasets import load_machines
+
+ROLES = ["--reward", "days", "--episode", "machine", "--terminated", "failed", "--gamma", "1"]
+
+
+def machines(folder, **changes):
+    """A table of ten machines with words and holes, as CSV; returns the frame."""
+    table = load_machines().query("machine < 40").assign(**changes)
+    table.loc[table.index % 7 == 3, "temperature"] = np.nan
+    table.to_csv(folder / "m.csv", index=False)
+    return table
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_words_and_missing_values_become_columns_in_fit_predict_and_score(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = machines(tmp_path)
+    fit = ["--features", "load,vibration,temperature", *ROLES]
+    assert run(["fit", "m.csv", *fit, "--categories", "load", "--impute", "-o", "model"]) == 0
+    model = lstd.load("model")
+    X = pd.DataFrame({"load=heavy": table["load"] == "heavy", "load=light": table["load"] == "light"}).astype(float)
+    X["vibration"], X["temperature"] = table["vibration"], table["temperature"].fillna(table["temperature"].mean())
+    X["temperature="] = table["temperature"].isna().astype(float)
+    assert [*model.feature_names_in_] == [*X.columns]
+    rows = {"episode": table["machine"], "terminated": table["failed"]}
+    np.testing.assert_allclose(model.coef_, lstd.LSTD(1.0).fit(X, table["days"], **rows).coef_, rtol=1e-9)
+    table.sample(frac=1.0, random_state=0).to_csv("today.csv", index=False)
+    assert run(["predict", "model", "today.csv", "--contributions", "--interval", "0.9", "-o", "p.csv"]) == 0
+    found, shuffled = pd.read_csv("p.csv"), X.sample(frac=1.0, random_state=0)
+    np.testing.assert_allclose(found["prediction"], model.predict(shuffled))
+    parts = model.contributions(shuffled)
+    names = [f"contribution_{name}" for name in X.columns]
+    np.testing.assert_allclose(found[names], parts.values, atol=1e-12)
+    np.testing.assert_allclose(found[["at_means", *names]].sum(axis=1), found["prediction"])
+    errors = found[[f"contribution_error_{name}" for name in X.columns]]
+    np.testing.assert_allclose(errors, parts.standard_error, atol=1e-12)
+    assert run(["score", "model", "m.csv"]) == 0
+    assert f"of {len(table)} rows scored" in capsys.readouterr().out
+    for more, said in (
+        (["--categories", "failed"], "'failed' is not one of them"), (["--impute", "--horizon", "3"], "`--impute`"),
+        (["--categories", "vibration", "--next-features", "*"], "`--next-features` must not"),
+    ):  # fmt: skip
+        assert run(["fit", "m.csv", *fit, *more, "-o", "other"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_row_of_sorted_tables_is_named_by_its_id_and_its_time(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = machines(tmp_path).sample(frac=1.0, random_state=0)
+    table.to_csv("m.csv", index=False)
+    fit = [
+        "--features",
+        "temperature",
+        "--reward",
+        "days",
+        "--episode",
+        "machine",
+        "--terminated",
+        "failed",
+        "--gamma",
+        "1",
+        "-o",
+        "model",
+    ]
+    assert run(["fit", "m.csv", *fit, "--time", "day", "--sort"]) == 2
+    said = capsys.readouterr().err
+    machine, day = re.search(r"column 'temperature', the row of machine (\d+), day (\d+): has no value", said).groups()
+    assert table.query(f"machine == {machine} and day == {day}")["temperature"].isna().all()
