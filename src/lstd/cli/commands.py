@@ -364,6 +364,7 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.lstd_cv import estimator_of
+    from lstd.tables.preparing import prepared_as
     from lstd.tables.scoring import all_rows, backtest_tables, score_horizons
     from lstd.trajectories.joining import parse_times
 
@@ -374,7 +375,9 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
     if longest is not None and max(steps) > longest:
         raise InvalidInputError(f"`--horizon` must be at most {longest}, as in `lstd fit`; got {max(steps)}.")
     with reading(given.quiet) as on_progress:
-        rows, times = all_rows(_tables(given, roles, MEMORY), roles, model.settings.gamma, on_progress)
+        rows, times = all_rows(
+            _tables(given, prepared_as(model, given.data), roles, MEMORY), roles, model.settings.gamma, on_progress
+        )
         if given.backtest is None:
             scores = [*score_horizons(model, rows, steps, given.unobserved)]
             return _say_scores(
