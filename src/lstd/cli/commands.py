@@ -74,7 +74,6 @@ def fit(given: Any) -> int:
     from lstd.tables.preparing import prepared
 
     roles = roles_of(given)
-    data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
     numbers = given.gamma, given.lmbda, given.alpha
     settings = Settings.with_choice(*numbers, given.variant, not given.no_intercept, given.unpenalised)
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
@@ -82,6 +81,7 @@ def fit(given: Any) -> int:
     advise("; no model was written")
     if given.horizon is not None:
         return _fit_horizons(given, roles, settings, path, page)
+    data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
     with reading(given.quiet) as on_progress:
         if page is not None:  # whose checks, of more rows, replace those after a choice
             for warning in (BiasWarning, MisfitWarning):
@@ -104,11 +104,17 @@ def fit(given: Any) -> int:
             report = "" if page is None or sample is None else _write_report(fitted, sample, page)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
-    summary = Summary(fitted, str(path))
-    if not given.json:
+    return _describe_fit(
+        Summary(fitted, str(path)), given.json, report, None if sample is None else (page, len(sample))
+    )
+
+
+def _describe_fit(summary: Any, json: bool, report: str, of_report: tuple[Any, int] | None) -> int:
+    """Write what describes a model, and its report of so many rows; returns the exit code."""
+    if not json:
         return output(summary.text(**({"report": report} if report else {})))
-    content = None if sample is None else {"file": str(page), "rows": len(sample)}
-    return output({"file": str(path), **summary.document, "report": content})
+    content = None if of_report is None else {"file": str(of_report[0]), "rows": of_report[1]}
+    return output({"file": summary.title, **summary.document, "report": content})
 
 
 def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page: Path | None) -> int:
