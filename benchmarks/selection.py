@@ -173,7 +173,7 @@ def coverage_table(arguments: argparse.Namespace) -> list[str]:
     lines = [
         f"{printed_by(command)} One data set of each problem and process; seeds from {COVERAGE_SEED}.",
         "",
-        "| data | chosen settings: fixed point of their λ | best linear fit | λ = 0.9, α = 1: fixed point | width ÷ that |",
+        "| data | chosen settings: fixed point | best linear fit | λ = 0.9, α = 1: fixed point | width ÷ that |",
         "|---|---|---|---|---|",
     ]
     for name in arguments.only:

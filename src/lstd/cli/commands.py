@@ -83,9 +83,8 @@ def fit(given: Any) -> int:
         return _fit_horizons(given, roles, settings, path, page)
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
     with reading(given.quiet) as on_progress:
-        if page is not None:  # whose checks, of more rows, replace those after a choice
-            for warning in (BiasWarning, MisfitWarning):
-                warnings.simplefilter("ignore", warning)
+        for warning in () if page is None else (BiasWarning, MisfitWarning):
+            warnings.simplefilter("ignore", warning)  # its checks, of more rows, replace those after a choice
         fitted, sample = fit_stream(
             _tables(given, data, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
             independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
