@@ -184,7 +184,7 @@ def roles_of(given: Any) -> Roles:
 
 def _tables(given: Any, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequence[Any]:
     """Return the tables, sorted if asked for."""
-    from lstd.tables.sorting import sorted_tables
+    from lstd.tables.preparing import sorted_tables
 
     return sorted_tables([*data], roles, n_bytes) if given.sort else data
 

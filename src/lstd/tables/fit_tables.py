@@ -179,7 +179,7 @@ def fit_tables(
         return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks)
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
     from lstd.tables.fit_stream import fit_leaf
-    from lstd.tables.sorting import sorted_tables
+    from lstd.tables.preparing import sorted_tables
     from lstd.tables.sum_tables import SumTables
 
     tables = tables_of(source, roles)
