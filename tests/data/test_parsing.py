@@ -127,7 +127,7 @@ def test_times(kind):
         (["2024-01-01", None], 1, "has no value .*; impute it"),
         ([dt.datetime(2024, 1, 1), None], 1, "has no value .*; impute it"),
         (["2024-01-01 05:00", "2024-01-01T05:00Z"], 1, "give every time a time zone, or none of them"),
-        ([1.0, math.inf], 1, "is infinite; drop"), ([1, None], 1, "has no value .*; drop"),
+        ([1.0, math.inf], 1, "is infinite; correct"), ([1, None], 1, "has no value .*; impute"),
         (["1", ""], 1, "has no value"),
     ],
 )  # fmt: skip

@@ -108,13 +108,13 @@ def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | Non
     """Find the first value that is missing, infinite, or not a number according to `fault`."""
     row = first_true(~np.isfinite(values))
     return _first(
-        fault, row, column, "is infinite" + DROP if row is not None and np.isinf(values[row]) else NO_VALUE + DROP
+        fault, row, column, "is infinite; correct it." if row is not None and np.isinf(values[row]) else NO_VALUE + DROP
     )
 
 
 def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault | None:
     """Find the first value that is infinite, or not a number according to `fault`; values may be missing."""
-    return _first(fault, first_true(np.isinf(values)), column, "is infinite" + DROP)
+    return _first(fault, first_true(np.isinf(values)), column, "is infinite; correct it.")
 
 
 def check_not_outside(values: Array, column: str, fault: Fault | None, high: float) -> Fault | None:
