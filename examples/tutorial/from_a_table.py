@@ -128,7 +128,9 @@ groups = calibration(predicted, returns, n_bins=5, groups=test["episode"])
 fig, ax = plt.subplots(figsize=(5, 4))
 ax.errorbar(groups.predicted, groups.observed, 2 * groups.standard_error, fmt="o", capsize=3, label="vans kept back")
 ax.axline((1000, 1000), slope=1, color="gray", ls=":", label="as predicted")
-ax.axhline(np.average(returns.returns, weights=returns.weight), color="C1", ls="--", label="baseline: one mean for all")
+ax.axhline(
+    np.average(returns.returns, weights=returns.weight), color="0.5", ls="--", label="baseline: one mean for all"
+)
 ax.set(xlabel="predicted cost", ylabel="cost, completed at cuts")
 _ = ax.legend()
 

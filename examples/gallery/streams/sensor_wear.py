@@ -70,9 +70,9 @@ fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6), layout="constrained")
 shown = slice(9900, 10_600)
 top.plot(came[shown], "k", lw=1, label="came afterwards")
 for colour, (name, predicted) in zip(("C0", "C4", "C3", "0.5"), found.items(), strict=True):
-    top.plot(predicted[shown], lw=1, color=colour, label=name)
+    top.plot(predicted[shown], "--" if "auto" in name else "-", lw=1, color=colour, label=name)
     squares = (predicted - came)[: n - 200].reshape(-1, 370) ** 2
-    bottom.plot(np.sqrt(squares.mean(axis=1)) / came.std(), color=colour, label=name)
+    bottom.plot(np.sqrt(squares.mean(axis=1)) / came.std(), "--" if "auto" in name else "-", color=colour)
     print(f"{name:32} error ÷ spread: {np.sqrt(squares.mean()) / came.std():.2f}")
 top.set(xlabel="minutes, after the wear", ylabel="discounted excess, K", title="A machine that wears out")
 top.legend(fontsize=8)
