@@ -11,6 +11,7 @@ from docutils.utils.math import latex2mathml
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx_gallery.scrapers import figure_rst
+from sphinx_gallery.sorting import ExplicitOrder
 
 import lstd
 from lstd.report.style import COLOURS
@@ -81,6 +82,7 @@ def palette(gallery_conf, script):
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 
 
+SECTIONS = ("values", "policies", "streams", "algorithms")
 sphinx_gallery_conf = {
     "reset_modules": ("matplotlib", palette),
     "capture_repr": ("_repr_html_",),
@@ -88,6 +90,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../examples/tutorial", "../examples/gallery"],
     "gallery_dirs": ["tutorial", "gallery"],
     "filename_pattern": r"\.py$",
+    "subsection_order": ExplicitOrder([f"../examples/gallery/{name}" for name in SECTIONS]),
     "within_subsection_order": "FileNameSortKey",
     "thumbnail_size": (560, 350),
     "download_all_examples": False,
