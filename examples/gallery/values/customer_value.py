@@ -6,6 +6,7 @@ Customer value: what will they buy next?
 follow? What they did buy is known, so the prediction can be checked. The baseline says: as often as before.
 """
 
+import warnings
 from importlib.metadata import distribution
 
 import matplotlib.pyplot as plt
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from lstd import HorizonLSTD, Trajectories
+from lstd.errors import ExtrapolationWarning
 
 # %%
 # The log, CDNOW (it comes with the package ``lifetimes``), has a row per purchase. Purchases of a day count as one.
@@ -47,8 +49,9 @@ for ago in (4, 13, np.inf):
     if ago < np.inf:
         features[f"recent {ago}"] = recent
 
+warnings.simplefilter("ignore", ExtrapolationWarning)  # the age grows; what followed is compared below
 model = HorizonLSTD(39, lmbda="auto", alpha="auto", low=0.0)  # nobody buys less than nothing
-model.fit(features, weeks.y, episode=weeks.episode, terminated=weeks.terminated)
+_ = model.fit(features, weeks.y, episode=weeks.episode, terminated=weeks.terminated)
 
 # %%
 # Now predict for today, and look at what came.
