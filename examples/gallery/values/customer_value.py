@@ -22,16 +22,14 @@ from lstd.errors import ExtrapolationWarning
 path = distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")
 log = pd.read_csv(path, sep=r"\s+", header=None, usecols=[1, 2], names=["customer", "date"])
 log = log.drop_duplicates().assign(date=lambda log: pd.to_datetime(log["date"].astype(str)), purchases=1.0)
-today = pd.Timestamp("1997-10-01")
+today = "1997-10-01"
 print(log.head(3).to_string(index=False))
 
 # %%
 # ``from_events`` turns the log into weeks: one row per customer and week since the first purchase, and a last row for
 # today. Purchases after today are left out.
 
-weeks = Trajectories.from_events(
-    log, episode="customer", time="date", amount="purchases", step="week", until=today.strftime("%Y-%m-%d")
-)
+weeks = Trajectories.from_events(log, episode="customer", time="date", amount="purchases", step="week", until=today)
 known = weeks.to_arrays(frame="pandas")["X"]
 print(weeks)
 print(known.head(3).round(1).to_string())
