@@ -65,6 +65,7 @@ def shell(*words):
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning"), pytest.mark.usefixtures("few_pairs"),
+    pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning"),  # all ratios are below 1
 ]  # fmt: skip
 
 
