@@ -106,6 +106,7 @@ def test_labels_of_actions_and_data_frames_change_nothing():
         ({"groups": np.zeros(len(logged(8)["y"]))}, "at least two episodes or groups"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # of ratios of zero
 def test_bad_input_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         importance_sampling(**{"gamma": 0.9} | logged(8) | options)
