@@ -11,7 +11,6 @@ log is the distribution of 400 returns from each.
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable
@@ -25,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from lstd import LSTD, HorizonLSTD
 from lstd.inference import ReturnSpread
+from next_steps import least
 from pages import measure_or_write
 from provenance import describe_machine, printed_by
 
@@ -170,16 +170,6 @@ def on_process(name: str, size: int, repeats: int) -> dict[str, Any]:
         runs.append(truth.compared(ReturnSpread(process.model().fit(**data)).fit(**data)))
     means = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
     return {"process": name, "size": size, "logs": repeats, **means}
-
-
-def least(act: Callable[[], Any]) -> float:
-    """Return the least processor time of three calls, after one that compiles."""
-    seconds = []
-    for _ in range(4):
-        begin = time.process_time()
-        act()
-        seconds.append(time.process_time() - begin)
-    return min(seconds[1:])
 
 
 def speeds(n_rows: int = 100_000, n: int = 20, length: int = 25) -> Iterable[dict[str, Any]]:
