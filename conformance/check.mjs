@@ -125,6 +125,18 @@ function checkActions(where, data) {
     compare(`${where}, trace_coefficient of row ${t}`, coefficient, data.trace_coefficient[t]);
   });
   checkLeastSquares(where, data);
+  const begins = (t) => t === 0 || data.episode[t] !== data.episode[t - 1];
+  const firsts = data.episode.map((_, t) => t).filter((t) => begins(t) && data.X_next[t] !== null);
+  const pairs = firsts.map((t) => data.target_policy[t].flatMap((p) => data.states[t].map((x) => p * x)));
+  const initial = pairs.reduce((one, two) => axpy(1, one, two)).map((x) => x / firsts.length);
+  compare(`${where}, initial`, initial, data.expected.initial);
+  const shares = { boyan: 1, uncorrected: 0, mixed: 1 - data.lmbda };
+  for (const s of data.expected.solutions) {
+    const [A] = sums(transitions(data), data.lmbda, shares[s.variant]);
+    const transposed = A.map((row, i) => row.map((_, j) => A[j][i] + (i === j ? s.alpha : 0)));
+    const dual = solve(transposed, initial.map((x) => [x]));
+    compare(`${where}, dual of ${s.variant}`, dual, s.dual, TOLERANCE * s.dual_condition);
+  }
 }
 
 // ---------------------------------------------------------------- chunks

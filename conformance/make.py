@@ -143,6 +143,22 @@ def batch(data, alphas=ALPHAS, every_step=False):
     return data | {"expected": {"A": A, "b": b, "solutions": solutions}}
 
 
+def with_duals(data):
+    """Add the dual weights ω of each solution of pairs, (A + αI)ᵀ ω = φ̄₀, with φ̄₀ the mean over first states."""
+    firsts = [episode[0].row for episode in definitions.episodes(data)]
+    pairs = [definitions.expected_pair(data["states"][t], data["target_policy"][t]) for t in firsts]
+    initial = [sum(column, F(0)) / len(firsts) for column in zip(*pairs, strict=True)]
+    expected = data["expected"]
+    for found in expected["solutions"]:
+        transposed = [list(column) for column in zip(*expected["A"][found["variant"]], strict=True)]
+        dual = solution(transposed, [[x] for x in initial], found["alpha"])
+        omega, b = ([row[0] for row in rows] for rows in (dual["weights"], expected["b"]))
+        assert definitions.dot(omega, b) == definitions.dot(initial, [row[0] for row in found["weights"]])
+        found |= {"dual_condition": dual["condition"], "dual": omega}
+    expected["initial"] = initial
+    return data
+
+
 def solution(A, b, alpha):
     M = definitions.with_ridge(A, alpha)
     weights = definitions.solve(M, b)
@@ -358,6 +374,8 @@ def action_cases():
     yield batch(logged("importance sampling", "π/μ, above 1 among them", "4t 5c", "importance", actions=3))
     yield batch(logged("everything", "and discounts and weights", "2t 4c 3t", "retrace", n=3,
                        given=["discount", "weight"]))
+    yield batch(logged("dual weights", "eight episodes; the transpose of A matters", "4t 3c 2t 3t 5c 2t 3c 4t", "none",
+                       lmbda=0), (0, 1))
 # fmt: on
 
 
@@ -396,7 +414,7 @@ def digest(rows):
 
 FILES = {
     "lstd": batch_cases, "steps": step_cases, "chunks": chunk_cases, "td": td_cases, "weights": weight_cases,
-    "actions": action_cases, "processes": process_cases,
+    "actions": lambda: map(with_duals, action_cases()), "processes": process_cases,
 }  # fmt: skip
 
 

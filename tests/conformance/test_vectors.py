@@ -11,7 +11,7 @@ import pytest
 
 from lstd import LSTD, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.mrp import RandomMRP, make_features
-from lstd.ope import LSTDQ, StateActionFeatures
+from lstd.ope import LSTDQ, StateActionFeatures, policy_value
 from online_streams import Transition
 from vectors import FOLDER, assert_vector, cases, load, numbers
 
@@ -117,6 +117,13 @@ def test_action_values(case):
         options = {"alpha": float(numbers(s["alpha"])), "variant": s["variant"], "fit_intercept": False}
         model = LSTDQ(**settings(case), trace=case["trace"], features=features, **options).fit(**data)
         assert_vector(column(model.coef_), s["weights"], s["condition"])
+        omega, log = numbers(s["dual"]), model.logged_
+        g = log.dual_weights(omega, 0.0, model.lmbda)
+        value = numbers(case["expected"]["initial"]) @ model.coef_
+        assert_vector(column([g @ log.rows.y[log.full, 0]]), np.array([[value]]), s["condition"] * s["dual_condition"])
+        if case["name"] == "dual weights":  # intervals need five episodes
+            found = policy_value(model).dual_weights
+            np.testing.assert_allclose(found, g, rtol=0.0, atol=1e-13 * s["dual_condition"] * np.abs(g).max())
 
 
 # ---------------------------------------------------------------- after each transition
