@@ -723,6 +723,28 @@ def importance_sampling(estimator, episodes, gamma):
     return value
 
 
+def linear_minimax(phi, successors, rewards, initial):
+    """Values by linear MQL, MWL and DualDICE (Uehara et al. 2020; Nachum et al. 2019), and their weights of rows.
+
+    MQL: q = φᵀθ with Σ f (r + φ̄ᵀθ − φᵀθ) = 0 for all f = φᵀη; `successors` φ̄ are discounted. MWL: w = φᵀω with
+    Σ w (f − f̄) = f(initial) for all such f. DualDICE: the saddle point in θ and ω of
+    Σ [(ν − ν̄) ζ − ζ²/2] − ν(initial), ν = φᵀθ, ζ = φᵀω; its value is Σ ζ r.
+    """
+    k = phi.shape[1]
+    mql = np.zeros((k, k)), np.zeros(k)
+    mwl, saddle, right = np.zeros((k, k)), np.zeros((2 * k, 2 * k)), np.append(np.zeros(k), initial)
+    for x, after, r in zip(phi, successors, rewards, strict=True):
+        mql = mql[0] + np.outer(x, x - after), mql[1] + r * x
+        mwl += np.outer(x - after, x)
+        saddle[:k, :k] += np.outer(x, x - after)  # the derivative by ω
+        saddle[:k, k:] -= np.outer(x, x)
+        saddle[k:, k:] += np.outer(x - after, x)  # the derivative by θ
+    theta, omega = np.linalg.solve(*mql), np.linalg.solve(mwl, initial)
+    zeta = np.linalg.solve(saddle, right)[k:]
+    w, z = phi @ omega, phi @ zeta
+    return {"mql": theta @ initial, "mwl": w @ rewards, "dualdice": z @ rewards}, {"mwl": w, "dualdice": z}
+
+
 def first_td_errors(rewards, values, ratios, gamma, n_steps):
     """Σ_{t<n} γ^t ρ_0 ⋯ ρ_t δ_t of one episode that was cut off, of which the last row has a value and no reward."""
     total = 0.0

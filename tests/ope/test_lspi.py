@@ -54,6 +54,7 @@ def test_policies_are_compared_in_states_that_only_begin_episodes(given):
 def test_it_says_when_the_limit_was_reached():
     found = lspi(chain(), StateActionFeatures(2), gamma=0.9, max_iterations=1)
     assert (found.stopped, found.cycle, len(found.path)) == ("limit", 0, 1)
+    assert "policies still change at `max_iterations`" in str(found)
 
 
 def test_it_says_when_policies_come_back():
@@ -66,6 +67,7 @@ def test_it_says_when_policies_come_back():
             break
     assert found.stopped == "cycle"
     assert found.cycle >= 2
+    assert f"come back in a cycle of {found.cycle} after {len(found.path)} evaluations" in str(found)
 
 
 def test_trajectories_with_episodes_and_a_first_policy():

@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import naive
-from logged_actions import PROCESS, TRACES, logged, systems
+from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
 from lstd.ope import LSTDQ, EpsilonGreedy, policy_value
 from tolerances import assert_close
@@ -66,6 +66,25 @@ def test_initial_states_may_be_given_with_weights():
     assert policy_value(model, X[:1], target_policy=P[:1]).sample == "fixed"
     called = LSTDQ(0.9, 0.5).fit(**data | {"target_policy": lambda X: np.full((len(X), 3), [0.2, 0.3, 0.5])})
     assert_close(policy_value(called, X).value, called.state_values(X).mean(), "sums")
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of little data
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_linear_mql_mwl_dualdice_and_doubly_robust_with_its_own_weights(seed):
+    data = DecisionProcess(seed=seed).simulate(200, 5, seed, p_end=0.2)
+    model = LSTDQ(0.9, alpha=0.0, fit_intercept=False).fit(**data)
+    found, log = policy_value(model), model.logged_
+    phi, rewards = log.pairs(slice(None)), log.rows.y[log.full, 0]
+    after = log.expected(slice(None)) * log.rows.discount[log.full, np.newaxis]
+    X, P = model.first_states()
+    initial = np.mean([naive.expected_pair(x, p) for x, p in zip(X, P, strict=True)], axis=0)
+    values, weights = naive.linear_minimax(phi, after, rewards, initial)
+    for name in values:
+        assert_close(values[name], found.value, "solve")
+    for one in weights.values():
+        assert_close(found.dual_weights, one, "solve")
+    errors = rewards + after @ model.coef_ - phi @ model.coef_
+    assert_close(initial @ model.coef_ + found.dual_weights @ errors, found.value, "solve")
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")

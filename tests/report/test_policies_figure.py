@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from logged_actions import PROCESS
 from lstd.errors import InvalidInputError
 from lstd.ope import LSTDQ, compare_policies, policy_value
-from lstd.report import plot_policy_values
+from lstd.report import plot_policy_diagnostics, plot_policy_values
 from tolerances import assert_close
 
 
@@ -47,5 +47,19 @@ def test_other_values_are_refused(values):
 
 
 def test_a_value_is_one_of_those(comparison):
-    model = LSTDQ(0.9).fit(**PROCESS.simulate(20, 5, 1))
+    model = LSTDQ(0.9).fit(**PROCESS.simulate(60, 5, 1))
     assert len(plot_policy_values([policy_value(model)])[0].get_xdata()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of a small log
+def test_diagnostics_have_four_panels():
+    data = PROCESS.simulate(20, 5, 1)
+    value = policy_value(LSTDQ(0.9).fit(**data))
+    axes = plot_policy_diagnostics(value)
+    steps, shares = axes[1].lines[0].get_data()
+    assert_close(shares, value.ratios.step_sizes / 20, "sums")
+    assert len(steps) == 5
+    assert_close(axes[3].lines[0].get_ydata().sum(), value.dual_weights.sum(), "sums")
+    assert axes[2].lines[0].get_ydata()[0] <= 1.0
+    with pytest.raises(InvalidInputError, match="`value` must have ratios and dual weights"):
+        plot_policy_diagnostics(policy_value(LSTDQ(0.9).fit(**data | {"behavior_probability": None})))

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from lstd.data.arguments import as_real
 from lstd.data.feature_arrays import Features, dense
@@ -235,7 +236,8 @@ class LoggedStates:
         plain = self.plain
         known = plain.fitted.settings.lmbda == 0.0
         start = np.maximum(self._dual(plain), 0.0) * len(self.first) if known else np.ones(len(self.at))
-        u = self.visits(start)
+        with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
+            u = self.visits(start)
         return np.asarray(u / u.mean())
 
     @cached_property
@@ -300,7 +302,8 @@ class LoggedStates:
     def action_values(self, q: Any) -> tuple[Array, Array, Array]:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,)."""
         if q is None or (not hasattr(q, "action_values") and hasattr(q, "get_params")):
-            return self.regressed(self.boosting(LEAF_OF_VALUES) if q is None else q)
+            with threadpool_limits(1, "openmp"):
+                return self.regressed(self.boosting(LEAF_OF_VALUES) if q is None else q)
         taken, after, start = np.empty((3, len(self.fold)))
         for own, model in self._out_of_fold(q):
             rows = self.logged.full[own]

@@ -26,7 +26,7 @@ _ARGUMENTS = (
 
 @dataclass(frozen=True, eq=False)
 class PolicyIteration:
-    """Where policy iteration stopped, and the values on the way.
+    """Where policy iteration stopped, and the values on the way; ``print`` says it in words.
 
     Attributes
     ----------
@@ -60,6 +60,16 @@ class PolicyIteration:
     path: tuple[PolicyValue, ...]
     model: LSTDQ
     policy: EpsilonGreedy = field(repr=False)
+
+    def __str__(self) -> str:
+        n, last = len(self.path), [one.value for one in self.path[-max(1, self.cycle) :]]
+        if self.stopped == "cycle":
+            return (
+                f"Policies come back in a cycle of {self.cycle} after {n} evaluations, with values from "
+                f"{min(last):.4g} to {max(last):.4g}; `policy` is the last one, no better than the others."
+            )
+        why = "the policy repeats itself" if self.stopped == "repeated" else "policies still change at `max_iterations`"
+        return f"Stopped after {n} evaluations, as {why}; the last value is {last[-1]:.4g}."
 
 
 def lspi(

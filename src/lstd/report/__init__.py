@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         plot_coefficients,
         plot_contributions,
         plot_degrees_of_freedom,
+        plot_policy_diagnostics,
         plot_policy_values,
     )
     from lstd.report.model_page import write_fit_report
@@ -30,6 +31,7 @@ __all__ = [
     "plot_curve",
     "plot_degrees_of_freedom",
     "plot_grid",
+    "plot_policy_diagnostics",
     "plot_policy_values",
     "plot_predictions",
     "plot_spread",

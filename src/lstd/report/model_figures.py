@@ -317,6 +317,66 @@ def plot_policy_values(
     return artists
 
 
+def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]:
+    """Draw what the value of a policy rests on: ratios by time step, their products, their tail, weights of episodes.
+
+    The mean ratio of each step, with two standard errors, should be 1. The products of ratios up to a step leave an
+    effective share of the episodes, which importance sampling of whole episodes rests on. The tail is the share of rows
+    with a larger ratio. The last panel has the sum of the dual weights of each episode, the largest first: an episode
+    far above the others decides the value.
+
+    Parameters
+    ----------
+    value : PolicyValue
+        Of :func:`lstd.ope.evaluate_policy`, or of :func:`lstd.ope.policy_value` with `state` or `q`, or for an LSTDQ
+        with `behavior_probability`.
+    ax : sequence of 4 matplotlib.axes.Axes, optional
+        By default those of a new figure.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidInputError
+        When the value has no ratios or no dual weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import LSTDQ, policy_value
+    >>> from lstd.report import plot_policy_diagnostics
+    >>> X, actions, policy = np.ones((400, 1)), np.arange(400) % 2, np.full((400, 2), [0.25, 0.75])
+    >>> model = LSTDQ(gamma=0.5, alpha=0.0, fit_intercept=False).fit(
+    ...     X, 1.0 * actions, actions=actions, terminated=np.ones(400, dtype=bool), target_policy=policy,
+    ...     behavior_probability=np.full(400, 0.5),
+    ... )
+    >>> [panel.get_ylabel() for panel in plot_policy_diagnostics(policy_value(model))]
+    ['mean ratio', 'effective share of episodes', 'share of rows above', 'sum of dual weights']
+    """
+    table, log, dual = value.ratios, getattr(value.contributions, "log", None), value.dual_weights
+    if table is None or log is None or dual is None:
+        raise InvalidInputError(
+            "`value` must have ratios and dual weights; got none. Use `evaluate_policy`, or `policy_value` of an LSTDQ "
+            "that was fitted with `behavior_probability`."
+        )
+    steps, rho = np.arange(len(table.step_mean)), np.sort(log.ratio[log.ratio > 0.0])
+    above = np.arange(len(rho), 0, -1) / len(log.ratio)
+    sums = np.sort(np.bincount(np.cumsum(log.begins) - 1, dual))[::-1]
+    with panels(ax, WIDE, 4.6, 4, 2) as axes:
+        axes[0].errorbar(steps, table.step_mean, yerr=2.0 * table.step_standard_error, **POINTS)
+        axes[0].axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
+        axes[0].set(xlabel="step of the episode", ylabel="mean ratio")
+        axes[1].plot(steps, table.step_sizes / len(sums), color=BLUE)
+        axes[1].set(xlabel="step of the episode", ylabel="effective share of episodes", ylim=(0.0, 1.05))
+        axes[2].step(rho, above, color=BLUE, where="pre")
+        axes[2].set(xscale="log", yscale="log", xlabel="importance ratio", ylabel="share of rows above")
+        axes[3].plot(np.arange(1, len(sums) + 1), sums, color=BLUE)
+        axes[3].set(xlabel="episodes, the largest first", ylabel="sum of dual weights")
+    return axes
+
+
 def _by_name(values: Any) -> dict[Any, PolicyValue]:
     if isinstance(values, PolicyComparison):
         return dict(zip(values.names, values.values, strict=True))
