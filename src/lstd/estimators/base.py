@@ -211,7 +211,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInputError
-            When `X` breaks a rule, or the model was fitted to statistics, so that it does not know the means.
+            When `X` breaks a rule, or the model was fitted to chunks or statistics, so that it does not know the means.
 
         Examples
         --------
