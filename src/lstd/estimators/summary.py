@@ -264,8 +264,8 @@ class Contributions:
         """Compute the contributions of checked features (T, n); raises as :meth:`lstd.LSTD.contributions`."""
         if model.limits is None:
             raise InvalidInputError(
-                "`contributions` needs the means of the features, which a model that was fitted to chunks or statistics "
-                "does not know. Fit it with `fit` or `fit_tables`."
+                "`contributions` needs the means of the features, which a model of chunks or statistics does not "
+                "know. Fit it with `fit` or `fit_tables`."
             )
         x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
         means, n = model.limits.total / model.limits.n_rows, model.n_features
