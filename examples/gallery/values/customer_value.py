@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from lstd import HorizonLSTD, Trajectories
-from lstd.errors import ExtrapolationWarning
+from lstd.errors import LSTDWarning
 
 # %%
 # The log, CDNOW (it comes with the package ``lifetimes``), has a row per purchase. Purchases of a day count as one.
@@ -47,7 +47,7 @@ for ago in (4, 13, np.inf):
     if ago < np.inf:
         features[f"recent {ago}"] = recent
 
-warnings.simplefilter("ignore", ExtrapolationWarning)  # the age grows; what followed is compared below
+warnings.simplefilter("ignore", LSTDWarning)  # few long windows, and ages that grow: what followed is compared below
 model = HorizonLSTD(39, lmbda="auto", alpha="auto", low=0.0)  # nobody buys less than nothing
 _ = model.fit(features, weeks.y, episode=weeks.episode, terminated=weeks.terminated)
 
