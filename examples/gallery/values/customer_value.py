@@ -37,15 +37,17 @@ print(known.head(3).round(1).to_string())
 # %%
 # A straight line in these four columns would say that those who bought much will buy forever. What matters is how
 # often somebody buys, and how long ago the last purchase was. So make features that say it: rates, recency, products.
+# None of them only grows: all customers came within three months, so no row shows what follows the largest ages and
+# totals. `fit` warns of such features.
 
 repeat, age, since = known["n_events"] - 1, known["since_first"], known["since_last"]
 rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)  # per week; shrunken for new customers
-features = pd.DataFrame({"age": np.log1p(age) / 3, "since": since.clip(upper=26) / 26, "rate²": rate**2})
-for ago in (4, 13, np.inf):
+features = pd.DataFrame({"since": since.clip(upper=26) / 26, "rate": rate, "rate²": rate**2})
+for ago in (4, 13):
     recent = np.exp(-since / ago)
-    features = features.assign(**{f"rate {ago}": rate * recent, f"often {ago}": often * recent})
-    if ago < np.inf:
-        features[f"recent {ago}"] = recent
+    features = features.assign(
+        **{f"recent {ago}": recent, f"rate {ago}": rate * recent, f"often {ago}": often * recent}
+    )
 
 warnings.simplefilter("ignore", LSTDWarning)  # few long windows, and ages that grow: what followed is compared below
 model = HorizonLSTD(39, lmbda="auto", alpha="auto", low=0.0)  # nobody buys less than nothing

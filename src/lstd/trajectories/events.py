@@ -53,8 +53,9 @@ def read_events(
         for role, given in columns.items()
         if given is not None or role in ("episode", "time")
     }
-    is_file = isinstance(source, (str, os.PathLike, list, tuple))
-    table = FrameColumns(_read_files(source) if is_file else source, roles, 1 if is_file else 0)
+    files = source if isinstance(source, (list, tuple)) else [source]
+    is_file = len(files) > 0 and all(isinstance(file, (str, os.PathLike)) for file in files)
+    table = FrameColumns(_read_files(files) if is_file else source, roles, 1 if is_file else 0)
     times, dates, zoned = table.clock()
     end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
     if since is not None and not _number(since, "start") <= _number(end, "until"):
@@ -72,13 +73,13 @@ def read_events(
     return arrays | {"time": moments[arrays["time"]], "feature_names": names}
 
 
-def _read_files(source: Any) -> Any:
+def _read_files(files: Sequence[Any]) -> Any:
     """Return CSV and Parquet files as one table; values of CSV are text, which the rules of columns parse."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
     tables = []
-    for path in [source] if isinstance(source, (str, os.PathLike)) else source:
+    for path in files:
         file = os.fspath(path)
         try:
             if file.lower().endswith(".parquet"):

@@ -268,7 +268,7 @@ class Trajectories:
         Steps are counted back from `until`, so that all are complete. A row knows the events before its step began, and
         its reward is what the events of the step brought: their number or, with `amount`, the sums of amounts. The
         first row of an id comes at the first start of a step after its first event, the last one at `until`: a horizon
-        row, unless the id has ended for good.
+        row, unless the id has ended for good. An id that ended before its first row has none.
 
         Parameters
         ----------
