@@ -111,8 +111,17 @@ def test_the_shell_writes_a_report(rows, capsys):
         assert "The next 6 steps for rows.csv" in page.read()
 
 
+def test_steps_of_tables_must_be_equal(rows):
+    day = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300) % 10, "D")
+    frame = rows.assign(day=day.astype(str))
+    lstd.fit_tables(frame, gamma=1.0, horizon=6, time="day", **NAMES)
+    frame.loc[9, "day"] = "2024-01-12"
+    with pytest.raises(InvalidInputError, match=r"Steps must be equal: between rows 8 and 9.*from_events"):
+        lstd.fit_tables(frame, gamma=1.0, horizon=6, time="day", **NAMES)
+
+
 def test_bounds_of_a_model_hold_for_tables(rows):
-    expected(rows, low=0.0, high=0.5).save("model")
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--low", "0", "--high", "0.5", "-o", "model"]) == 0
     assert run(["predict", "model", "rows.csv", "--horizon", "3", "-o", "out.csv"]) == 0
     found = pd.read_csv("out.csv")["prediction"]
     assert found.min() == 0.0
@@ -127,6 +136,7 @@ def test_bounds_of_a_model_hold_for_tables(rows):
             [*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"],
             "`--variant` must not be given",
         ),
+        ([*FIT, "--gamma", "1", "--low", "0", "-o", "new"], "`--low` and `--high` need `--horizon`"),
         (["predict", "plain", "rows.csv", "--horizon", "3"], "needs a model that `lstd fit --horizon` wrote"),
         (["predict", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be"),
         (["predict", "model", "rows.csv", "--horizon", "a"], "`--horizon` must be"),

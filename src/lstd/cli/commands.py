@@ -52,8 +52,8 @@ def prepare_tables(name: str) -> None:
 
 @command(
     f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
-    "next_features categories impute time sort horizon lmbda alpha unpenalised variant no_intercept independent jobs "
-    "memory report force json quiet"
+    "next_features categories impute time sort horizon low high lmbda alpha unpenalised variant no_intercept independent "
+    "jobs memory report force json quiet"
 )
 def fit(given: Any) -> int:
     """Fit a model of discounted future rewards to tables.
@@ -79,6 +79,8 @@ def fit(given: Any) -> int:
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
+    if given.horizon is None and (given.low, given.high) != (None, None):
+        raise InvalidInputError("`--low` and `--high` need `--horizon`.")
     if given.horizon is not None:
         return _fit_horizons(given, roles, settings, path, page)
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
@@ -132,7 +134,7 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
     with reading(given.quiet) as on_progress:
         tables = watched(_tables(given, given.data, roles, given.memory), on_progress)
-        fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory)
+        fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory, limits=(given.low, given.high))
         advise(f"; {path} may have been written")
         fitted.save(path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))

@@ -193,7 +193,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         gamma = self._parameters()[1].gamma
         rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
         if time is not None:
-            _check_equal(time, rows)
+            check_equal(time, rows)
         return rows
 
     def _parameters(self) -> tuple[int, Settings]:
@@ -467,7 +467,7 @@ def _shaped(solved: SavedHorizons, values: Array) -> Array:
     return values[:, 0] if solved.single else values
 
 
-def _check_equal(time: Any, rows: Rows) -> None:
+def check_equal(time: Any, rows: Rows) -> None:
     """Refuse steps that are not equal, within each episode."""
     try:
         times = np.asarray(time)

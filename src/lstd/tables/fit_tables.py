@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lstd import __version__
 from lstd.data.arguments import check_columns, check_flag, check_integer
+from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
 from lstd.distributed.runner import Runner
@@ -55,6 +56,8 @@ def fit_tables(
     store: str | os.PathLike[str] | None = None,
     independent: bool = False,
     horizon: int | None = None,
+    low: float | None = None,
+    high: float | None = None,
 ) -> LSTD | LSTDCV | HorizonLSTD:
     """Fit a model to tables that are read in chunks: here, on an executor or on a Dask cluster.
 
@@ -109,7 +112,9 @@ def fit_tables(
         Whether each table begins a new episode; ids of episodes may then occur again in other tables.
     horizon : int, optional
         Fit the rewards of the next h steps for all h up to this number, as :class:`lstd.HorizonLSTD` does, in one
-        thread of this process. Arguments that it does not have must not be given.
+        thread of this process. Arguments that it does not have must not be given. With `time`, steps must be equal.
+    low, high : float, optional
+        Bounds of its predictions.
 
     Returns
     -------
@@ -171,12 +176,14 @@ def fit_tables(
         from lstd.tables.sources import tables_of
     except ModuleNotFoundError as error:
         raise missing_extra("Reading tables", "pyarrow", "cli") from error
+    if horizon is None and (low, high) != (None, None):
+        raise InvalidInputError("`low` and `high` need `horizon`. Leave them out, or use `numpy.clip`.")
     if horizon is not None:
         others = {"variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "sort": sort}
         others |= {"executor": executor, "client": client, "store": store, "independent": independent}
         if name := next((name for name, given in others.items() if given), None):
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
-        return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks)
+        return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks, (low, high))
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
     from lstd.tables.fit_stream import fit_leaf
     from lstd.tables.preparing import sorted_tables
@@ -191,12 +198,13 @@ def fit_tables(
 
 
 def fit_horizons(
-    tables: Any, roles: Roles, horizon: int, settings: Settings, memory: int = MEMORY, n_blocks: int | str = "auto"
+    tables: Any, roles: Roles, horizon: int, settings: Settings, memory: int = MEMORY, n_blocks: int | str = "auto",
+    limits: tuple[float | None, float | None] = (None, None),
 ) -> HorizonLSTD:  # fmt: skip
     """Fit a model of the next steps to tables that follow one another in one stream."""
     from lstd.data.episode_warnings import warn_of_assumed
-    from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.tables.reader import RowReader
+    from lstd.estimators.horizon_lstd import HorizonLSTD, check_equal
+    from lstd.tables.reader import Chunk, RowReader, times_of
     from lstd.tables.sources import opened
 
     for name in ("next_features", "importance_ratio", "trace_coefficient"):
@@ -205,11 +213,23 @@ def fit_horizons(
     if roles.episode is not None and roles.terminated is None:
         warn_of_assumed("No column says which episodes terminated")
     lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
-    model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, settings.fit_intercept, n_blocks)
-    opened_tables = [opened(place, table) for place, table in enumerate(tables)]
-    reader = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory)
-    chunks = (chunk.rows.changed(names=reader.features) for chunk in reader.chunks() if len(chunk.rows))
-    model.fit_stream(chunks, roles.rewards)
+    model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, settings.fit_intercept, n_blocks, *limits)
+    opened_tables, kept = (
+        [opened(*numbered) for numbered in enumerate(tables)],
+        () if roles.time is None else (roles.time,),
+    )
+    reader = RowReader(opened_tables, replace(roles, kept=kept), gamma=settings.gamma, memory=memory)
+
+    def rows_of(chunk: Chunk) -> Rows:
+        """Return the rows of a chunk, with names of features, after a check of its times."""
+        try:
+            if kept:
+                check_equal(times_of(chunk.kept[0], kept[0]), chunk.rows)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{chunk.file}, from row {chunk.rows.place} on: {error}") from error
+        return chunk.rows.changed(names=reader.features)
+
+    model.fit_stream((rows_of(chunk) for chunk in reader.chunks() if len(chunk.rows)), roles.rewards)
     origin = Origin(
         tuple(table.file for table in reader.tables), model.state_.stream.layout.n_rows, model.n_transitions_,
         model.n_episodes_, datetime.now(UTC).isoformat(timespec="seconds"), __version__, reader.roles.columns,

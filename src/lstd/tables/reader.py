@@ -108,6 +108,12 @@ class RowReader:
         return Chunk(table.file, rows, found.kept, (*self.features, *self.roles.rewards))
 
 
+def times_of(column: pa.Array, name: str) -> NDArray[Any]:
+    """Return a column of times, which was checked, as times of NumPy if it has dates, else as numbers."""
+    times = convert.times(column, name)[0]
+    return times.view("M8[us]") if convert.clock_of(column)[0] else times
+
+
 def chunks_of(
     readers: Iterable[tuple[T, RowReader | None]], ahead: Ahead, most_bytes: int = 0
 ) -> Iterator[tuple[T, Chunk | None]]:

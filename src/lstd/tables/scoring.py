@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lstd.data import arrow_columns as convert
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import (
     TOLERANCE,
@@ -36,7 +35,7 @@ from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Limits
 from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import Thinned, predictions_of
-from lstd.tables.reader import Chunk, RowReader
+from lstd.tables.reader import Chunk, RowReader, times_of
 from lstd.tables.sources import watched
 from lstd.tables.table import Table
 from lstd.types import Array
@@ -269,6 +268,4 @@ def all_rows(
     rows = Rows.joined([c.rows for c in chunks], episode=np.concatenate([np.asarray(c.rows.episode) for c in chunks]))
     if not kept:
         return rows, None
-    column = pa.chunked_array([chunk.kept[0] for chunk in chunks]).combine_chunks()
-    times = convert.times(column, kept[0])[0]
-    return rows, times.view("M8[us]") if convert.clock_of(column)[0] else times
+    return rows, times_of(pa.chunked_array([chunk.kept[0] for chunk in chunks]).combine_chunks(), kept[0])
