@@ -300,7 +300,7 @@ PROCESSES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def coverage(repeats: int = 100) -> Iterable[dict[str, Any]]:
+def coverage(repeats: int = 200) -> Iterable[dict[str, Any]]:
     """Yield how often intervals hold what the model converges to, and the truth, for rows and for their mean."""
     for name, make in PROCESSES.items():
         case, whole = make(), HorizonLSTD(LONGEST, alpha=1e-6, n_blocks=0)

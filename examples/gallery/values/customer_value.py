@@ -37,8 +37,7 @@ print(known.head(3).round(1).to_string())
 # %%
 # A straight line in these four columns would say that those who bought much will buy forever. What matters is how
 # often somebody buys, and how long ago the last purchase was. So make features that say it: rates, recency, products.
-# None of them only grows: all customers came within three months, so no row shows what follows the largest ages and
-# totals. `fit` warns of such features.
+# None of them only grows, as ages and totals do: no row shows what follows their largest values. `fit` warns of such.
 
 repeat, age, since = known["n_events"] - 1, known["since_first"], known["since_last"]
 rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)  # per week; shrunken for new customers
