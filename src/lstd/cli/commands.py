@@ -52,8 +52,8 @@ def prepare_tables(name: str) -> None:
 
 @command(
     f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
-    "next_features categories impute time sort horizon low high lmbda alpha unpenalised variant no_intercept independent "
-    "jobs memory report force json quiet"
+    "next_features categories impute time sort horizon low high lmbda alpha unpenalised variant no_intercept "
+    "independent jobs memory report force json quiet"
 )
 def fit(given: Any) -> int:
     """Fit a model of discounted future rewards to tables.
