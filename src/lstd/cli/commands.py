@@ -79,9 +79,7 @@ def fit(given: Any) -> int:
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
-    if given.horizon is None and (given.low, given.high) != (None, None):
-        raise InvalidInputError("`--low` and `--high` need `--horizon`.")
-    if given.horizon is not None:
+    if (given.horizon, given.low, given.high) != (None, None, None):
         return _fit_horizons(given, roles, settings, path, page)
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
     with reading(given.quiet) as on_progress:
@@ -126,6 +124,8 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
     from lstd.tables.reader import RowReader
     from lstd.tables.sources import watched
 
+    if given.horizon is None:
+        raise InvalidInputError("`--low` and `--high` need `--horizon`.")
     for name, extra in (
         ("unpenalised", given.unpenalised), ("independent", given.independent), ("variant", given.variant != VARIANT),
         ("categories", given.categories), ("impute", given.impute),
