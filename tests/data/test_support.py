@@ -71,6 +71,17 @@ def test_it_says_where_the_log_never_takes_an_action(taken, rows, mean):
     assert 0.0 <= float(error) < 0.1
 
 
+def test_it_says_at_which_predicted_values_it_is():
+    value, n = np.random.default_rng(0).normal(size=4000), 4000
+    low = value < np.quantile(value, 0.1)
+    ratio = np.where(low, 0.2, np.tile([0.5, 1.5], n // 2))
+    columns = {"y": np.zeros(n), "terminated": np.ones(n, bool), "importance_ratio": ratio}
+    rows = check_rows(X=np.ones((n, 1)), **columns, gamma=0.9, warn=False)
+    text = support_doubt(rows, ratio, value)
+    assert re.search(r"of rows with a predicted value of -[0-9.]+ to -1\.\d+ is 0\.2,", text)
+    assert "predicted value" not in support_doubt(rows, ratio)
+
+
 def test_probabilities_that_are_too_small_or_of_another_row_are_noticed():
     log = log_of(mu=(0.3, 0.5, 0.8))
     assert not said(log)

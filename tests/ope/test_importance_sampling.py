@@ -96,6 +96,10 @@ def test_labels_of_actions_and_data_frames_change_nothing():
         ({"estimator": "dr", "q": 1.0}, "`q` must be a fitted LSTDQ or callable"),
         ({"estimator": "dr", "q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
         ({"actions": None}, "`actions` must be given"),
+        (
+            {"importance_ratio": np.ones(len(logged(8)["y"]))},
+            "`target_policy` must not be given with `importance_ratio`",
+        ),
         ({"target_policy": None}, "`target_policy` must be given"),
         ({"behavior_probability": None}, "`behavior_probability` must be given with `target_policy`.*use an LSTDQ"),
         ({"gamma": 1.5}, "`gamma`"),
@@ -110,6 +114,51 @@ def test_labels_of_actions_and_data_frames_change_nothing():
 def test_bad_input_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         importance_sampling(**{"gamma": 0.9} | logged(8) | options)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:4])
+def test_ratios_may_be_given_in_place_of_policies(estimator):
+    data = logged(8)
+    rows = np.arange(len(data["y"]))
+    ratio = data["target_policy"][rows, data["actions"]] / data["behavior_probability"]
+    arrays = {name: data[name] for name in ("X", "y", "episode", "terminated")}
+    found = importance_sampling(gamma=0.9, estimator=estimator, importance_ratio=ratio, **arrays)
+    other = importance_sampling(gamma=0.9, estimator=estimator, **data)
+    assert found == other
+    assert_close(found.step_values.sum(), found.value, "sums")
+    assert_close(found.ratios.mean[0], ratio[~np.isnan(data["y"])].mean(), "sums")
+
+
+def test_step_values_are_those_of_each_step():
+    data = logged(8)
+    for estimator in ("pdis", "wdr"):
+        found = importance_sampling(gamma=0.9, estimator=estimator, q=values_of_actions, **data)
+        assert_close(found.step_values.sum(), found.value, "sums")
+    parts = list(episodes(data, 0.9))
+    first = np.mean([one["ratios"][0] * one["rewards"][0] for one in parts])
+    assert_close(importance_sampling(gamma=0.9, estimator="pdis", **data).step_values[0], first, "sums")
+
+
+def test_ratios_by_step_and_their_products_are_those_of_the_definition():
+    data = logged(8)
+    table = importance_sampling(gamma=0.9, **data).ratios
+    ratios = [one["ratios"] for one in episodes(data, 0.9)]
+    for t in range(len(table.step_mean)):
+        at_step = [one[t] for one in ratios if len(one) > t]
+        assert_close(table.step_mean[t], np.mean(at_step), "sums")
+        products = np.array([np.prod(one[: t + 1]) for one in ratios])
+        assert_close(table.step_sizes[t], products.sum() ** 2 / (products**2).sum(), "sums")
+    assert "largest ratios by share of rows" in str(table)
+
+
+def test_it_says_when_no_episode_is_left():
+    X, actions, episode = np.ones((6, 1)), np.array([1, 0, 1, 0, 1, 1]), np.repeat([0, 1, 2], 2)
+    given = {"gamma": 1.0, "actions": actions, "episode": episode, "terminated": np.arange(6) % 2 == 1}
+    policies = {"target_policy": np.eye(2)[[1, 1, 1, 1, 0, 0]], "behavior_probability": np.full(6, 0.5)}
+    with pytest.raises(
+        InvalidInputError, match=r"of 3 episodes none is left after 1 of 2 steps.*first one in row 1\..*Mix"
+    ):
+        importance_sampling(X, np.ones(6), **given, **policies)
 
 
 def test_few_episodes_of_the_target_policy_itself_are_said_to_be_few():
