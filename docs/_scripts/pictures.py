@@ -23,7 +23,7 @@ from lstd.datasets import load_shop
 from lstd.experiments import LMBDAS, run_sweep
 from lstd.inference import ReturnSpread
 from lstd.metrics import observed_returns
-from lstd.ope import LSTDQ, compare_policies
+from lstd.ope import LSTDQ, compare_policies, policy_value
 
 ROOT = Path(__file__).parents[2]
 INK = {"light": "#1f2933", "dark": "#e4e7eb"}
@@ -95,6 +95,7 @@ def plots():
         "plot_curve": report.plot_curve(HorizonLSTD(12).fit(X, y, **data), X[:3]),
         "plot_degrees_of_freedom": report.plot_degrees_of_freedom(model),
         "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
+        "plot_policy_diagnostics": report.plot_policy_diagnostics(policy_value(by_chance(X, y, offers, offered, data))),
         "plot_policy_values": report.plot_policy_values(policies(X, y + 2.0 * offers * (y > 0), offers, offered, data)),
         "plot_predictions": report.plot_predictions(model, X, y, **data),
         "plot_sweep": report.plot_sweep(
@@ -116,6 +117,13 @@ def range_of_one():
     artists = report.plot_spread(spread, X.iloc[some], labels=labels)
     artists[0].axes.set_xlabel("what is still to come, discounted by 0.98 a week")
     return artists
+
+
+def by_chance(X, y, offers, offered, data):
+    """Fit action values of making either offer half of the time."""
+    half = np.full(offered.shape, 0.5)
+    model = LSTDQ(gamma=0.8, alpha=0.1)
+    return model.fit(X, y, actions=offers, target_policy=half, behavior_probability=offered, **data)
 
 
 def policies(X, y, offers, offered, data):

@@ -49,6 +49,7 @@ def test_a_loaded_model_is_that_saved(kind, tmp_path, monkeypatch):
     elif kind == "wide":
         monkeypatch.setattr("lstd.ope.logged_rows.ENTRIES_AT_ONCE", 8)
     lmbda = 0.0 if kind == "successors" else 0.5
+    options["weighting"] = "none" if kind == "successors" else "ratio"
     model = LSTDQ(0.9, lmbda, alpha=0.3, **options).fit(**data)
     model.save(tmp_path / "model")
     again = lstd.load(tmp_path / "model")
@@ -65,6 +66,7 @@ def test_a_loaded_model_is_that_saved(kind, tmp_path, monkeypatch):
     assert policy_value(again).dual_weights is None
     assert policy_value(again).effective_sample_size is None
     assert (again.gamma, again.lmbda, again.trace, again.alpha) == (0.9, lmbda, "retrace", 0.3)
+    assert again.weighting == model.weighting
     assert again.fit(**data).coef_.tolist() == model.coef_.tolist()
     with pytest.raises(InvalidInputError, match="or loaded from a file"):
         LSTDQ.load(tmp_path / "model").state_values(states)

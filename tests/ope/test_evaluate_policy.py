@@ -164,6 +164,19 @@ def test_weighted_action_values_are_those_of_weighted_rows():
         policy_value(LSTDQ(GAMMA).fit(**data | {"behavior_probability": None}), state=state)
 
 
+def test_rows_may_be_weighted_by_ratios():
+    data, state = simulated()
+    weight = np.nan_to_num(0.99 * ratio_of(data) + 0.01, nan=1.0)
+    one = LSTDQ(GAMMA, alpha=0.1, weighting="ratio").fit(**data)
+    two = LSTDQ(GAMMA, alpha=0.1).fit(**data, weight=weight)
+    assert_close(one.coef_, two.coef_, "solve")
+    values = [policy_value(model, state=state).value for model in (one, LSTDQ(GAMMA, alpha=0.1).fit(**data))]
+    assert_close(*values, "solve")  # visits replace it
+    compare_policies([one, LSTDQ(GAMMA, alpha=0.1).fit(**data)])
+    with pytest.raises(InvalidInputError, match="`behavior_probability` must be given for weighting"):
+        LSTDQ(GAMMA, weighting="ratio").fit(**data | {"behavior_probability": None})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -34,6 +34,9 @@ _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` de
 _OTHER_NAMES = OTHER_NAMES | {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED}
 
 
+WEIGHTINGS = ("none", "ratio")
+
+
 class SparseStates(NamedTuple):
     """Sparse features of states, by rows."""
 
@@ -53,6 +56,7 @@ class SavedActionValues:
     n_features: int
     names: tuple[str, ...] | None
     trace: str
+    weighting: str
     unlogged: tuple[float, float]
     states: Annotated[Array, "episodes features"] | SparseStates
     policy: Annotated[Array, "episodes actions"]
@@ -65,6 +69,7 @@ class SavedActionValues:
             self.pairs.model().n_features == n * n_actions,
             self.names is None or len(self.names) == n,
             self.trace in TRACES,
+            self.weighting in WEIGHTINGS,
         )
         if not all(fitting):
             raise ValueError(fitting)
@@ -113,6 +118,10 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     features : StateActionFeatures or callable, optional
         Features of pairs, with the labels of the actions; or a function φ(s, a), see :class:`StateActionFeatures`. By
         default, actions are 0, 1, …, and each has a block of columns for the features of states.
+    weighting : {"none", "ratio"}, default "none"
+        "ratio" multiplies the weight of each row by 0.99 π/μ + 0.01, with the probabilities of its logged action, so
+        that features that are too coarse fit the pairs that the target policy takes. It needs
+        `behavior_probability`. :func:`policy_value` with `state` weights states too.
     n_blocks : int or "auto", default "auto"
         As in :class:`lstd.LSTD`.
     solver, tol, max_iter
@@ -180,6 +189,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         solver: str = "auto",
         tol: float = TOL,
         max_iter: int = MAX_ITER,
+        weighting: str = "none",
     ) -> None:
         self.gamma = gamma
         self.lmbda = lmbda
@@ -192,6 +202,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.weighting = weighting
 
     def fit(
         self, X: Any, y: ArrayLike, *, actions: ArrayLike, target_policy: Any, behavior_probability: PerRow = None,
@@ -257,6 +268,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
             settings.lmbda,
         )  # fmt: skip
+        if check_choice("weighting", self.weighting, WEIGHTINGS) == "ratio":
+            logged = logged.weighted(row_factor(logged))
         model = _fitted(logged, settings, solver, self.n_blocks)
         if logged.ratio is not None and not model.solution.unbounded:
             values = (logged.features.action_values(rows.X, model.coef) * np.asarray(logged.policy)).sum(axis=1)
@@ -369,7 +382,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             X = SparseStates(X.data.astype(np.float64), indices, indptr)
         return SavedActionValues(
             pairs=self.lstd_.to_record(), labels=features.labels.tolist(), n_features=self.n_features_in_,
-            names=None if names is None else tuple(names.tolist()), trace=self.trace, unlogged=self.unlogged_,
+            names=None if names is None else tuple(names.tolist()), trace=self.trace, weighting=self.weighting,
+            unlogged=self.unlogged_,
             states=X if isinstance(X, SparseStates) else np.asarray(X, np.float64), policy=P,
         )  # fmt: skip
 
@@ -377,7 +391,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     def of_record(cls, record: SavedActionValues, path: Any = None) -> Self:
         """Return the estimator of what a file held."""
         model = record.pairs.model()
-        estimator = cls(trace=record.trace, features=record.features, **LSTD.of_model(model).get_params())
+        parameters = LSTD.of_model(model).get_params() | {"trace": record.trace, "weighting": record.weighting}
+        estimator = cls(features=record.features, **parameters)
         estimator._adopt(model, record.features, record.unlogged)
         estimator.logged_, estimator.target_policy_ = None, None
         estimator.initial_, estimator.n_features_in_ = record.initial, record.n_features
@@ -390,6 +405,13 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.lstd_, self.features_, self.unlogged_ = LSTD.of_model(model), features, unlogged
         self.unlogged_share_ = unlogged[0] / (unlogged[1] or 1.0)
         self.coef_, self.intercept_ = self.lstd_.coef_, float(self.lstd_.intercept_)
+
+
+def row_factor(logged: LoggedRows) -> Array:
+    """Return 0.99 ρ + 0.01 of each transition, (N,): actions that the target policy never takes keep some data."""
+    if logged.ratio is None:
+        raise InvalidInputError('`behavior_probability` must be given for weighting="ratio".')
+    return np.asarray(0.99 * logged.ratio + 0.01)
 
 
 def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: Any) -> Model:

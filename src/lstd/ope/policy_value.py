@@ -30,7 +30,7 @@ from lstd.estimators.validate_data import checked_features
 from lstd.ope.contributions import SAMPLES, Contributions, combined, effective_size
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates
-from lstd.ope.lstdq import LSTDQ
+from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.ratio_table import RatioTable
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range, solve, without_rounding
@@ -191,7 +191,8 @@ def policy_value(
     if q is not None:
         found, method = log.robust(q)[1], "doubly robust"
     elif isinstance(model, LSTDQ):
-        model, method = model.reweighted(log.ratio * log.u), "weighted action values"
+        factor = log.ratio * log.u / (row_factor(log.logged) if model.weighting == "ratio" else 1.0)
+        model, method = model.reweighted(factor), "weighted action values"
         found = contributions(model, None, target_policy, None, "episodes")
     else:
         found, method = log.weighted, "weighted state values"

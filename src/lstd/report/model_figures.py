@@ -353,7 +353,7 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
     ...     behavior_probability=np.full(400, 0.5),
     ... )
     >>> [panel.get_ylabel() for panel in plot_policy_diagnostics(policy_value(model))]
-    ['mean ratio', 'effective share of episodes', 'share of rows above', 'sum of dual weights']
+    ['mean ratio', 'effective share', 'share of rows above', 'sum of dual weights']
     """
     table, log, dual = value.ratios, getattr(value.contributions, "log", None), value.dual_weights
     if table is None or log is None or dual is None:
@@ -361,15 +361,20 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
             "`value` must have ratios and dual weights; got none. Use `evaluate_policy`, or `policy_value` of an LSTDQ "
             "that was fitted with `behavior_probability`."
         )
-    steps, rho = np.arange(len(table.step_mean)), np.sort(log.ratio[log.ratio > 0.0])
+    steps, several, rho = (
+        np.arange(len(table.step_mean)),
+        table.step_standard_error > 0.0,
+        np.sort(log.ratio[log.ratio > 0.0]),
+    )
     above = np.arange(len(rho), 0, -1) / len(log.ratio)
     sums = np.sort(np.bincount(np.cumsum(log.begins) - 1, dual))[::-1]
     with panels(ax, WIDE, 4.6, 4, 2) as axes:
-        axes[0].errorbar(steps, table.step_mean, yerr=2.0 * table.step_standard_error, **POINTS)
+        error = 2.0 * table.step_standard_error[several]
+        axes[0].errorbar(steps[several], table.step_mean[several], yerr=error, **POINTS)
         axes[0].axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
         axes[0].set(xlabel="step of the episode", ylabel="mean ratio")
         axes[1].plot(steps, table.step_sizes / len(sums), color=BLUE)
-        axes[1].set(xlabel="step of the episode", ylabel="effective share of episodes", ylim=(0.0, 1.05))
+        axes[1].set(xlabel="step of the episode", ylabel="effective share", ylim=(0.0, 1.05))
         axes[2].step(rho, above, color=BLUE, where="pre")
         axes[2].set(xscale="log", yscale="log", xlabel="importance ratio", ylabel="share of rows above")
         axes[3].plot(np.arange(1, len(sums) + 1), sums, color=BLUE)
