@@ -117,7 +117,6 @@ class SavedSpread:
     horizon: int | None
     single: bool
     n_groups: int
-    random_state: int
 
 
 class ReturnSpread(Saved):
@@ -210,7 +209,7 @@ class ReturnSpread(Saved):
             held = of(self.model, self.horizon, X, y, columns)
             rewards, group = held.rows.y[held.rows.full], _groups(held)
             spreads = tuple(_Spread.of(held, j, group, self._bounds(one), random) for j, one in enumerate(rewards.T))
-        self.record_ = SavedSpread(None, spreads, held.steps, held.rows.single, int(group[-1]) + 1, self.random_state)
+        self.record_ = SavedSpread(None, spreads, held.steps, held.rows.single, int(group[-1]) + 1)
         return self
 
     def _bounds(self, rewards: Array) -> Array:
@@ -249,7 +248,7 @@ class ReturnSpread(Saved):
         """Return the spread of a file, with its model."""
         saved: Any = record.model
         model = HorizonLSTD.of_record(saved, path) if record.horizon else estimator_of(saved.model())
-        spread = cls(model, horizon=record.horizon, random_state=record.random_state)
+        spread = cls(model, horizon=record.horizon)
         spread.record_ = record
         return spread
 
@@ -303,7 +302,7 @@ class _Held(NamedTuple):
     """Rows, with the column of ones if the model has an intercept, in K folds, and predictions for each by the rest."""
 
     rows: Rows
-    edges: list[int]  # K + 1 of them
+    folds: list[slice]
     ridge: Array  # (n,)
     weights: Array  # (K, H, n, m), H = 1 without a horizon
     penalty: Array  # (n,) of a vanishing ridge term, 0 for the column of ones
@@ -316,14 +315,9 @@ class _Held(NamedTuple):
         parts = zip(self.folds, self.weights, strict=True)
         return self.bounded(np.concatenate([rows_of(self.rows.X, fold) @ one[h, :, j] for fold, one in parts]))
 
-    @property
-    def folds(self) -> list[slice]:
-        """Places of the rows of each fold."""
-        return list(starmap(slice, pairwise(self.edges)))
 
-
-def _folds(rows: Rows) -> tuple[list[Rows], list[int]]:
-    """Return folds, and where they begin and end; raises InvalidInputError if there are too few groups or rows."""
+def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
+    """Return folds, and their places; raises InvalidInputError if there are too few groups or rows."""
     count, whole = int(rows.begins.sum()) if len(rows) else 0, len(rows) > 0 and are_whole(rows)
     if count < _FEWEST[0] if whole or count > 1 else int(rows.full.sum()) < _FEWEST[1]:
         raise InvalidInputError(
@@ -331,7 +325,7 @@ def _folds(rows: Rows) -> tuple[list[Rows], list[int]]:
             f"{len(rows)} rows of {count}. Pass more."
         )
     folds = folds_of(rows)
-    return folds, np.cumsum([0, *map(len, folds)]).tolist()
+    return folds, list(starmap(slice, pairwise(np.cumsum([0, *map(len, folds)]).tolist())))
 
 
 def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
@@ -343,14 +337,14 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     rows, settings = comparable_rows(estimator, X, y, columns, ones=True, finite=True, warn=False), model.settings
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
-    folds, edges = _folds(rows)
+    folds, places = _folds(rows)
     sums = [LSTDStatistics.from_rows(part, settings.lmbda) for part in folds]
     whole, weights = sum(one.total_weight for one in sums), []
     for rest in without_each(sums):
         ridge = model.ridge * rest.total_weight / (whole or 1.0)
         weights.append(solve(rest.matrix(settings.variant), rest.b, ridge, penalty=model.penalty, warn=False).weights)
     of_steps = np.array(weights)[:, np.newaxis]
-    return _Held(rows, edges, model.ridge, of_steps, model.penalty, settings.uncentred, np.asarray, None)
+    return _Held(rows, places, model.ridge, of_steps, model.penalty, settings.uncentred, np.asarray, None)
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
@@ -358,12 +352,12 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     rows, steps = estimator._checked(estimator, X, y, columns, None, "fit", reset=False), estimator._horizon(horizon)
     state = estimator.state_
     rows = state.prepared(rows)
-    edges = _folds(rows)[1]
-    sums = lag_sums(rows, steps, edges)
+    places = _folds(rows)[1]
+    sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
     bounded = estimator._solved.bounded
-    return _Held(rows, edges, state.ridge(alpha), weights, state.vanishing, state.uncentred, bounded, steps)
+    return _Held(rows, places, state.ridge(alpha), weights, state.vanishing, state.uncentred, bounded, steps)
 
 
 def _groups(held: _Held) -> NDArray[np.intp]:
