@@ -310,6 +310,15 @@ def test_the_first_break_is_told(form, compared, monkeypatch):
     assert breaks(transitions([2, 3], form=form), before=FEATURES[1]) == 0
 
 
+def test_sparse_rows_are_compared_by_their_stored_entries(monkeypatch):
+    """Not by their features, of which a million would leave a row at a time."""
+    sizes, differ = [], rows_module.differ
+    monkeypatch.setattr(rows_module, "differ", lambda one, two: sizes.append(one.shape[0]) or differ(one, two))
+    X = sparse.csr_array((np.ones(2000), np.arange(2000), np.arange(2001)), shape=(2000, 10**6))
+    assert breaks(check_rows(X[:-1], np.zeros(1999), gamma=0.9, X_next=X[1:])) is None
+    assert sizes == [1998]
+
+
 def told(**columns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

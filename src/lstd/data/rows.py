@@ -114,7 +114,7 @@ ARGUMENTS = ("X", "y", *_KINDS)
 FACTORS = frozenset({*COLUMNS} - {"discount"})  # columns that change how much a row counts
 _PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups")  # fields with one entry per row
 
-ENTRIES_COMPARED = 2**17  # features compared at a time, about one MiB
+ENTRIES_COMPARED = 2**17  # features, or stored entries, compared at a time, about one MiB
 COMPARED, _LEAST_COMPARED = 2000, 30  # rows of a fit, and rows to be predicted, whose features are looked at,
 _PART_ENTRIES = 2**18  # and most of their entries
 _ONE = struct.pack("d", 1.0)
@@ -318,7 +318,8 @@ def breaks(rows: Rows) -> Flags:
     """Whether the next row of the same episode is not the successor of each row by `X_next`, (T,)."""
     X_next: Features = rows.X_next
     found = np.zeros(len(rows), dtype=np.bool_)
-    size = max(1, ENTRIES_COMPARED // rows.n_features)
+    stored = [phi.nnz // len(rows) for phi in (rows.X, X_next) if len(rows) and sparse.issparse(phi)]
+    size = max(1, ENTRIES_COMPARED // (1 + sum(stored) if len(stored) == 2 else rows.n_features))
     for first in range(0, len(rows) - 1, size):
         end = min(first + size, len(rows) - 1)
         found[first:end] = differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
