@@ -136,7 +136,7 @@ def policy_value(
         its scatter counts together with the influence of the episode on the weights. "independent": another sample of
         independent states. "fixed": exactly these states. "auto" is "episodes" if there is one state per episode,
         "fixed" for one state, and otherwise "independent".
-    data : Trajectories or mapping, optional
+    data : mapping, optional
         For an LSTD with ratios and `state` or `q`: the log that it was fitted to, as arguments of :meth:`LSTDQ.fit` by
         name, with actions and both policies.
     state : array-like of shape (T, p), optional
