@@ -259,6 +259,8 @@ def test_a_fit_says_what_makes_its_predictions_doubtful(tmp_path):
     model.save(tmp_path / "model")
     with pytest.warns(ExtrapolationWarning, match="far outside of their range in the fit"):
         lstd.load(tmp_path / "model").predict(data["X"] * 100.0)
+    with pytest.warns(UnobservedWarning, match="compares the model with itself"):
+        model.score(**data)
     with warnings.catch_warnings(action="error"):  # twelve months of three years, of features that stay in range
         HorizonLSTD(6).fit(data["X"][:, :1], data["X"][:, 0] * (age < 23), **{n: data[n] for n in [*data][2:]})
 

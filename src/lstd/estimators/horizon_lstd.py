@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_array, check_choice, check_integer, check_real
+from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.feature_arrays import Features, product
 from lstd.data.parsing import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns, horizon_returns
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import NOT_ROUTED
 from lstd.estimators.horizon_model import HorizonModel, SavedHorizons, SavedSums
 from lstd.estimators.limits import warn_beyond
@@ -379,6 +380,11 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float
             At most 1; the unweighted mean over several rewards.
+
+        Warns
+        -----
+        UnobservedWarning
+            When less than half of the discounted steps was observed.
         """
         from sklearn.metrics import r2_score
 
@@ -387,6 +393,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "sample_weight", sample_weight, found.weight.shape
         )  # fmt: skip
         scored = weight > 0.0
+        warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
         if np.count_nonzero(scored) < 2:
             raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
         prediction = self.predict(X, horizon)
