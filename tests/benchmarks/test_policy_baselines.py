@@ -140,3 +140,22 @@ def test_boosted_fitted_q_of_single_steps_is_the_mean_reward_of_each_pair(module
     for state, action in ((0, 0), (2, 1)):
         rows = (log.state == state) & (log.action == action) & data.full
         assert q[rows, action].mean() == pytest.approx(log.reward[rows].mean(), abs=0.08)
+
+
+def test_the_first_choice_is_judged_beside_the_best_method(modules):
+    import policy_tables
+
+    def file(methods):
+        cell = {"truth": 1.0, "deviation": 10.0, "error": 0.0, "repeats": [0, 1], "methods": methods}
+        return {"cells": {"lake | a log | a target | 100": cell}}
+
+    chosen = [[4.0, 2.0, 6.0, "", "doubly robust"], [-2.0, -4.0, 0.5, "M", "doubly robust"]]  # errors of 3, bound 1
+    found = file({"first choice, fine": chosen, "state values, fine": [[9.0, 8.0, 10.0]] * 2})
+    (cell,) = policy_tables.cells(found, file({"WIS": [[3.0, 0.0, 9.0, "E", ""], [-1.0, 0.0, 0.5, "E", ""]]}))
+    assert (cell.bound, cell.error("first choice"), cell.best) == (1.0, 3.0, (2.0, "WIS"))
+    assert cell.ratio == 1.5
+    assert cell.held("WIS").tolist() == [True, False]
+    lines = policy_tables.goals([cell])
+    assert "| error beside that of the best single method, largest | ≤ 2.5 | 1.50 | met |" in lines
+    assert "| truth in the interval, or a warning, all | ≥ 0.9 | 0.50 | missed |" in lines
+    assert "| features noticed where V misses in 60% or more (1 rows), all | ≥ 0.5 | 0.50 | met |" in lines

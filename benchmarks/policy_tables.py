@@ -1,0 +1,195 @@
+"""The tables and the figure of the page on values of policies, from stored estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pages import newest, write_between
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "policy-evaluation.md"
+SOURCE = "benchmarks/policy_evaluation.py"
+KINDS = ("fine", "coarse")
+CHOICE, REFERENCE, OLD = "first choice", "state values", "LSTD(0), ratios, α = 1"
+RIGHT = ("lake", "cliff", "taxi", "random process 1", "random process 2", "random process 3", "long")
+MISSES = 0.6  # of the intervals, from which features count as too coarse
+
+
+class Cell(NamedTuple):
+    """The estimates of all methods for one target policy, log, size and kind of features."""
+
+    name: tuple[str, str, str, str]  # problem, log, target, kind of features
+    size: int
+    truth: float
+    bound: float  # sd of the return / √episodes
+    methods: dict[str, list[list[Any]]]
+
+    @property
+    def right(self) -> bool:
+        """Whether the features are unit vectors of states."""
+        return self.name[0] in RIGHT and self.name[3] == "fine"
+
+    def error(self, method: str) -> float:
+        """Root mean squared error in units of the bound; infinite if an estimate is missing."""
+        values = np.array([one[0] for one in self.methods[method]], dtype=float)
+        error = float(np.sqrt(np.mean((values - self.truth) ** 2))) / self.bound
+        return error if np.isfinite(error) else float("inf")
+
+    def held(self, method: str) -> NDArray[np.bool_]:
+        low, high = np.array([one[1:3] for one in self.methods[method]], dtype=float).T
+        return np.asarray((low <= self.truth) & (self.truth <= high))
+
+    def warned(self, letters: str = "", method: str = CHOICE) -> NDArray[np.bool_]:
+        """Whether each repeat gave a warning of these letters, or any one."""
+        said = [one[3] for one in self.methods[method]]
+        return np.array([bool(set(one) & set(letters)) if letters else bool(one) for one in said])
+
+    @property
+    def best(self) -> tuple[float, str]:
+        """The least error of a single method."""
+        return min((self.error(name), name) for name in self.methods if not name.startswith(CHOICE))
+
+    @property
+    def ratio(self) -> float:
+        """Error of the first choice beside that of the best single method, both at least half the bound."""
+        return max(self.error(CHOICE), 0.5) / max(self.best[0], 0.5)
+
+
+def cells(found: dict[str, Any], others: dict[str, Any]) -> Iterator[Cell]:
+    """Yield what was measured, with the repeats that both files have."""
+    for name, cell in found["cells"].items():
+        problem, log, target, size = name.split(" | ")
+        beside = others["cells"].get(name)
+        n = min(len(cell["repeats"]), len(beside["repeats"]) if beside else len(cell["repeats"]))
+        assert not beside or cell["repeats"][:n] == beside["repeats"][:n]
+        methods = cell["methods"] | (beside["methods"] if beside else {})
+        for kind in KINDS:
+            if f"{CHOICE}, {kind}" not in methods:
+                continue
+            other = tuple(f", {k}" for k in KINDS if k != kind)
+            own = {
+                method.removesuffix(f", {kind}"): estimates[:n]
+                for method, estimates in methods.items() if not method.endswith(other) and len(estimates) >= n
+            }  # fmt: skip
+            bound = cell["deviation"] / np.sqrt(int(size))
+            yield Cell((problem, log, target, kind), int(size), cell["truth"], bound, own)
+
+
+# ---------------------------------------------------------------- tables
+
+
+def goals(every: list[Cell]) -> list[str]:
+    """Return what was asked of the first choice and what was found, what was missed first."""
+    ratios = np.array([cell.ratio for cell in every])
+    safe = [cell.held(CHOICE) | cell.warned() for cell in every]
+    right = np.concatenate([cell.warned("SM") for cell in every if cell.right] or [np.zeros(1, dtype=bool)])
+    missing = [cell for cell in every if REFERENCE in cell.methods and 1.0 - cell.held(REFERENCE).mean() >= MISSES]
+    noticed = [cell.warned("M").mean() for cell in missing]
+    false = [cell.warned("M").mean() for cell in every if cell.right]
+    rows = [
+        ("error beside that of the best single method, median", np.median(ratios), "≤", 1.3),
+        ("error beside that of the best single method, largest", ratios.max(), "≤", 2.5),
+        ("truth in the interval, or a warning, all", np.concatenate(safe).mean(), "≥", 0.9),
+        ("truth in the interval, or a warning, least of a row", min(one.mean() for one in safe), "≥", 0.8),
+        ("warnings of features or support where both are right", right.mean(), "≤", 0.05),
+        ("warnings of features where they are right, most of a row", max(false, default=0.0), "≤", 0.1),
+    ]
+    if missing:
+        text = f"features noticed where V misses in {MISSES:.0%} or more ({len(missing)} rows)"
+        rows += [(f"{text}, least", min(noticed), "≥", 0.5), (f"{text}, all", np.mean(noticed), "≥", 0.5)]
+    lines = ["| | goal | measured | |", "|---|---|---|---|"]
+    judged = [(value <= goal if sign == "≤" else value >= goal, one) for one in rows for _, value, sign, goal in [one]]
+    for met, (text, value, sign, goal) in sorted(judged, key=lambda one: bool(one[0])):
+        lines.append(f"| {text} | {sign} {goal:g} | {value:.2f} | {'met' if met else 'missed'} |")
+    return lines
+
+
+def by_target(every: list[Cell]) -> list[str]:
+    """Return a row for each cell, the largest ratio first."""
+    lines = [
+        "| process, log, target, features | episodes | first choice | truth held | warned | best single method "
+        "| its error | state values | α = 1 | WDR | fitted Q, boosting |",
+        "|" + "---|" * 11,
+    ]
+    for cell in sorted(every, key=lambda cell: -cell.ratio):
+        beside = (REFERENCE, OLD, "WDR", "fitted Q, boosting")
+        other = [f"{cell.error(name):.2g}" if name in cell.methods else "—" for name in beside]
+        lines.append(
+            f"| {', '.join(cell.name)} | {cell.size} | {cell.error(CHOICE):.2g} | {cell.held(CHOICE).mean():.2f} "
+            f"| {cell.warned().mean():.2f} | {cell.best[1]} | {cell.best[0]:.2g} | {' | '.join(other)} |"
+        )
+    return lines
+
+
+def by_method(every: list[Cell]) -> list[str]:
+    """Return a row for each method: its errors over all targets, and how often its intervals hold the truth."""
+    rows = []
+    for name in {name for cell in every for name in cell.methods}:
+        own = [cell for cell in every if name in cell.methods]
+        least = [max(min(cell.best[0], cell.error(CHOICE)), 0.5) for cell in own]
+        errors = np.array([max(cell.error(name), 0.5) for cell in own]) / least
+        has = [cell.held(name).mean() for cell in own if cell.methods[name][0][1] is not None]
+        cells = f"{np.median(errors):.2f} | {np.quantile(errors, 0.9):.3g} | {errors.max():.3g}"
+        rows.append((errors.mean(), f"| {name} | {len(own)} | {cells} | {f'{np.mean(has):.2f}' if has else '—'} |"))
+    head = ["| method | rows | median | nine of ten below | largest | truth held |", "|---|---|---|---|---|---|"]
+    return [*head, *(line for _, line in sorted(rows))]
+
+
+def text(found: dict[str, Any], others: dict[str, Any]) -> str:
+    every = list(cells(found, others))
+    counts = sorted(len(cell.methods[CHOICE]) for cell in every)
+    machine, repeats = found["machine"], " to ".join(map(str, sorted({counts[0], counts[-1]})))
+    lines = [
+        f"Measured by `python {SOURCE}` on {found['date']}: {machine['cores']} cores, Python {machine['python']}; "
+        f"seeds from {found['seed']}; {len(every)} rows, {repeats} repeats of each.",
+        "", *goals(every), "", "![Errors in units of the bound](figures/policy-evaluation.png)", "",
+        "Errors of each method beside the least one of the same row, both at least half the bound:", "",
+        *by_method(every), "",
+        "Errors as multiples of the bound, the worst of the first choice first:", "", *by_target(every),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def draw(every: list[Cell], path: Path) -> None:
+    """Draw the error of every method in units of the bound, a line for each target; the first choice stands out."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    every = sorted(every, key=lambda cell: cell.error(CHOICE))
+    figure, axes = plt.subplots(figsize=(8, 0.5 + 0.14 * len(every)), layout="constrained")
+    for place, cell in enumerate(every):
+        errors = [min(max(cell.error(name), 0.1), 1e3) for name in cell.methods if not name.startswith(CHOICE)]
+        axes.plot(errors, [place] * len(errors), ".", color="0.75", markersize=4)
+    rows = range(len(every))
+    old = [max(cell.error(OLD), 0.1) if OLD in cell.methods else np.nan for cell in every]
+    axes.plot(old, rows, "x", color="tab:orange", markersize=4, label="state values, α = 1")
+    axes.plot(
+        [max(cell.error(CHOICE), 0.1) for cell in every],
+        rows,
+        "o",
+        color="tab:blue",
+        markersize=4,
+        label="first choice",
+    )
+    axes.plot([], [], ".", color="0.75", label="all others")
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set(xscale="log", xlim=(0.1, 300), ylim=(-1, len(every)))
+    axes.set_xlabel("root mean squared error / (standard deviation of the return / √episodes)")
+    axes.set_yticks(rows, [f"{', '.join(cell.name)}, {cell.size}" for cell in every], fontsize=5)
+    axes.legend(loc="lower right")
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def write() -> None:
+    """Write the tables and the figure from the newest results."""
+    found, others = newest("policies"), newest("policy-baselines")
+    draw(list(cells(found, others)), PAGE.parent / "figures" / "policy-evaluation.png")
+    write_between(PAGE, SOURCE, text(found, others))
