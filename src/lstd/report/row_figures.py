@@ -293,7 +293,7 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
     >>> from lstd import HorizonLSTD
     >>> from lstd.report import plot_curve
     >>> model = HorizonLSTD(12).fit(np.tile(np.eye(2), (20, 1)), np.ones(40), episode=np.arange(40) // 4,
-    ...     terminated=np.zeros(40, dtype=bool))
+    ...     terminated=np.arange(40) % 4 == 3)
     >>> len(plot_curve(model, np.eye(2)))
     2
     """

@@ -26,7 +26,7 @@ Kept = tuple[dict[str, Any], Errors]
 
 CONFIGURATION, PROVENANCE, LOCK = "configuration.json", "provenance.json", ".lstd.lock"
 FORMAT = "lstd reproduce 4"  # by which a configuration written by this command is recognised
-FIGURES = ("figure2", "figure3", "figure4", "figure5", "proposition1", "theorem2")
+FIGURES = ("figure2", "differences", "figure3", "figure4", "figure5", "proposition1", "theorem2")
 SUBFOLDERS = ("cells", "figures", "tables")
 RESULTS = {
     "report.html": "all figures, tables and findings in one page",
