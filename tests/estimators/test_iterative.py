@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -158,6 +159,22 @@ def test_standard_errors_are_close_by_default():
         assert_close(model.predict(X, return_std=True)[1], direct, within)
 
 
+@pytest.mark.parametrize("alpha", [1.0, 1e-3])
+def test_standard_errors_of_categories_with_a_long_tail(alpha):
+    """Many are in one block alone, so that without it the ridge term decides their weights and the intercept."""
+    random = np.random.default_rng(0)
+    state, T, n = np.minimum(random.zipf(1.3, 4000) - 1, 399), 4000, 400
+    X, columns = (
+        sparse.csr_array(np.eye(n)[state]),
+        {"episode": np.arange(T) // 20, "terminated": np.arange(T) % 20 == 19},
+    )
+    y = state % 10 + random.normal(size=T)
+    direct = LSTD(alpha=alpha, n_blocks=20).fit(X, y, **columns).predict(np.eye(n), return_std=True)[1]
+    for tol, within in ((1e-8, "iterative_default"), (1e-10, "iterative_intervals")):
+        model = LSTD(alpha=alpha, solver="iterative", tol=tol).fit(X, y, **columns)
+        assert_close(model.predict(np.eye(n), return_std=True)[1], direct, within)
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("given_next", [True, False])
 def test_states_that_are_rare_or_never_visited(fit_intercept, given_next):
@@ -225,6 +242,26 @@ def test_a_tolerance_that_is_not_reached_warns():
     with pytest.warns(ConvergenceWarning, match="stopped after 3 products .* `max_iter`"):
         model = LSTD(solver="iterative", max_iter=3, n_blocks=0).fit(X, y, **columns)
     assert model.residual_ > 1e-8
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 7, 20, 30, 50])
+def test_no_more_products_than_allowed(max_iter):
+    X, y, columns = states(n=30, T=300, E=1, cut=1.0)
+    options = {"gamma": 1.0, "alpha": 0.0, "lmbda": 0.0, "n_blocks": 0, "max_iter": max_iter}
+    with pytest.warns(ConvergenceWarning):
+        assert LSTD(**options, solver="iterative").fit(X, y, **columns).n_iter_ <= max_iter
+
+
+def test_warnings_about_rows_are_those_of_the_direct_solver():
+    """The reward of the last row of a stream may be used later; no weight is no lack of ends."""
+    X, y, columns = states()
+    for chosen in ({}, columns, {**columns, "weight": np.zeros(len(y))}):
+        texts = []
+        for solver in ("direct", "iterative"):
+            with warnings.catch_warnings(record=True, action="always") as caught, suppress(InvalidInputError):
+                LSTD(gamma=0.9, solver=solver, n_blocks=0).fit(X, y, **chosen)
+            texts.append([str(one.message) for one in caught])
+        assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +355,7 @@ def test_the_choice_of_settings_is_that_of_the_direct_solver(kind):
 def test_pairs_that_do_not_converge_are_left_out():
     X, y, columns = states(cut=1.0)
     options = {"gamma": 0.999, "lmbdas": [0.0, 1.0], "alphas": [1e-6, 100.0], "cv": 5, "n_blocks": 0}
-    model = LSTDCV(**options, variant="uncorrected", solver="iterative", max_iter=8)
+    model = LSTDCV(**options, variant="uncorrected", solver="iterative", max_iter=9)
     with pytest.warns(ConvergenceWarning):  # its tolerance is less than that of the choice
         model.fit(X, y, **columns)
     left_out = np.isinf(model.cv_results_["n_iter"])

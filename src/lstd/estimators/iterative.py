@@ -14,7 +14,7 @@ column of ones alone.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise, product
@@ -25,6 +25,7 @@ from scipy import sparse
 
 from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
 from lstd.data.arguments import check_choice, check_integer, check_real
+from lstd.data.episode_warnings import unused_rows
 from lstd.data.feature_arrays import Features, check_finite
 from lstd.data.rows import Rows, uniform
 from lstd.data.settings import Settings, boundary_share
@@ -46,12 +47,13 @@ SOLVERS = ("auto", "direct", "iterative")
 TOL, MAX_ITER = 1e-8, 1000
 NO_ROWS: Part = (0, 0)
 _N_BLOCKS = 20  # with "auto": more would take a solve each, and narrow the intervals by 3 %
-_LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`
+_LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`; it falls by 10⁴ where `tol` falls by 100
 DENSE_UP_TO = 3000  # features
 BATCH = 2**12  # rows
 _PARTS, LEAST_ROWS = 4, 2**16  # of the rows for threads, and rows of each
 _TOL_OF_MOVEMENT = 1e-2
-_TOL_TO_CHECK = 1e-6  # above it, the solver's own residual is exact enough
+_TOL_TO_CHECK = 1e-5  # above it, the solver's own residual is exact enough
+_ROUNDING = 1e-12  # of a sum of squares from which a part is subtracted
 _ATTEMPTS, _RESTART = 4, 20  # of BiCGSTAB and GMRES in turn, each from the weights so far; vectors of GMRES
 
 
@@ -67,6 +69,11 @@ class Solver:
         check_choice("solver", self.solver, SOLVERS)
         check_real("tol", self.tol, 0.0, 1.0, open_low=True)
         check_integer("max_iter", self.max_iter, 1)
+
+    @property
+    def loose(self) -> Solver:
+        """The solver for intervals."""
+        return replace(self, tol=min(0.1, self.tol * max(1.0, _LOOSE * min(1.0, self.tol / TOL))))
 
     def takes(self, X: Features, n_features: int) -> bool:
         """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""
@@ -91,6 +98,7 @@ class System:
     """
 
     threads = 1
+    common = 0.0  # sum of each row beside a column of ones, which ridge terms alone tell apart; zero if there is none
 
     def __init__(self, rows: Rows, settings: Settings, ridge: Array, *, ones: bool) -> None:
         self.rows, self.n, self._ones = rows, rows.n_features, ones
@@ -143,11 +151,15 @@ class System:
         add_squares(*self._X, own, part[0], goal)
         return goal
 
+    def remaining(self, leave: Part = NO_ROWS) -> Array:
+        """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ without some rows; zero where rounding is all that remains."""
+        rest = self._squares - self.squares(leave) if leave != NO_ROWS else self._squares.copy()
+        rest[rest < _ROUNDING * self._squares] = 0.0
+        return rest
+
     def scale(self, leave: Part = NO_ROWS) -> Array:
         """Return one over the square root of the diagonal of the system; zero where an equation is left out."""
-        diagonal = self._squares + self.ridge
-        if leave != NO_ROWS:
-            diagonal -= self.squares(leave)
+        diagonal = self.remaining(leave) + self.ridge
         diagonal[-1] *= self._ones
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.where(diagonal > 0.0, 1.0 / np.sqrt(diagonal), 0.0))
@@ -182,18 +194,32 @@ class System:
             rest = target - times(x)
         left, matrix = float(np.linalg.norm(rest)), LinearOperator((self.n + 1,) * 2, times, dtype=np.float64)
         for attempt in range(_ATTEMPTS):
-            most = solver.max_iter - count
-            if not left > tol * size or most <= 0:
+            most = solver.max_iter - count - 1  # one is for the residual
+            if not left > tol * size or most < 2:
                 break
-            method, options = (gmres, {"restart": _RESTART}) if attempt % 2 else (bicgstab, {})
-            steps = max(1, most // (_RESTART if attempt % 2 else 2))
+            cycle = min(_RESTART, most - 1) + 1
+            method, options = (gmres, {"restart": cycle - 1}) if attempt % 2 else (bicgstab, {})
+            steps = most // (cycle if attempt % 2 else 2)
             step, failed = method(matrix, rest, rtol=0.5 * tol * size / left, atol=0.0, maxiter=steps, **options)
             if not failed and tol > _TOL_TO_CHECK:
-                return Found(scale * (x + step), count, tol)
+                return Found(scale * self._levelled(x + step, target, times, scale, leave), count, tol)
             tried = target - times(x + step)
             if (norm := float(np.linalg.norm(tried))) < left:
                 x, rest, left = x + step, tried, norm
+        x = self._levelled(x, target, times, scale, leave) if np.any(x) else x
         return Found(scale * x, count, left / size if size else 0.0)
+
+    def _levelled(
+        self, x: Array, target: Array, times: Callable[[Array], Array], scale: Array, leave: Part
+    ) -> Array:  # fmt: skip
+        """Solve for the change that moves no row's value: it is small in the residual even where it is large."""
+        if not self.common:
+            return x
+        some = (self.remaining(leave) > 0.0) & (scale > 0.0)
+        change = np.divide(1.0 / self.common, scale, out=np.zeros_like(target), where=some)
+        change[-1] *= -self.common
+        size = change @ times(change)
+        return x + change * (change @ (target - times(x)) / size) if size > 0.0 else x
 
 
 def fit_without_matrix(
@@ -204,13 +230,14 @@ def fit_without_matrix(
     rows = _sparse(rows)
     blocks, endless = _counted(rows, settings, options["n_blocks"])
     free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
-    warned = warned_of(rows, settings)
+    warned = warned_of(rows, settings) | ({"unused"} if not len(unused_rows(rows, len(rows) - 1)) else set())
     model = Model(blocks, settings, options=options, limits=limits, free=free, warned=warned, **fields)
     if not blocks.total.total_weight > 0.0:
         return model
     model.warn_of_data()
     ones = settings.fit_intercept and not endless
-    repeated = _common_sum(rows) if ones and not ridge.any() else 0.0
+    common = _common_sum(rows) if ones else 0.0
+    repeated = 0.0 if ridge.any() else common
     system = System(rows, settings, ridge, ones=ones and not repeated)
     del ridge
     system.threads = blas_threads()
@@ -221,7 +248,7 @@ def fit_without_matrix(
         _warn_of_convergence(_not_converged(sum(counts), max(residuals), solver.tol, settings))
     elif system.ridge.any():
         _warn_of_ridge(system, thetas, settings, solver, chosen=model.selection is not None)
-    free = replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
+    model = model.changed(free=replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals)))
 
     def shaped(weights: Array) -> Array:
         """Return weights (…, n + 1) of which no prediction has changed in the shape of those of a direct solution."""
@@ -235,11 +262,10 @@ def fit_without_matrix(
     try:
         check_blocks(blocks)
     except InvalidInputError:
-        return model.changed(free=free).solved(solution)
-    loose = replace(solver, tol=min(0.1, _LOOSE * solver.tol))
-    vectors, shift = map(shaped, _influence(system, blocks, thetas, loose))
-    influence = Influence(vectors, shift, blocks.shares, settings.fit_intercept, blocks.marks)
-    return model.changed(free=free).solved(solution, influence)
+        return model.solved(solution)
+    system.common = 0.0 if repeated else common
+    q, shift = map(shaped, _influence(system, blocks, thetas, solver.loose))
+    return model.solved(solution, Influence(q, shift, blocks.shares, settings.fit_intercept, blocks.marks))
 
 
 def _warn_of_ridge(
@@ -315,7 +341,7 @@ def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, boo
         counts = one.counts.changed(mark=marks_until(rows, [one.n_rows])[0], unused=one.n_unused_rewards)
         return one.changed(pending=None, cuts=None, counts=counts)
 
-    endless = settings.fit_intercept and _is_endless(blocks.total, settings)
+    endless = settings.fit_intercept and blocks.total.total_weight > 0.0 and _is_endless(blocks.total, settings)
     return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes))), endless
 
 
@@ -353,12 +379,12 @@ def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: 
         """Solve for q_e; return the largest residual."""
         (e, leave), residuals = block, []
         scale, before = system.scale(leave), 0 if not blocks.by_episode else leave[0]
-        alone = (scale == 0.0) & (whole > 0.0)  # features that no other block has, as with a vanishing ridge term
+        alone = (system.remaining(leave) == 0.0) & (whole > 0.0)  # features that no other block has lose their weights
         for j, theta in enumerate(thetas):
             right = system.residual(theta, j, (before, leave[0]), (before, leave[1])) - shares[e] * rests[j]
             if alone.any():
                 vectors[e, j] = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
-                right += system.residual(vectors[e, j], leave=leave)
+                right += system.residual(vectors[e, j], leave=leave) - system.ridge * vectors[e, j]
             found = system.solve(right, scale, solver, leave)
             vectors[e, j] = np.sqrt(1.0 - shares[e]) * (vectors[e, j] + found.weights)
             residuals.append(found.residual)

@@ -66,7 +66,8 @@ class LSTD(Predictor):
         "direct" for others.
     tol : float in (0, 1], default 1e-8
         Relative residual at which the iterative solver stops, with rows and columns of the system scaled by the square
-        root of its diagonal. Intervals are solved for to 10⁴ times that, but not more than 0.1.
+        root of its diagonal. Intervals are solved for to 10⁴ times that, but not more than 0.1; below 1e-8, to
+        10¹² `tol`², but not less than `tol`.
     max_iter : int, default 1000
         Largest number of products with A for one solve of the iterative solver.
 
