@@ -51,7 +51,11 @@ class CompilationCacheWarning(LSTDWarning):
 
 
 class IllConditionedWarning(LSTDWarning):
-    """Given when the linear system is singular or ill-conditioned; the message has its condition number."""
+    """Given when the linear system is singular or ill-conditioned.
+
+    The message has its condition number. The iterative solver knows none, and only says that no end is reached at a
+    `gamma` of 1.
+    """
 
 
 class MissingTerminationWarning(LSTDWarning):

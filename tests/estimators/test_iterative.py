@@ -292,6 +292,13 @@ def test_what_needs_the_matrix_is_refused_by_name():
             call()
 
 
+@pytest.mark.parametrize("call", [LSTD(solver="direct", n_blocks=0).fit, LSTD(n_blocks=0).partial_fit])
+def test_a_matrix_that_does_not_fit_in_memory_is_refused(call):
+    X = sparse.csr_array((np.ones(5), np.arange(5), np.arange(6)), shape=(5, 3 * 10**6))
+    with pytest.raises(InvalidInputError, match=r"3000001 features, .* take 7.2e\+04 GB.* sparse.*iterative"):
+        call(X, np.ones(5))
+
+
 def test_features_that_are_not_finite():
     X, y, columns = states()
     X.data[7] = np.nan

@@ -201,7 +201,9 @@ class LSTD(Predictor):
         Warns
         -----
         IllConditionedWarning
-            When the system is singular or nearly so.
+            When the system is singular or nearly so. The iterative solver only says where no end is reached at a
+            `gamma` of 1; with an `alpha` of 0 it is silent about features that are zero, whose weights are then
+            zero, or repeat each other.
         MissingTerminationWarning
             When `episode` is given without `terminated`: the episodes are taken as truncated.
         BrokenEpisodeWarning

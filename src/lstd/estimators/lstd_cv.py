@@ -56,7 +56,8 @@ class LSTDCV(Predictor):
     solver, tol, max_iter
         As in :class:`lstd.LSTD`. The iterative solver solves one system for each pair without each fold, to a relative
         residual of 10⁻⁵ or `tol`, from the weights of the pair before. By default it chooses from 7 trace decays, every
-        second of the ridge coefficients and 5 folds: some 200 to 300 solves. All their weights are kept meanwhile.
+        second of the ridge coefficients and 5 folds: 210 solves, and 168 more each time that the best
+        pair lies at an end of the grid, as it often does: 378 or 546 are usual. All their weights are kept meanwhile.
 
     Attributes
     ----------

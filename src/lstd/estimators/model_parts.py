@@ -338,7 +338,8 @@ def needs_matrix(name: str) -> str:
     instead = f" {_INSTEAD[name]}." if name in _INSTEAD else ""
     return (
         f"`{name}` needs the matrix of the features, which the iterative solver does not form.{instead} If the matrix "
-        'fits in memory, solver="direct" forms it.'
+        'fits in memory, solver="direct" forms it; if not, hash the features to fewer columns, as '
+        "`sklearn.feature_extraction.FeatureHasher` does."
     )
 
 

@@ -127,6 +127,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     solver, tol, max_iter
         As in :class:`lstd.LSTD`; "auto" is "iterative" for sparse features of states and more than 3000 features of
         pairs. Without the matrix, :func:`policy_value` knows no dual weights and no effective sample size.
+        ``lstd_.n_iter_`` and ``lstd_.residual_`` say how well the system was solved.
 
     Attributes
     ----------

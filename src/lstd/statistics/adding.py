@@ -18,6 +18,7 @@ from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import add_entries, dense_traces, sparse_sums, sparse_sums_of_pairs
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.rows import Rows, uniform
+from lstd.errors import InvalidInputError
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array, Flags
 
@@ -259,8 +260,16 @@ def _scratch(name: str, n_rows: int, n: int) -> Array:
 
 
 def _own(array: Any) -> Any:
-    """Return an array that may be written to; None for None."""
-    return array if array is None or array.flags.writeable else array.copy()
+    """Return an array that may be written to; None for None. Raises InvalidInputError if it does not fit in memory."""
+    try:
+        return array if array is None or array.flags.writeable else array.copy()
+    except MemoryError:
+        raise InvalidInputError(
+            f"`X` has {array.shape[1] - 2} features, with the column of ones: the sums over them take "
+            f"{array.nbytes / 1e9:.3g} GB, which is more memory than there is. Fit to all rows at once, sparse, by "
+            '`LSTD(solver="iterative").fit`, or hash the features to fewer columns, as '
+            "`sklearn.feature_extraction.FeatureHasher` does."
+        ) from None
 
 
 def parts_of(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
