@@ -159,6 +159,12 @@ def test_standard_errors_are_close_by_default():
         assert_close(model.predict(X, return_std=True)[1], direct, within)
 
 
+def test_features_of_tiny_values_give_no_other_warning():
+    X, y, columns = states()
+    with warnings.catch_warnings(action="error", category=RuntimeWarning):
+        assert np.isfinite(LSTD(solver="iterative").fit(1e-160 * X, y, **columns).predict(X, return_std=True)).all()
+
+
 @pytest.mark.parametrize("alpha", [1.0, 1e-3])
 def test_standard_errors_of_categories_with_a_long_tail(alpha):
     """Many are in one block alone, so that without it the ridge term decides their weights and the intercept."""

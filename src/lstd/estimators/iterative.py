@@ -216,7 +216,7 @@ class System:
         if not self.common:
             return x
         some = (self.remaining(leave) > 0.0) & (scale > 0.0)
-        change = np.divide(1.0 / self.common, scale, out=np.zeros_like(target), where=some)
+        change = np.divide(1.0, scale, out=np.zeros_like(target), where=some)
         change[-1] *= -self.common
         size = change @ times(change)
         return x + change * (change @ (target - times(x)) / size) if size > 0.0 else x
