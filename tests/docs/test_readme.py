@@ -42,6 +42,9 @@ def test_regression_on_finished_histories_is_as_far_off_as_it_says():
     models = (LinearRegression().fit(X[left], returns[left]), LSTDCV(gamma=0.98).fit(X, table["spend"], **rows))
     off = [np.sqrt(np.mean((model.predict(X[last]) - truth["value"][last]) ** 2)) for model in models]
     assert "is off by {:.0f}, LSTD by {:.0f}.".format(*off) in README.replace("\n", " ")
+    true, found = truth["value"][last].to_numpy(), models[1].predict_interval(X[last])
+    held = ((found.lower <= true) & (true <= found.upper))[np.argsort(true)[::10]]
+    assert f"{held.sum()} of the {len(held)} intervals hold the truth" in README
 
 
 def test_linked_pages_exist():
