@@ -78,3 +78,25 @@ def test_a_row_of_sorted_tables_is_named_by_its_id_and_its_time(tmp_path, monkey
     said = capsys.readouterr().err
     machine, day = re.search(r"column 'temperature', the row of machine (\d+), day (\d+): has no value", said).groups()
     assert table.query(f"machine == {machine} and day == {day}")["temperature"].isna().all()
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_a_report_names_rows_by_the_ids_and_times_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = machines(tmp_path)
+    table["machine"] = [f"M{5000 + number}" for number in table["machine"]]
+    table["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(table["day"], "D")
+    table.to_csv("m.csv", index=False)
+    fit = ["fit", "m.csv", "--features", "vibration", *ROLES, "--time", "day", "--report", "fit.html", "--quiet"]
+    for more in ([], ["--independent"], ["--sort"]):
+        assert run([*fit, *more, "--force", "-o", "model"]) == 0
+        page = (tmp_path / "fit.html").read_text()
+        found = re.search(r"largest\s+prediction, for episode (M\d+) at (\S+): ", page).groups()
+        X = table[["vibration"]]
+        row = table.iloc[int(np.argmax(lstd.load("model").predict(X)))]
+        assert found == (row["machine"], f"{row['day']:%Y-%m-%d}")
+        assert re.search(rf"for rows 0 to \d+ \({table['machine'][0]} at 2024-", page)
+    table.dropna(subset="days").to_csv("n.csv", index=False)
+    roles = ["--reward", "days", "--terminated", "failed", "--gamma", "1"]
+    assert run(["fit", "n.csv", "--features", "vibration", *roles, "--report", "n.html", "-o", "n", "--quiet"]) == 0
+    assert "for episode no. " in (tmp_path / "n.html").read_text()

@@ -100,7 +100,7 @@ def fit(given: Any) -> int:
         write_model(fitted, path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))
         try:
-            report = "" if page is None or sample is None else _write_report(fitted, sample, page)
+            report = "" if page is None or sample is None else _write_report(fitted, sample, page, roles)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
     return _describe_fit(
@@ -142,7 +142,7 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
             return _describe(str(path), fitted.to_record(), given.json)
         try:
             sample = Sample(RowReader(tables, roles, gamma=settings.gamma).chunks(), SAMPLE_ENTRIES)
-            report = _write_report(fitted, sample, page)
+            report = _write_report(fitted, sample, page, roles)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
     return _describe(str(path), fitted.to_record(), given.json, {"report": report})
@@ -199,7 +199,7 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str:
+def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles: Roles) -> str:
     """Write the page; returns what it is on."""
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd_cv import estimator_of
@@ -219,8 +219,13 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str
             title = f"The next {model.horizon} steps for {', '.join(origin.files)}{of_all}"
             write_content(page, steps_page(model, title=title, **columns))
         else:
-            evaluation = evaluate(estimator_of(model), **columns, rewards=model.reward_names, warn=False)
-            evaluation = replace(evaluation, checked=model.checks)  # on the same rows
+            named = sample.named(roles)
+            evaluation = evaluate(
+                estimator_of(model), **columns, rewards=model.reward_names, warn=False, time=named["time"]
+            )
+            ids, order = named["ids"], evaluation.rows.order
+            ids = ids if ids is None or order is None else ids[order]
+            evaluation = replace(evaluation, checked=model.checks, ids=ids)  # on the same rows
             write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
     which = f"the first {len(sample)} of" if sample.is_full else "all"
     return f"{page}, on {which} {origin.rows} rows"

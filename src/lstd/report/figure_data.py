@@ -58,6 +58,7 @@ class Evaluation(Comparison):
     ends_assumed: bool  # `episode` was given without `terminated`
     checked: Checks | None = None  # results of the checks on these rows, where they are known
     time: NDArray[Any] | None = None  # numbers or dates of the rows
+    ids: NDArray[Any] | None = None  # of episodes, for each row, where those of `rows` are numbers in their place
 
     @property
     def share(self) -> float:
@@ -124,7 +125,8 @@ class Evaluation(Comparison):
 
     def name(self, row: int) -> str:
         """Name a row by the id of its episode and, on another line, by its time; or by its number."""
-        ids = [] if self.rows.episode is None else [str(self.rows.episode[row])]
+        names = self.rows.episode if self.ids is None else self.ids
+        ids = [] if names is None else [str(names[row])]
         return "\n".join([*ids, *([] if self.time is None else [_moment(self.time[row])])]) or str(row)
 
     @property

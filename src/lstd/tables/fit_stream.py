@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd import __version__
 from lstd.data.arguments import check_integer
@@ -27,7 +28,7 @@ from lstd.estimators.model import Model, model_of
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import Chunk, RowReader
+from lstd.tables.reader import Chunk, RowReader, times_of
 from lstd.tables.sources import watched
 from lstd.tables.sum_tables import Ends, SumTables, chunks_in_order, memory_suffices
 from lstd.tables.table import Table, overflow_at
@@ -62,7 +63,7 @@ def fit_stream(
     model = fit_leaf(watched(paths, on_progress), leaf, Runner(n_jobs), on_progress)
     if not sample_entries:
         return model, None
-    return model, Sample(chunks_in_order(paths, leaf), sample_entries)
+    return model, Sample(chunks_in_order(paths, replace(leaf, roles=naming(roles))), sample_entries)
 
 
 def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgress | None = None) -> Model:
@@ -143,6 +144,11 @@ def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | 
 # ------------------------------------------------------------ the first rows, for what cannot be summed
 
 
+def naming(roles: Roles) -> Roles:
+    """Return roles that keep the columns of ids and times, by which a report names rows."""
+    return replace(roles, kept=tuple(name for name in (roles.episode, roles.time) if name))
+
+
 class Sample:
     """The first rows of chunks, up to `max_entries` features in all; whole episodes, if that leaves at least half.
 
@@ -153,6 +159,7 @@ class Sample:
     def __init__(self, chunks: Iterable[Chunk], max_entries: int, *, ones: bool = False) -> None:
         self.is_full = False  # there was no room for a row
         self._chunks: list[tuple[int, str, int, tuple[str, ...]]] = []  # row here, and file, row there, columns
+        self._kept: list[list[Any]] = []  # columns of each chunk
         X, n, parts = np.empty((0, 0)), 0, []
         for chunk in chunks:
             rows, k = chunk.rows, chunk.rows.X.shape[1]
@@ -161,6 +168,7 @@ class Sample:
             size = min(len(rows), len(X) - n)
             X[n : n + size, :k], X[n : n + size, k:] = rows.X[:size], 1.0
             self._chunks.append((n, chunk.file, rows.place, chunk.columns))
+            self._kept.append([column[:size] for column in chunk.kept])
             rows = rows.with_ones() if ones and rows.X_next is not None else rows
             parts.append(rows.taken(slice(size)).changed(X=X[:0]))
             n += size
@@ -175,6 +183,21 @@ class Sample:
 
     def __len__(self) -> int:
         return 0 if self.rows is None else len(self.rows)
+
+    def named(self, roles: Roles) -> dict[str, NDArray[Any] | None]:
+        """Return ids of episodes as text and times of the rows, of chunks read with the roles of :func:`naming`."""
+        columns = [*zip(*self._kept, strict=True)]
+        ids = times = None
+        if self.rows is not None and not roles.episode:
+            ids = np.array([f"no. {number + 1}" for number in np.asarray(self.rows.episode)])
+        elif self.rows is not None:
+            texts = [np.array([*map(str, column.to_pylist())]) for column in columns[0]]
+            ids = np.char.strip(np.concatenate(texts)[: len(self)])
+        if columns and roles.time:
+            parts = [times_of(column, roles.time) for column in columns[-1]]
+            same = len({part.dtype.kind in "mM" for part in parts}) == 1
+            times = np.concatenate(parts)[: len(self)] if same else None
+        return {"ids": ids, "time": times}
 
     def overflow(self, error: InvalidInputError) -> InvalidInputError:
         """Return the error for sums that overflow, with the chunk of the largest value; `error` if none is large."""
