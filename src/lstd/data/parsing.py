@@ -207,7 +207,9 @@ def flags(values: NDArray[Any], column: str, codes: NDArray[Any] | None = None) 
     parsed[row:] = False
     text = _describe(values[row if codes is None else codes[row]])
     rule = ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
-    return parsed, Fault(row, column, text + ("; fill in 0 or 1." if text == NO_VALUE else rule))
+    return parsed, Fault(
+        row, column, text + ("; fill in 0 or 1, 0 if the episode still goes on." if text == NO_VALUE else rule)
+    )
 
 
 def _truth(value: Any) -> bool | None:
