@@ -122,6 +122,8 @@ def test_a_jump_shows_in_the_columns_in_json_and_in_a_warning_that_names_row_and
     assert [*rows[0]] == ["row", "prediction", "standard_error", "drift", "changed"]
     changed = [row["row"] for row in rows if row["changed"]]
     assert jump < changed[0] < jump + 200
+    assert rows[changed[0] - 1]["drift"] == 0.0
+    assert max(row["drift"] for row in rows) <= 1.0
     assert f"s.csv: row {changed[0]} (second {changed[0] - 1}): After {changed[0] - 1} updates" in found.err
     model, drift = RecursiveLSTD(2, 0.5, 0.9, [1.0, 0.0]), []
     table = pd.read_csv("s.csv").to_numpy()
