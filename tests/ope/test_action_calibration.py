@@ -28,6 +28,7 @@ def logged(seed=0):
 def test_frequencies_of_bins_are_those_of_each_action():
     actions, _, P = logged()
     table = action_calibration(actions, P, 4, labels=LABELS)
+    assert repr(table).startswith(f"ActionCalibration(3 actions, {len(table.count)} bins, largest_difference=0.0")
     for a, name in enumerate(LABELS):
         mine = table.action == name
         pairs = sorted(zip(P[:, a], actions == name, strict=True))

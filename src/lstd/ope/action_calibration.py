@@ -19,6 +19,7 @@ from scipy import stats
 from lstd.data.arguments import check_integer
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
+from lstd.estimators.model_parts import two_digits
 from lstd.metrics import Calibration, calibration
 from lstd.ope.pairs import StateActionFeatures, by_action, logged_probabilities, one_per_row
 from lstd.trajectories.trajectories import Trajectories
@@ -27,7 +28,7 @@ _CHANCE = 1e-3  # of a warning about correct probabilities
 _SMALL = 0.05  # relative differences below which there is no warning, however certain they are
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ActionCalibration(Calibration):
     """Frequencies of actions against their probabilities: what :func:`action_calibration` returns.
 
@@ -47,6 +48,11 @@ class ActionCalibration(Calibration):
     """
 
     action: NDArray[Any]
+
+    def __repr__(self) -> str:
+        off = np.max(np.abs(self.observed - self.predicted))
+        n = len(np.unique(self.action))
+        return f"ActionCalibration({n} actions, {len(self.action)} bins, largest_difference={two_digits(off)})"
 
 
 def action_calibration(
