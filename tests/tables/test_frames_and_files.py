@@ -169,7 +169,7 @@ BAD = {
     "an event after the end": ({"end": [0, 1, 0, 0, 0, 0, 0, 0]}, {}, "'end'.* row {1}.*next row is of the same"),
     "an id reappears": ({"id": [0, 0, 0, 1, 1, 0, 2, 3]}, {}, "'id'.* row {5}.*0'? reappears.*sort"),
     "a feature is NaN": ({"x": [0.5, math.nan, *range(6)]}, {}, "'x'.* row {1}.*no value.*impute"),
-    "a flag is empty": ({"end": ["0", "0", "1", "0", "", "0", "0", "0"]}, {}, "'end'.* row {4}.*fill in 0 or 1, 0 if the episode still goes on"),
+    "a flag is empty": ({"end": ["0", "0", "1", "0", "", "0", "0", "0"]}, {}, "'end'.* row {4}.*0 if the ep"),
     "a feature is true": ({"x": ["0.5", "True", *"234567"]}, {}, "'x'.* row {1}.*write 1 for true"),
     "decimal commas": ({"x": ["0.5", "1,5", *"234567"]}, {}, "'x'.* row {1}.*write a point before decimals"),
     "two rows of one time": ({"t": [0, 1, 1, 3, 4, 5, 6, 7]}, {"time": "t"}, "'t'.* row {2}.*has the time of"),
