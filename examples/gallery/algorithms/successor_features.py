@@ -1,6 +1,6 @@
 """
-Successor features: one model, any reward
-=========================================
+Successor features and the successor representation: one model, any reward
+==========================================================================
 
 How often will a taxi be in each part of a town, from where it is now? Pass the features as rewards too, ``y = X``. The
 model then predicts their discounted sums, the *successor features* (with one feature per place: the *successor

@@ -64,11 +64,11 @@ for ax, (title, columns) in zip(
         interval = fit(table, **columns).predict_interval(np.eye(4)[[2]])
         low, high = interval.lower[0], interval.upper[0]
         held.append(low <= truth[2] <= high)
-        ax.plot([low, high], [hospital, hospital], color="C0" if held[-1] else "#b00020", lw=2)
+        ax.plot([low, high], [hospital, hospital], color="#0072B2" if held[-1] else "#8A8A8A", lw=2)
     ax.axvline(truth[2], color="k", lw=1)
     ax.set(xlabel="cost still to come at severity 3, in money", title=f"{title}: {np.mean(held):.0%} hold the truth")
     print(f"{title}: {np.mean(held):.0%} of 95 % intervals hold the truth")
-_ = axes[0].set_ylabel("hospital; the black line is the truth, red intervals miss it")
+_ = axes[0].set_ylabel("hospital; the black line is the truth, grey intervals miss it")
 
 # %%
 # **Where it fails.** Intervals with groups are right on average. With fewer than about ten patients, they say

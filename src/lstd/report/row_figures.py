@@ -138,7 +138,7 @@ def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> Line2D:
     scored = rows[evaluation.weight[rows] > 0.0]
     returns = evaluation.returns[scored, reward]
     alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
-    ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(VERMILION, alpha), linewidths=0, zorder=3)
+    ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3)
     at, value = _broken(evaluation, evaluation.prediction[rows, reward])
     (line,) = ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
     ax.set_xlim(first - 0.5 - 0.01 * (end - first), end - 0.5 + 0.01 * (end - first))
@@ -182,7 +182,7 @@ def _handles(evaluation: Evaluation, little: bool) -> list[Any]:
         handles.append(Patch(color=BLUE, alpha=0.25, linewidth=0, label=name))
     if evaluation.weight[evaluation.drawn].any():
         name = f"return, {share(evaluation.share)} observed"
-        handles.append(Line2D([], [], color=VERMILION, marker="o", linestyle="", markersize=4, label=name))
+        handles.append(Line2D([], [], color=REFERENCE, marker="o", linestyle="", markersize=4, label=name))
     if little:
         handles.append(Line2D([], [], **_LITTLE_DATA, label="little data"))
     return handles
