@@ -100,3 +100,17 @@ def test_a_report_names_rows_by_the_ids_and_times_of_the_table(tmp_path, monkeyp
     roles = ["--reward", "days", "--terminated", "failed", "--gamma", "1"]
     assert run(["fit", "n.csv", "--features", "vibration", *roles, "--report", "n.html", "-o", "n", "--quiet"]) == 0
     assert "for episode no. " in (tmp_path / "n.html").read_text()
+
+
+def test_errors_name_the_options_that_mend_a_feature(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    machines(tmp_path)
+    for features, said in (
+        ("load", "or encode the column in numbers, words by `--categories load`."),
+        ("temperature", "has no value (it is empty or NaN); `--impute` fills in the mean, with a column of 0 and 1"),
+    ):
+        assert run(["fit", "m.csv", "--features", features, *ROLES, "-o", "model"]) == 2
+        assert said in capsys.readouterr().err
+    machines(tmp_path, day="first")
+    assert run(["fit", "m.csv", "--features", "vibration", *ROLES, "--time", "day", "-o", "model"]) == 2
+    assert "--categories" not in capsys.readouterr().err
