@@ -114,3 +114,9 @@ def test_errors_name_the_options_that_mend_a_feature(tmp_path, monkeypatch, caps
     machines(tmp_path, day="first")
     assert run(["fit", "m.csv", "--features", "vibration", *ROLES, "--time", "day", "-o", "model"]) == 2
     assert "--categories" not in capsys.readouterr().err
+    table = machines(tmp_path).sample(frac=1.0, random_state=0).astype({"vibration": object})
+    table.iloc[50, table.columns.get_loc("vibration")] = "bad"
+    table.to_csv("m.csv", index=False)
+    sort = ["--time", "day", "--sort", "--impute", "-o", "model"]
+    assert run(["fit", "m.csv", "--features", "vibration", *ROLES, *sort]) == 2
+    assert "column 'vibration', row 51 (the first row of data is 1): has 'bad'" in capsys.readouterr().err
