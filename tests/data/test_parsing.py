@@ -124,10 +124,10 @@ def test_times(kind):
     [
         (["10:00", "11:00"], 0, "'10:00', which is neither a number nor a date such as 2024-01-31"),
         (["2024-01-01", "01/02/2024"], 1, "'01/02/2024', which is neither"),
-        (["2024-01-01", None], 1, "has no value .*; impute it"),
-        ([dt.datetime(2024, 1, 1), None], 1, "has no value .*; impute it"),
+        (["2024-01-01", None], 1, "has no value .*; give every row its time"),
+        ([dt.datetime(2024, 1, 1), None], 1, "has no value .*; give every row its time"),
         (["2024-01-01 05:00", "2024-01-01T05:00Z"], 1, "give every time a time zone, or none of them"),
-        ([1.0, math.inf], 1, "is infinite; correct"), ([1, None], 1, "has no value .*; impute"),
+        ([1.0, math.inf], 1, "is infinite; correct"), ([1, None], 1, "has no value .*; give"),
         (["1", ""], 1, "has no value"),
     ],
 )  # fmt: skip

@@ -163,7 +163,7 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
     values, fault = numbers(array, column)
     if fault is not None and types.is_string(array.type):
         return rules.times(_objects(array), column)
-    return values, rules.check_finite(values, column, fault)
+    return values, rules.check_finite(values, column, fault, rules.NO_TIME)
 
 
 def ids(array: pa.Array, column: str) -> Ids:

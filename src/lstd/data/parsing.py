@@ -25,6 +25,7 @@ _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 _AS_DAYS = "convert it to numbers, such as days since a fixed date."
 DROP = "; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards and ends."
+NO_TIME = f"{NO_VALUE}; give every row its time, or leave out its whole episode: single rows hold rewards and ends."
 _EPOCH = datetime(1970, 1, 1)
 _SHOWN = 40  # characters of a bad value in a message
 
@@ -100,16 +101,15 @@ def _number(value: Any) -> float | None:
 
 
 def no_value(missing: Flags, column: str) -> Fault | None:
-    """Return the fault of the first row without a value."""
-    return _first(None, first_true(missing), column, NO_VALUE + DROP)
+    """Return the fault of the first row without a time."""
+    return _first(None, first_true(missing), column, NO_TIME)
 
 
-def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | None:
+def check_finite(values: Array, column: str, fault: Fault | None, missing: str = NO_VALUE + DROP) -> Fault | None:
     """Find the first value that is missing, infinite, or not a number according to `fault`."""
     row = first_true(~np.isfinite(values))
-    return _first(
-        fault, row, column, "is infinite; correct it." if row is not None and np.isinf(values[row]) else NO_VALUE + DROP
-    )
+    infinite = row is not None and np.isinf(values[row])
+    return _first(fault, row, column, "is infinite; correct it." if infinite else missing)
 
 
 def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault | None:
@@ -147,13 +147,13 @@ def times(values: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | None
         return values.astype(values.dtype if values.dtype.kind == "u" else np.int64), None
     parsed, fault = numbers(values, column)
     if fault is None or _number(values[0]) is not None:
-        return parsed, check_finite(parsed, column, fault)
+        return parsed, check_finite(parsed, column, fault, NO_TIME)
     found = [_microseconds(value) for value in values.tolist()]
     for row, moment in enumerate(found):
         if moment is None:
             rule = ", which is neither a number nor a date such as 2024-01-31 12:00; correct it."
             text = _describe(values[row])
-            return parsed, Fault(row, column, text + (DROP if text == NO_VALUE else rule))
+            return parsed, Fault(row, column, NO_TIME if text == NO_VALUE else text + rule)
         if found[0] is not None and moment[1] != found[0][1]:
             return parsed, Fault(
                 row, column, f"{_describe(values[row])}; give every time a time zone, or none of them."
