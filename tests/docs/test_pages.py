@@ -119,6 +119,7 @@ ADDRESSES = {
     "https://arxiv.org/abs/1911.06057",
     "https://github.com/MushroomRL/mushroom-rl",
     "https://github.com/khurramjaved96/SwiftTD",
+    "https://github.com/shengzhang37/SAVE",
 }
 
 

@@ -144,7 +144,7 @@ def _draw_quickly() -> None:
         importlib.import_module(module).__dict__["checks_for_report"] = lambda *_: Checks("not run", "not run")
     page: Any = importlib.import_module("lstd.report.model_page")
     for name in [name for name in vars(page) if name.startswith("draw_")]:
-        setattr(page, name, lambda *_: [Figure().add_subplot()])
+        setattr(page, name, lambda *_: Figure().add_subplot().bar([0.0], [1.0]))
     page.rendered = lambda figure: b"<svg/>" * 5000
 
 

@@ -66,13 +66,11 @@ print(f"total: {total.prediction:.0f}, from {total.lower:.0f} to {total.upper:.0
 fig, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 group = np.minimum(before, 7).astype(int)
 ax.bar(range(8), [came[group == k].mean() for k in range(8)], color="0.88", label="came in weeks 40 to 78")
-for (name, predicted), look in zip(
-    found.items(), ({"color": "C0", "marker": "o"}, {"color": "0.5", "ls": "--"}), strict=True
-):
+looks = {"color": "C0", "marker": "o"}, {"color": "0.5", "ls": "--"}
+for (name, predicted), look in zip(found.items(), looks, strict=True):
     ax.plot(range(8), [predicted[group == k].mean() for k in range(8)], label=name, **look)
-    print(
-        f"{name:28} error of a customer (root mean square): {np.sqrt(np.mean((predicted - came) ** 2)):.2f} purchases"
-    )
+    error = np.sqrt(np.mean((predicted - came) ** 2))
+    print(f"{name:28} error of a customer (root mean square): {error:.2f} purchases")
 ax.set(xlabel="repeat purchases in weeks 1 to 39 (7 and more)", ylabel="purchases afterwards", title="CDNOW customers")
 _ = ax.legend()
 
