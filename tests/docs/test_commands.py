@@ -110,7 +110,7 @@ def commands(shown):
         shlex.split(re.sub(r"^\s*(\w+=\S+\s+)*(\.venv/bin/)?(python(?=3))?3?", r"\3", part), comments=True)
         for part in parts
     ]
-    return sorted({" ".join(each) for each in words if each})
+    return sorted({shlex.join(each) for each in words if each})
 
 
 BLOCKS = commands(
@@ -137,7 +137,7 @@ def test_a_command_within_a_sentence_could_be_run(command, monkeypatch):
 def check(command, known, monkeypatch):
     fitting = [check for begin, (_, check) in known.items() if command.startswith(begin)]
     assert fitting, "show the command in a block of console, which is run, or add it to NOT_RUN with the reason"
-    fitting[0](command.split(), monkeypatch)
+    fitting[0](shlex.split(command), monkeypatch)
 
 
 def test_options_in_the_guide_exist():
