@@ -251,6 +251,8 @@ class _Steps:
         self.count += 1
         if self.count == self._at:
             signal.raise_signal(self._number)  # in this thread: it comes before the step
+            if self._number in (signal.SIGINT, signal.SIGTERM):  # another thread ends the process
+                time.sleep(SECONDS)
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         changing = event in _CHANGES or (event == "open" and bool(arguments[2] & _WRITING))
