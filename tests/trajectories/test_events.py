@@ -190,3 +190,9 @@ def test_the_rows_are_fitted_as_they_are():
     data = read(terminated="closed")
     model = LSTD(gamma=0.5, n_blocks=0).fit(**data.to_arrays(frame="pandas"))
     assert model.n_transitions_ == data.n_transitions
+
+
+def test_amounts_before_the_first_row_keep_their_decimals():
+    log = pd.DataFrame({"id": ["a", "b"], "t": [0.5, 1.5], "s": [0.99, 19.95]})
+    steps = Trajectories.from_events(log, episode="id", time="t", amount="s", step=1.0, start=2.0, until=2.0)
+    assert steps.X[:, 1].tolist() == [0.99, 19.95]

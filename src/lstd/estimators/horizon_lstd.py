@@ -165,7 +165,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, y, time, episode, terminated, discount, weight, groups
-            As in :meth:`fit`, with the same errors.
+            As in :meth:`fit`, with the same errors; the step from one chunk to the next is not compared.
 
         Returns
         -------
@@ -184,6 +184,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
+        if rows.y.shape[1] != (m := len(before.total.square)):
+            raise InvalidInputError(f"`y` must have {m} rewards, as in the chunks before; got {rows.y.shape[1]}.")
         episodes = episodes_seen(rows, self.episodes_, continues=before.stream.goes_on_with(rows))
         return self._adopt(fresh, before.then(rows), episodes)
 

@@ -52,6 +52,7 @@ from lstd.statistics.intervals import check_level
 from lstd.statistics.lag_sums import LagSums, lag_sums
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
+from lstd.statistics.stream_sums import check_weighted
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -207,6 +208,7 @@ class ReturnSpread(Saved):
         random = np.random.default_rng(check_integer("random_state", self.random_state, 0))
         with one_blas_thread():
             held = of(self.model, self.horizon, X, y, columns)
+            check_weighted(float(held.rows.weight @ held.rows.full), int(held.rows.full.sum()))
             rewards, group = held.rows.y[held.rows.full], _groups(held)
             spreads = tuple(_Spread.of(held, j, group, self._bounds(one), random) for j, one in enumerate(rewards.T))
         self.record_ = SavedSpread(None, spreads, held.steps, held.rows.single, int(group[-1]) + 1)
@@ -289,6 +291,8 @@ class ReturnSpread(Saved):
         spreads = self.spreads_
         tail, level = 0.5 * (1.0 - check_level(level)), float(level)
         prediction = np.asarray(self.model.predict(X, **self.options))
+        if not len(prediction):
+            return ReturnInterval(prediction, prediction.copy(), prediction.copy(), prediction.copy(), level)
         phi, values = checked_features(self.model, X), prediction.reshape(len(prediction), -1)
         ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
         lower, upper, std = (np.column_stack(part).reshape(prediction.shape) for part in zip(*ends, strict=True))
@@ -321,8 +325,8 @@ def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
     count, whole = int(rows.begins.sum()) if len(rows) else 0, len(rows) > 0 and are_whole(rows)
     if count < _FEWEST[0] if whole or count > 1 else int(rows.full.sum()) < _FEWEST[1]:
         raise InvalidInputError(
-            f"A spread needs at least {_FEWEST[0]} groups or episodes, or {_FEWEST[1]} rows of one stream; got "
-            f"{len(rows)} rows of {count}. Pass more."
+            f"A spread needs at least {_FEWEST[0]} groups or episodes, or {_FEWEST[1]} full transitions of one stream; "
+            f"got {int(rows.full.sum()) if len(rows) else 0} full transitions of {count}. Pass more."
         )
     folds = folds_of(rows)
     return folds, list(starmap(slice, pairwise(np.cumsum([0, *map(len, folds)]).tolist())))
@@ -351,6 +355,8 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     rows, steps = estimator._checked(estimator, X, y, columns, None, "fit", reset=False), estimator._horizon(horizon)
     state = estimator.state_
+    if (m := len(state.total.square)) != rows.y.shape[1]:
+        raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
     rows = state.prepared(rows)
     places = _folds(rows)[1]
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])

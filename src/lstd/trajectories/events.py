@@ -248,7 +248,7 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp]) -> di
 
 def _sums(places: NDArray[np.intp], values: Array, size: int) -> Array:
     """Sum rows of values (E, m) by place, (size, m), in their order."""
-    return np.column_stack([np.bincount(places, column, size) for column in values.T])
+    return np.column_stack([np.bincount(places, column, size) for column in values.T]).astype(np.float64, copy=False)
 
 
 def _before(events: Events, who: NDArray[np.intp], edge: NDArray[np.intp]) -> NDArray[np.intp]:
