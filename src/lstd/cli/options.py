@@ -70,8 +70,8 @@ def _horizon(text: str, option: str) -> int:
 
 
 def horizons(text: str, option: str) -> list[int]:
-    """Read numbers of steps, separated by commas."""
-    return [_horizon(part.strip(), option) for part in text.split(",")]
+    """Read numbers of steps, separated by commas, each once."""
+    return [*dict.fromkeys(_horizon(part.strip(), option) for part in text.split(","))]
 
 
 def count_of(text: str, option: str, most: int) -> int:
