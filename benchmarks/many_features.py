@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -137,16 +138,14 @@ def all_fits(million: bool) -> Iterator[dict[str, Any]]:
     for n_rows in (10**5, 3 * 10**5, 10**6, 3 * 10**6):
         yield {"kind": "states, more rows"} | fitted(states(10**5, n_rows), lmbda=0.9)
     data = states(10**5, 10**6)
-    for gamma, alpha in ((0.9, 1.0), (0.999, 1.0), (0.99, 1e-3)):
-        for lmbda in (0.0, 0.5, 1.0):
-            yield {"kind": "states"} | fitted(data, gamma=gamma, alpha=alpha, lmbda=lmbda)
+    for gamma, alpha, lmbda in product((0.9, 0.99, 0.999), (1.0, 1e-3), (0.0, 0.5, 0.9, 1.0)):
+        yield {"kind": "states"} | fitted(data, gamma=gamma, alpha=alpha, lmbda=lmbda)
     yield {"kind": "states, with intervals"} | fitted(data, lmbda=0.9, n_blocks="auto", memory=True)
-    for lmbda in (0.0, 0.9):
-        yield {"kind": "hashed"} | fitted(states(10**5, 10**6, 10), lmbda=lmbda, memory=lmbda > 0.0)
+    for lmbda in (0.0, 0.5, 0.9, 1.0):
+        yield {"kind": "hashed"} | fitted(states(10**5, 10**6, 10), lmbda=lmbda, memory=lmbda == 0.9)
     grid = walk(100, 10**6)
-    for gamma in (0.9, 0.99, 0.999):
-        for lmbda in (0.0, 0.5, 0.9):
-            yield {"kind": "walk on a grid"} | fitted(grid, gamma=gamma, lmbda=lmbda, memory=gamma == 0.9 == lmbda)
+    for gamma, lmbda in product((0.9, 0.99, 0.999), (0.0, 0.5, 0.9, 1.0)):
+        yield {"kind": "walk on a grid"} | fitted(grid, gamma=gamma, lmbda=lmbda, memory=gamma == 0.9 == lmbda)
     if million:
         yield {"kind": "states"} | fitted(states(10**6, 10**7), lmbda=0.9)
 
