@@ -23,7 +23,7 @@ TESTS = Path(__file__).parent
 # The rooms of the package from the ground up: a room imports from the floors below it. A room within a room stands on
 # the floor of the outer one; of the rooms of one floor, no two use one another.
 FLOORS = (
-    {"errors", "types"},
+    {"errors", "types", "version"},
     {"_kernels", "files"},
     {"data"},
     {"statistics", "mrp", "trajectories", "datasets"},
@@ -39,7 +39,7 @@ MODULES = {
     ".".join(("lstd", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-MOST_ROOMS, MOST_FILES, MOST_LINES_IN_ALL, MOST_LINES_OF_A_FILE = 20, 160, 35_220, 595
+MOST_ROOMS, MOST_FILES, MOST_LINES_IN_ALL, MOST_LINES_OF_A_FILE = 21, 161, 35_221, 595
 MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 40, 8, 20
 MOST_REPEATED = 10  # passages of six equal lines
 ON_THE_WAY = {"LSTD.fit": (152, 29), "fit_tables": (301, 43)}  # functions of the package, and their files
@@ -110,8 +110,8 @@ def imports_of_modules():
 
 
 def own_imports(module):
-    """Other modules of the package that a module imports; the package itself has only the version."""
-    return {other for other in imports_of_modules()[module] if other in MODULES and other not in (module, "lstd")}
+    """Other modules of the package that a module imports."""
+    return {other for other in imports_of_modules()[module] if other in MODULES and other != module}
 
 
 def part(module):

@@ -36,7 +36,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from lstd.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lstd.distributed.fit_chunks import fit_chunks

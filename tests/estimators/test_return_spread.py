@@ -256,7 +256,7 @@ def test_files_hold_the_spread_and_its_model(model, tmp_path):
         one, two = (getattr(s.predict_interval(data["X"]), name) for s in (spread, loaded))
         np.testing.assert_array_equal(one, two)
     assert (loaded.n_groups_, loaded.n_floored_) == (spread.n_groups_, spread.n_floored_)
-    again = ReturnSpread(loaded.model).fit(**data)  # a loaded model has what it takes
+    again = ReturnSpread(loaded.model).fit(**data)  # files of models keep the sums that it needs
     assert_close(again.predict_std(data["X"]), spread.predict_std(data["X"]), "solve")
 
 

@@ -48,11 +48,11 @@ def test_one_call_says_what_it_took_and_what_it_took_it_from():
     found = evaluate_policy(gamma=GAMMA, state=state, **data)
     one, direct = found.candidates[found.method], found.candidates["action values"]
     assert (found.lower, found.upper) == (one.lower, one.upper)
-    c, s = one.value - direct.value, np.linalg.norm(one.contributions.blocks - direct.contributions.blocks)
+    c, s = one.value - direct.value, np.linalg.norm(one.by_blocks.blocks - direct.by_blocks.blocks)
     assert_close(found.value, direct.value + max(0.0, 1.0 - s**2 / c**2) * c, "sums")
     assert {"state values", "weighted state values", "doubly robust"} <= {*found.candidates}
     full = ~np.isnan(data["y"])
-    settings = found.candidates["state values"].contributions.fitted.settings
+    settings = found.candidates["state values"].by_blocks.fitted.settings
     squares = (data["X"][full] ** 2 * ratio_of(data)[full, np.newaxis]).sum(axis=0)
     assert_close(settings.alpha, 1e-5 * squares.mean(), "sums")
     plain = by_lstd(data, 1.0, data["y"][full], settings.alpha)[1]
@@ -217,7 +217,7 @@ def test_policies_are_compared_by_their_values():
         for name, policy in {"target": PROCESS.pi, "log": PROCESS.mu}.items()
     }
     comparison = compare_policies(found)
-    one, two = (found[name].contributions for name in ("target", "log"))
+    one, two = (found[name].by_blocks for name in ("target", "log"))
     assert_close(comparison.difference[0, 1], one.value - two.value, "sums")
     assert_close(comparison.standard_error[0, 1], np.linalg.norm(one.blocks - two.blocks), "sums")
     other = evaluate_policy(gamma=GAMMA, state=state, **data | {"y": 2.0 * data["y"]})

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lstd import __version__
 from lstd.data.arguments import shown
 from lstd.data.rows import ARGUMENTS
 from lstd.distributed.chunk_sums import Leaf, Part, merged
 from lstd.errors import InvalidInputError, LSTDError
+from lstd.version import __version__
 
 AHEAD = 4  # chunks under way per worker
 SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results

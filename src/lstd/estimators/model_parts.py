@@ -15,6 +15,7 @@ from lstd.data.doubts import FEWEST, bounds_of
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.types import Array
+from lstd.version import __version__
 
 PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
@@ -362,7 +363,7 @@ class Origin:
     transitions: int
     episodes: int
     date: str  # date and time of the fit, in ISO 8601
-    lstd: str  # version of the package
+    lstd: str = __version__
     columns: Mapping[str, str] = field(default_factory=dict)  # that were used, by role: episode, terminated, …
     fills: Mapping[str, float] = field(default_factory=dict)  # of features that may be missing
     next_features: tuple[str, ...] = ()

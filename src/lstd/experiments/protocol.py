@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd import __version__
 from lstd.data import settings
 from lstd.data.arguments import check_choice, check_integer
+from lstd.version import __version__
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from sklearn.base import BaseEstimator
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
 from lstd.estimators.validate_data import checked_rows
-from lstd.ope.contributions import Contributions
 from lstd.ope.logged_rows import logged_rows, warn_of_support
 from lstd.ope.logged_states import LoggedStates
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
+from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
 
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
@@ -124,7 +124,7 @@ def evaluate_policy(
     )
 
 
-def _shrunk(found: Contributions, direct: Contributions) -> float:
+def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:
     """Return d + max(0, 1 − s²/c²) c with d the value by action values, and the correction c of standard error s."""
     c, error = found.value - direct.value, found.blocks - direct.blocks
     return direct.value + max(0.0, 1.0 - float(error @ error) / c**2) * c if c else direct.value

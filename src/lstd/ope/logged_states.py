@@ -33,9 +33,9 @@ from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import QUIET, Model
-from lstd.ope.contributions import Contributions, combined
 from lstd.ope.logged_rows import LoggedRows, Places, scattered
 from lstd.ope.ratio_table import RatioTable, steps_of
+from lstd.ope.value_by_blocks import ValueByBlocks, combined
 from lstd.statistics.intervals import degrees_of_freedom
 from lstd.statistics.solve import solve
 from lstd.types import Array, Flags
@@ -229,7 +229,7 @@ class LoggedStates:
         return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
 
     @cached_property
-    def plain(self) -> Contributions:
+    def plain(self) -> ValueByBlocks:
         """Value by LSTD with ratios."""
         return self.estimate()
 
@@ -244,11 +244,11 @@ class LoggedStates:
         return np.asarray(u / u.mean())
 
     @cached_property
-    def weighted(self) -> Contributions:
+    def weighted(self) -> ValueByBlocks:
         """Value by LSTD with ratios, with rows weighted by visits."""
         return self.estimate(self.u)
 
-    def robust(self, q: Any = None) -> tuple[Contributions, Contributions]:
+    def robust(self, q: Any = None) -> tuple[ValueByBlocks, ValueByBlocks]:
         """Return the value by action values alone, and with LSTD of their errors with ratios and visits."""
         taken, after, start = self.action_values(q)
         rewards = self.logged.rows.y[self.logged.full, 0] + self.discount * after - taken
@@ -258,7 +258,7 @@ class LoggedStates:
 
     def estimate(
         self, weight: Array | float = 1.0, rewards: Array | None = None, more: Array | float = 0.0
-    ) -> Contributions:
+    ) -> ValueByBlocks:
         """Fit LSTD with ratios, with `weight` and `rewards` (N,); return the mean of v(s_0) + `more` over episodes."""
         rows, full = self.logged.rows, self.logged.full
         given = np.broadcast_to(weight, len(full))
@@ -284,7 +284,7 @@ class LoggedStates:
         squares = squares**2 if isinstance(squares, np.ndarray) else squares.multiply(squares)
         return float(np.mean(squares.T @ (rows.weight * rows.importance_ratio)[self.logged.full]))
 
-    def _dual(self, found: Contributions) -> Array:
+    def _dual(self, found: ValueByBlocks) -> Array:
         """Return ωᵀφ of each transition at λ = 0, (N,)."""
         model, X = found.fitted, self.logged.rows.X[self.logged.full]
         right = np.append(found.phi, [1.0] * model.settings.fit_intercept)[:, np.newaxis]
@@ -344,7 +344,7 @@ def feature_check(log: LoggedStates) -> FeatureCheck:
     return FeatureCheck(NAMES, difference, error, chance, limit)
 
 
-def td_errors(log: LoggedStates) -> Contributions:
+def td_errors(log: LoggedStates) -> ValueByBlocks:
     """Return the mean over episodes of Σ_{t<5} γ^t ρ_{0:t} δ_t."""
     model, logged, begins, m = log.plain.fitted, log.logged, log.logged.begins, len(log.first)
     number, step = np.cumsum(begins) - 1, steps_of(logged)

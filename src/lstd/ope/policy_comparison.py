@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
-from lstd.ope.contributions import Contributions
 from lstd.ope.logged_rows import LoggedRows
-from lstd.ope.policy_value import PolicyValue, contributions, evaluated
+from lstd.ope.policy_value import PolicyValue, evaluated, value_by_blocks
+from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
 from lstd.types import Array
 
@@ -141,7 +141,7 @@ def compare_policies(
     ones = [models[name] for name in names]
     policies = [None] * len(names) if target_policies is None else _policies(target_policies, names)
     parts = [
-        _known(one) if isinstance(one, PolicyValue) else contributions(one, initial_states, policy, weights, sample)
+        _known(one) if isinstance(one, PolicyValue) else value_by_blocks(one, initial_states, policy, weights, sample)
         for one, policy in zip(ones, policies, strict=True)
     ]
     for name, part in zip(names[1:], parts[1:], strict=True):
@@ -180,17 +180,17 @@ def _keys(values: Any) -> list[Any]:
     return list(values) if isinstance(values, Mapping) else list(range(len(values)))
 
 
-def _known(value: PolicyValue) -> Contributions:
-    if value.contributions is None:
+def _known(value: PolicyValue) -> ValueByBlocks:
+    if value.by_blocks is None:
         raise InvalidInputError(
             "`models` must be fitted models, or values of `evaluate_policy` or `policy_value`; got one of "
             f"`importance_sampling` ({value.method}), of which no differences are known."
         )
-    found: Contributions = value.contributions
+    found: ValueByBlocks = value.by_blocks
     return found
 
 
-def _check_same_data(first: Contributions, second: Contributions, names: tuple[Any, Any]) -> None:
+def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[Any, Any]) -> None:
     one, two = first.fitted.influence, second.fitted.influence
     if not one.of_same_rows(two):
         raise InvalidInputError(
@@ -214,7 +214,7 @@ def _given(log: LoggedRows) -> Array:
     return np.stack([log.rows.y[log.full, 0], weight[log.full]])
 
 
-def _half_widths(parts: list[Contributions], shares: Array, level: float, seed: int) -> tuple[Array, Array]:
+def _half_widths(parts: list[ValueByBlocks], shares: Array, level: float, seed: int) -> tuple[Array, Array]:
     """Return half widths and standard errors of all differences, (n_policies, n_policies)."""
     k = len(parts)
     blocks, states = (np.array([getattr(part, name) for part in parts]) for name in ("blocks", "states"))

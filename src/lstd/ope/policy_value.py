@@ -1,6 +1,6 @@
 """The value of a policy over initial states, with its interval and what the data say about it.
 
-Contributions of blocks to its error are in :mod:`lstd.ope.contributions`. With the dual weights ω = (A + αI)⁻ᵀ φ̄₀, the
+Contributions of blocks to its error are in :mod:`lstd.ope.value_by_blocks`. With dual weights ω = (A + αI)⁻ᵀ φ̄₀, the
 value is Σ_t g_t r_{t+1}, g_t = w_t ωᵀz_t. The effective sample size is that of Kish (1965), (Σ g_t)² / Σ g_t²: how many
 transitions of equal weight leave the same variance. It says nothing about bias.
 
@@ -27,11 +27,11 @@ from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
-from lstd.ope.contributions import SAMPLES, Contributions, combined, effective_size
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates
 from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.ratio_table import RatioTable
+from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.types import Array
@@ -75,7 +75,7 @@ class PolicyValue:
         Mean importance ratios, where the log is known.
     said : tuple of str
         Texts of the warnings about the value and about the fit.
-    contributions : object
+    by_blocks : object
         What each block of the data contributes to the error, for :func:`compare_policies`.
     step_values : ndarray of shape (n_steps,), or None
         What each time step adds to the value, of :func:`importance_sampling`.
@@ -108,7 +108,7 @@ class PolicyValue:
     features: FeatureCheck | None = field(default=None, repr=False, compare=False)
     ratios: RatioTable | None = field(default=None, repr=False, compare=False)
     said: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    contributions: Any = field(default=None, repr=False, compare=False)
+    by_blocks: Any = field(default=None, repr=False, compare=False)
     step_values: Array | None = field(default=None, repr=False, compare=False)
 
 
@@ -180,7 +180,7 @@ def policy_value(
     """
     level = check_level(level)
     if data is None and state is None and q is None:
-        return doubted(evaluated(model, contributions(model, initial_states, target_policy, weights, sample), level))
+        return doubted(evaluated(model, value_by_blocks(model, initial_states, target_policy, weights, sample), level))
     for name, given in (("initial_states", initial_states), ("weights", weights)):
         if given is not None:
             raise InvalidInputError(
@@ -193,7 +193,7 @@ def policy_value(
     elif isinstance(model, LSTDQ):
         factor = log.ratio * log.u / (row_factor(log.logged) if model.weighting == "ratio" else 1.0)
         model, method = model.reweighted(factor), "weighted action values"
-        found = contributions(model, None, target_policy, None, "episodes")
+        found = value_by_blocks(model, None, target_policy, None, "episodes")
     else:
         found, method = log.weighted, "weighted state values"
     one = evaluated(model if q is None else None, found, level)
@@ -222,7 +222,7 @@ def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
     return log
 
 
-def evaluated(model: Any, found: Contributions, level: float) -> PolicyValue:
+def evaluated(model: Any, found: ValueByBlocks, level: float) -> PolicyValue:
     """Return the value of a policy and its interval; `model` is an LSTDQ or LSTD whose value it is, if any."""
     fitted, squares = found.fitted, (found.blocks**2)[np.newaxis, :, np.newaxis]
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
@@ -235,11 +235,11 @@ def evaluated(model: Any, found: Contributions, level: float) -> PolicyValue:
         ratios = RatioTable.of(model.logged_, model.values_of_rows())
     return PolicyValue(
         found.value, found.value - half, found.value + half, error, freedom, -found.shift, little, level, found.sample,
-        size, unlogged, dual, method, said=fitted.said, ratios=ratios, contributions=found,
+        size, unlogged, dual, method, said=fitted.said, ratios=ratios, by_blocks=found,
     )  # fmt: skip
 
 
-def _combined(found: Contributions, freedom: float) -> tuple[float, float]:
+def _combined(found: ValueByBlocks, freedom: float) -> tuple[float, float]:
     """Return the standard error, and the degrees of freedom of Welch and Satterthwaite if two samples add up."""
     squares, variance = float(found.blocks @ found.blocks), float(found.states @ found.states)
     error = float(np.sqrt(squares + variance))
@@ -251,7 +251,7 @@ def _combined(found: Contributions, freedom: float) -> tuple[float, float]:
 
 def doubted(found: PolicyValue) -> PolicyValue:
     """Warn of what the log says against a value, and return the value with it."""
-    part = found.contributions
+    part = found.by_blocks
     texts: dict[type[Warning], str] = {}
     sample = part.fitted.statistics.counts.sample
     n = float(len(part.log.full)) if part.log is not None else float(sample.size[2]) if sample is not None else 0.0
@@ -272,7 +272,7 @@ def doubted(found: PolicyValue) -> PolicyValue:
     return replace(found, said=(*found.said, *texts.values()))
 
 
-def contributions(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> Contributions:
+def value_by_blocks(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> ValueByBlocks:
     """Return the value of a policy with the contributions of blocks; the arguments are those of `policy_value`."""
     check_choice("sample", sample, SAMPLES)
     if isinstance(model, LSTDQ):
@@ -311,7 +311,7 @@ def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
     return X
 
 
-def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | None, Array | None]:
+def _coverage(model: Any, found: ValueByBlocks) -> tuple[float | None, float | None, Array | None]:
     """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
     fitted, s = found.fitted, found.fitted.statistics
     if found.initial is None or model is None:

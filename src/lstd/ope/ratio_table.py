@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from lstd.data.doubts import TENTHS
-from lstd.ope.contributions import effective_size
 from lstd.ope.logged_rows import LoggedRows, Places
+from lstd.ope.value_by_blocks import effective_size
 from lstd.types import Array
 
 _MOST_STEPS, _LAST_STEP = 10, 1000  # lines for the steps of episodes, and steps that have numbers of their own

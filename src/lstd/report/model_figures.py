@@ -355,7 +355,7 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
     >>> [panel.get_ylabel() for panel in plot_policy_diagnostics(policy_value(model))]
     ['mean ratio', 'effective share', 'share of rows above', 'sum of dual weights']
     """
-    table, log, dual = value.ratios, getattr(value.contributions, "log", None), value.dual_weights
+    table, log, dual = value.ratios, getattr(value.by_blocks, "log", None), value.dual_weights
     if table is None or log is None or dual is None:
         raise InvalidInputError(
             "`value` must have ratios and dual weights; got none. Use `evaluate_policy`, or `policy_value` of an LSTDQ "

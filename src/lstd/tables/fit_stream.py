@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd import __version__
 from lstd.data.arguments import check_integer
 from lstd.data.episode_warnings import warn_of_assumed, warn_of_break
 from lstd.data.rows import Rows
@@ -115,8 +114,7 @@ def _solved(
     total = blocks.total
     origin = Origin(
         files=tuple(files), rows=total.n_rows, transitions=total.n_transitions, episodes=total.n_episodes,
-        date=datetime.now(UTC).isoformat(timespec="seconds"), lstd=__version__,
-        next_features=roles.next_features, columns=roles.columns,
+        date=datetime.now(UTC).isoformat(timespec="seconds"), next_features=roles.next_features, columns=roles.columns,
     )  # fmt: skip
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), memory_suffices(len(roles.features or ())):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lstd import __version__
 from lstd.data.arguments import check_columns, check_flag, check_integer
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
@@ -214,10 +213,8 @@ def fit_horizons(
         warn_of_assumed("No column says which episodes terminated")
     lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
     model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, settings.fit_intercept, n_blocks, *limits)
-    opened_tables, kept = (
-        [opened(*numbered) for numbered in enumerate(tables)],
-        () if roles.time is None else (roles.time,),
-    )
+    opened_tables = [opened(place, table) for place, table in enumerate(tables)]
+    kept = () if roles.time is None else (roles.time,)
     reader = RowReader(opened_tables, replace(roles, kept=kept), gamma=settings.gamma, memory=memory)
 
     def rows_of(chunk: Chunk) -> Rows:
@@ -232,7 +229,7 @@ def fit_horizons(
     model.fit_stream((rows_of(chunk) for chunk in reader.chunks() if len(chunk.rows)), roles.rewards)
     origin = Origin(
         tuple(table.file for table in reader.tables), model.state_.stream.layout.n_rows, model.n_transitions_,
-        model.n_episodes_, datetime.now(UTC).isoformat(timespec="seconds"), __version__, reader.roles.columns,
+        model.n_episodes_, datetime.now(UTC).isoformat(timespec="seconds"), columns=reader.roles.columns,
     )  # fmt: skip
     model.record_ = replace(model.record_, origin=origin)
     return model

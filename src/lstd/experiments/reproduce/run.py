@@ -16,13 +16,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lstd import __version__, files
+from lstd import files
 from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
 from lstd.experiments.protocol import FEATURES, MRP_SEED, Cell, Plan
 from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE, RESULTS, Kept, ResultsFolder
 from lstd.experiments.reproduce.results import Results, Row, gather
 from lstd.statistics.threads import available_cores
+from lstd.version import __version__
 
 Progress = Callable[[str, float, float], None]
 

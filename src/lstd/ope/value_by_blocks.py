@@ -27,7 +27,7 @@ SAMPLES = ("auto", "episodes", "independent", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
-class Contributions:
+class ValueByBlocks:
     """The value of a policy and what each block of the data contributes to its error."""
 
     value: float
@@ -45,7 +45,7 @@ class Contributions:
 def combined(
     fitted: Model, mean: Array, values: Array, share: Array, sample: str = "episodes", *, ones: float = 1.0,
     initial: tuple[Features, Array] | None = None,
-) -> Contributions:  # fmt: skip
+) -> ValueByBlocks:  # fmt: skip
     """Return what each block contributes to the error of a weighted mean of values of initial states.
 
     `mean` (k,) and `ones` are the derivative of the mean by the weights of `fitted`.
@@ -60,7 +60,7 @@ def combined(
         contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
     elif sample == "independent":
         of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
-    return Contributions(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
+    return ValueByBlocks(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
 
 
 def effective_size(weights: Array) -> float:
