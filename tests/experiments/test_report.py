@@ -28,7 +28,7 @@ from lstd.experiments.reproduce.results import (
     write_table,
 )
 from lstd.experiments.reproduce.tables import best_table, table_files, timing_table, to_csv, to_latex, to_markdown
-from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate, verdict_text
+from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, evaluate, verdict_text
 from lstd.report.style import figure_style
 from other_user import other_user
 from page_outline import assert_sound, outline
@@ -300,23 +300,20 @@ def test_the_page_opens_with_its_verdict(results):
     words = outline(page_of(results)).words.getvalue()
     outcomes = evaluate(results)
     assert words.index(verdict_text(outcomes)) < words.index("Source: Takayuki Osogami")
-    assert "All 11 statements about estimators" in verdict_text(outcomes)
-    changed = outcomes | {"theorem1": outcomes["theorem1"]._replace(verdict=DISAGREES)}
-    assert "Of the 11 statements about estimators that can be tested here, 1 do not" in verdict_text(changed)
+    assert "All 8 statements about estimators" in verdict_text(outcomes)
+    changed = outcomes | {"variance_ratio": outcomes["variance_ratio"]._replace(verdict=DISAGREES)}
+    assert "Of the 8 statements about estimators that can be tested here, 1 do not" in verdict_text(changed)
 
 
 def verdicts(found):
     return {name: outcome.verdict for name, outcome in evaluate(found).items()}
 
 
-SAME_PASS = dict.fromkeys(("uncorrected_time", "mixed_time"), DISAGREES)
-
-
 def test_statements_agree_with_results_made_to_agree(results):
     found = verdicts(results)
     assert len(found) == len(TESTS)
-    assert found == dict.fromkeys(found, AGREES) | {"fifty_runs": NOT_COVERED} | SAME_PASS
-    assert verdicts(synthetic_results(("small",), runs=50)) == dict.fromkeys(found, AGREES) | SAME_PASS
+    assert found == dict.fromkeys(found, AGREES) | {"fifty_runs": NOT_COVERED}
+    assert verdicts(synthetic_results(("small",), runs=50)) == dict.fromkeys(found, AGREES)
 
 
 def test_statements_do_not_agree_with_results_that_contradict_them():
@@ -328,40 +325,12 @@ def test_statements_do_not_agree_with_results_that_contradict_them():
         row["ratio_asymptotic"] = 1 + 2 * (row["ratio_exact"] - 1) * row["T"]
     for row in theory["theorem2"]["rows"]:
         row["error_A"] = 0.1
-    for row in theory["identities"]:
-        row |= {name: 10 * row[name] if name == "ratio" else 1e-7 for name in ("difference", "ratio") if name in row}
     sweeps = {
         (p, f, a): Sweep(synthetic_errors(p, f, "boyan" if a == "mixed" else a, 2) + (a == "boyan"), s.lmbdas, s.alphas)
         for (p, f, a), s in found.sweeps.items()
     }
-    timings = {
-        key: timing | {"loop_seconds": 100.0, "loop_low": 100.0, "loop_high": 100.0}
-        for key, timing in found.timings.items()
-    }
-    outcomes = verdicts(replace(found, sweeps=sweeps, timings=timings))
+    outcomes = verdicts(replace(found, sweeps=sweeps))
     assert outcomes == dict.fromkeys(outcomes, DISAGREES) | {"grids": AGREES, "fifty_runs": NOT_COVERED}
-
-
-def test_a_bound_that_is_exceeded_contradicts_lemma_1():
-    found = synthetic_results(("small",), runs=2)
-    for row in found.theory["identities"]:
-        if "ratio" in row:
-            row["ratio"] = 1.5
-    outcomes = verdicts(found)
-    assert outcomes["lemma1"] == DISAGREES
-    assert outcomes["lemma2"] == outcomes["theorem1"] == AGREES
-
-
-def test_seconds_whose_spread_covers_the_statement_decide_nothing():
-    found = synthetic_results(("small",), runs=2)
-    timings = {
-        key: timing | {"loop_seconds": 1.0, "loop_low": 0.9, "loop_high": 1.2} for key, timing in found.timings.items()
-    }
-    found = replace(found, timings=timings)
-    undecided = {name for name, verdict in verdicts(found).items() if verdict == UNDECIDED}
-    assert undecided == {"uncorrected_loop_time", "mixed_loop_time"}
-    words = outline(page_of(found)).words.getvalue()
-    assert "that do not agree2not decided or covered3" in words.replace("\n", "")
 
 
 def test_the_page_shows_each_statement_once(results):

@@ -89,7 +89,7 @@ SENSITIVITY_ROWS = ("mixed", "uncorrected", "boyan")
 TOP = 2.5
 
 MAX_RUNS = 100_000
-# Seconds per run, measured on one core of a current processor; used only to estimate the time left.
+# Seconds per run, measured on one core of a current processor, for the time left and the number of runs to time.
 RUN_SECONDS = {
     ("lstd", "tabular"): {"small": 0.0011, "large": 0.13, "deterministic": 0.095},
     ("lstd", "binary"): {"small": 0.0007, "large": 0.0067, "deterministic": 0.0062},

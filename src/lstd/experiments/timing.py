@@ -31,9 +31,8 @@ from lstd.types import Array
 # What is timed -> the algorithms that it computes.
 TIMED: dict[str, tuple[str, ...]] = {"lstd_one_pass": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
 N_PAIRS = len(LMBDAS) * len(protocol.ALPHAS)
-REPEATS = 5
-REPEATS_SLOW = 3  # where one run takes longer than SWEEP_SECONDS
-SWEEP_SECONDS = 0.02  # shortest timing, far above the resolution of the clock
+REPEATS = 3
+SWEEP_SECONDS = 0.02  # of a timing, far above the resolution of the clock
 LOOP_SECONDS = 0.05  # least time for the sample of the loop, per algorithm
 MAX_RUNS = 50  # in one timing: the number of runs of the paper's experiments
 
@@ -53,7 +52,7 @@ def measure(
     dict
         "threads", "sample" (what was timed, in words), and "rows": for each problem, features and algorithm
         ("boyan", "uncorrected", "mixed", "lstd_one_pass", "true_online_td") "loop_seconds" per run, extrapolated from
-        "loop_sample", with "loop_low" and "loop_high"; "paper_seconds" and "paper_spread"; and for the last two
+        "loop_sample"; "paper_seconds" and "paper_spread"; and for the last two
         algorithms "seconds" (median), "low", "high" and "runs" of the sweep. Seconds are per run of 340 pairs.
     """
     pairs = [(problem, name) for problem in problems for name in features]
@@ -65,7 +64,7 @@ def measure(
                 progress(done, len(pairs))
     n_td = len(_grid("true_online_td"))
     sample = (
-        f"Seconds per run of {N_PAIRS} pairs (λ, α), on one thread: median, lowest and highest of {REPEATS_SLOW} to "
+        f"Seconds per run of {N_PAIRS} pairs (λ, α), on one thread: median, lowest and highest of "
         f"{REPEATS} timings. Each timing is of a sweep over as many run seeds as take about {SWEEP_SECONDS} s, at most "
         f"{MAX_RUNS}; it includes the set-up of the problem and the simulation, but no compilation. The NumPy loop is "
         f"timed in between, for at least {LOOP_SECONDS} s for each algorithm, on run seed 1 and pairs drawn at random "
@@ -76,41 +75,42 @@ def measure(
 
 
 def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
+    runs = {timed: _runs_in_a_timing(problem, features, timed) for timed in TIMED}
     for algorithms in TIMED.values():  # load or compile the kernels
         run_sweep(problem, features, list(algorithms), run_seeds=[1], n_steps=1, n_jobs=1)
-    n_runs = {timed: _runs_in_a_timing(problem, features, timed) for timed in TIMED}
-    repeats = REPEATS_SLOW if 1 in n_runs.values() else REPEATS
-    seconds: dict[str, list[float]] = {timed: [] for timed in TIMED}
-    loop = _LoopSample(simulate_run(problem, features, 1))
-    for repeat in range(repeats):
-        for timed, n in n_runs.items():
-            seeds = range(1 + repeat * n, 1 + (repeat + 1) * n)
-            seconds[timed].append(_time_sweep(problem, features, timed, seeds))
-        loop.extend(LOOP_SECONDS * (repeat + 1) / repeats)
+    sweep: dict[str, list[float]] = {timed: [] for timed in TIMED}
+    loop: dict[str, list[float]] = {name: [] for name in protocol.PAPER_TIMED}
+    run = simulate_run(problem, features, 1)
+    pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in loop}  # always the same
+    for repeat in range(REPEATS):
+        for timed, n in runs.items():
+            sweep[timed].append(_time_sweep(problem, features, timed, range(1 + repeat * n, 1 + (repeat + 1) * n)))
+        for name, times in loop.items():
+            while not times or sum(times) < LOOP_SECONDS * (repeat + 1) / REPEATS:
+                lmbda, alpha = next(pairs[name])
+                start = time.perf_counter()
+                run_loop(name, run, float(lmbda), float(alpha))
+                times.append(time.perf_counter() - start)
     rows = []
     for name, algorithms in ({variant: (variant,) for variant in LSTD_VARIANTS} | TIMED).items():
         row: dict[str, Any] = {"problem": problem, "features": features, "algorithm": name}
         if name in TIMED:
-            of = seconds[name]
-            row |= {"seconds": float(np.median(of)), "low": min(of), "high": max(of)}
-            row["runs"] = len(of) * n_runs[name]
+            of = sweep[name]
+            row |= {"seconds": float(np.median(of)), "low": min(of), "high": max(of), "runs": len(of) * runs[name]}
+        row["loop_seconds"] = N_PAIRS * sum(float(np.mean(loop[one])) for one in algorithms)
+        row["loop_sample"] = "; ".join(f"{one}: {len(loop[one])} of {len(_grid(one))} pairs" for one in algorithms)
         # The paper's seconds are summed over the algorithms; their spreads are taken as independent.
-        paper = [
-            protocol.PAPER_SECONDS[problem, features][protocol.PAPER_TIMED.index(algorithm)] for algorithm in algorithms
-        ]
-        row |= {"paper_seconds": sum(mean for mean, _ in paper)}
-        row |= {"paper_spread": float(np.hypot.reduce([spread for _, spread in paper]))}
-        rows.append(row | loop.summary(algorithms))
+        printed = dict(zip(protocol.PAPER_TIMED, protocol.PAPER_SECONDS[problem, features], strict=True))
+        row["paper_seconds"] = sum(printed[one][0] for one in algorithms)
+        row["paper_spread"] = float(np.hypot.reduce([printed[one][1] for one in algorithms]))
+        rows.append(row)
     return rows
 
 
 def _runs_in_a_timing(problem: str, features: str, timed: str) -> int:
-    """Number of runs that take SWEEP_SECONDS; the set-up is a smaller share of several runs than of one."""
-    n = 1
-    for _ in range(2):
-        seconds = _time_sweep(problem, features, timed, range(1, 1 + n))
-        n = min(MAX_RUNS, math.ceil(SWEEP_SECONDS / seconds))
-    return n
+    """Return the number of runs that take about SWEEP_SECONDS; the set-up is a smaller share of several than of one."""
+    group = "lstd" if timed == "lstd_one_pass" else timed
+    return min(MAX_RUNS, math.ceil(SWEEP_SECONDS / protocol.RUN_SECONDS[group, features][problem]))
 
 
 def _time_sweep(problem: str, features: str, timed: str, run_seeds: range) -> float:
@@ -126,38 +126,6 @@ def _grid(algorithm: str) -> list[tuple[float, float]]:
     """All pairs (λ, α) of an algorithm."""
     alphas = protocol.ALPHAS_OF["lstd" if algorithm in LSTD_VARIANTS else algorithm]
     return list(product(LMBDAS.tolist(), alphas.tolist()))
-
-
-class _LoopSample:
-    """Timings of the NumPy loop on pairs (λ, α) of one run, in a random order that is always the same."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in protocol.PAPER_TIMED}
-        self._times: dict[str, list[list[float]]] = {
-            name: [] for name in protocol.PAPER_TIMED
-        }  # by those timed together
-
-    def extend(self, seconds: float) -> None:
-        """Time more pairs, at least one, until each algorithm has had `seconds` in total."""
-        for name, times in self._times.items():
-            times.append([])
-            for lmbda, alpha in self._pairs[name]:
-                start = time.perf_counter()
-                run_loop(name, self._run, float(lmbda), float(alpha))
-                times[-1].append(time.perf_counter() - start)
-                if sum(map(sum, times)) >= seconds:
-                    break
-
-    def summary(self, algorithms: Sequence[str]) -> dict[str, Any]:
-        """Sum over the algorithms the mean over all pairs, and the lowest and highest mean of those timed together."""
-        middle, low, high, samples = 0.0, 0.0, 0.0, []
-        for name in algorithms:
-            parts = [np.array(part) for part in self._times[name] if part]
-            means, every = [N_PAIRS * float(part.mean()) for part in parts], np.concatenate(parts)
-            middle, low, high = middle + N_PAIRS * float(every.mean()), low + min(means), high + max(means)
-            samples.append(f"{name}: {len(every)} of {len(_grid(name))} pairs, {every.sum():.2f} s")
-        return {"loop_seconds": middle, "loop_low": low, "loop_high": high, "loop_sample": "; ".join(samples)}
 
 
 @dataclass(frozen=True)

@@ -86,17 +86,6 @@ def compact(value: float) -> str:
     return f"{rounded:g}"
 
 
-def percent(fraction: float) -> str:
-    """A signed change in whole per cent.
-
-    >>> percent(0.197), percent(-0.051), percent(-0.001)
-    ('+20 %', '−5 %', '±0 %')
-    """
-    whole = round(100 * fraction)
-    sign = "±" if whole == 0 else "−" if whole < 0 else "+"
-    return f"{sign}{abs(whole)} %"
-
-
 def grouped(number: float) -> str:
     """A whole number with its digits in threes, the space between them not breaking.
 

@@ -34,7 +34,7 @@ RESULTS = {
     "tables": "Tables 1-3 as CSV, Markdown and LaTeX",
     "results.parquet": "a row per problem, features, algorithm, λ, α and run",
     "timings.json": "seconds per run beside a NumPy loop and the paper",
-    "theory.json": "Proposition 1, the theorems and lemmas in numbers",
+    "theory.json": "Proposition 1 and Theorem 2 in numbers",
     "provenance.json": "versions, processor, seeds, times and checksums",
     "cells": "finished parts of the sweep, from which a run resumes",
 }

@@ -165,10 +165,10 @@ class _Session:
             return self.folder.keep("timings", timing.measure(self.plan.problems, progress=part))
 
     def _theory(self) -> Row:
-        """Read or compute Proposition 1, Theorem 2 and the identities of the supplement."""
+        """Read or compute Proposition 1 and Theorem 2."""
         from lstd.experiments import theory
 
-        found = self.folder.kept("theory") or self.folder.keep("theory", theory.check_theory(self.plan.problems))
+        found = self.folder.kept("theory") or self.folder.keep("theory", theory.check_theory())
         return found[0]
 
     def _report(self, results: Results, timings: Row, seconds: float) -> None:

@@ -62,7 +62,7 @@ _LINES: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("the paper", paper_seconds),
 )
 _NUMBERS = (
-    *("seconds", "low", "high", "runs", "loop_seconds", "loop_over_here", "loop_low", "loop_high", "loop_sample"),
+    *("seconds", "low", "high", "runs", "loop_seconds", "loop_over_here", "loop_sample"),
     *("paper_seconds", "paper_spread"),
 )
 
@@ -185,7 +185,6 @@ def page_tables(results: Results) -> dict[str, Any]:
         "diverged": _sweep_table(results, results.algorithms, _diverged_text, "Diverged runs"),
         "proposition1": _proposition1_table(results.theory["proposition1"]),
         "theorem2": _theorem2_table(results.theory["theorem2"]["rows"]),
-        "identities": _identities_table(results),
     }
 
 
@@ -258,25 +257,6 @@ def _sweep_table(
 
 def _panel(panel: tuple[str, str]) -> tuple[str, str]:
     return panel[0], protocol.FEATURE_NAMES[panel[1]]
-
-
-def _identities_table(results: Results) -> Table:
-    """Compose the table of the largest difference of each identity on each problem."""
-    values = {
-        ((row["problem"], row["features"]), (row["identity"], row["quantity"])): row.get("difference", row.get("ratio"))
-        for row in results.theory["identities"]
-    }
-    kinds = list(dict.fromkeys(kind for _, kind in values))
-    return Table(
-        "",
-        "Theorem 1, Lemmas 1 and 2 in numbers",
-        "Largest relative difference between the two sides of each identity, over several λ and lengths T up "
-        "to 30; for the bound of Lemma 1, the largest ratio of |b* − b| to it. The definitions are evaluated as "
-        "double sums, term by term, and share no code with the recursion. The errors of the sweep are compared with "
-        "solves of the double sums at every step.",
-        ("problem", "features", *(f"{identity.capitalize()}: {quantity}" for identity, quantity in kinds)),
-        [(*_panel(panel), *(compact(values[panel, kind]) for kind in kinds)) for panel in results.panels],
-    )
 
 
 def _proposition1_table(theory: Row) -> Table:
