@@ -19,7 +19,8 @@ from hospital import GAMMA, Log, cumulative_keys, task
 
 Array = NDArray[Any]
 Policy = Any  # probabilities (states, actions), or a function of states (T, d) that returns them
-RIGHT = ("lake", "cliff", "taxi", "random process 1", "random process 2", "random process 3", "long")
+RIGHT = ("lake", "cliff", "taxi", *(f"random process {i}" for i in range(1, 6)), "long", "queue", "wind")
+UNSEEN = ("queue", "wind", "random process 4", "random process 5", "drift")  # did not make the first choice
 MC_EPISODES, MC_STEPS = 20_000, 1000
 
 
@@ -182,6 +183,40 @@ def random_process(seed: int, n: int = 30, n_actions: int = 4) -> Problem:
     return of_table(table, places, np.eye(n + 1), one_hot(group), {"random": behavior}, targets)
 
 
+def queue(most: int = 24) -> Problem:
+    """Return a queue that is served at one of three speeds, which cost; coarse features know a third of its length."""
+    P, n = np.zeros((most + 1, 3, most + 1)), np.arange(most + 1)
+    arrivals = np.array([0.3, 0.35, 0.2, 0.1, 0.05])
+    for speed, length, served, came in np.ndindex(3, most + 1, 4, 5):
+        chance = [0.7, 0.3, 0.0, 0.0] if speed == 0 else [0.2, 0.5, 0.3, 0.0] if speed == 1 else [0.1, 0.2, 0.4, 0.3]
+        P[length, speed, min(max(length - served, 0) + came, most)] += chance[served] * arrivals[came]
+    reward = -(0.1 * n[:, np.newaxis] + np.array([0.0, 0.5, 1.2]))[:, :, np.newaxis]
+    table = Table(P, reward, np.zeros(most + 1, dtype=bool), np.eye(most + 1)[2], 0.95, 60, 0.1)
+    often = np.clip(n / 12.0, 0.1, 0.8)
+    behavior = np.column_stack([0.6 * (1.0 - often), 0.4 * (1.0 - often), often])
+    fast, slow = np.eye(3)[np.where(n >= 6, 2, 1)], np.eye(3)[np.where(n >= 15, 1, 0)]
+    targets, logs = {"fast from 6": mixed(fast, 0.8), "slow": mixed(slow, 0.5)}, {"by length": behavior}
+    return of_table(table, n[:, np.newaxis], np.eye(most + 1), one_hot(n // 9), logs, targets, sizes=(50, 250))
+
+
+def wind() -> Problem:
+    """Return a grid of 7 by 10 fields with wind in the middle, half as strong as it blows; coarse are its columns."""
+    rows, columns = 7, 10
+    strength = np.array([0, 0, 0, 1, 1, 1, 2, 2, 1, 0])
+    P = np.zeros((rows * columns, 4, rows * columns))
+    for i, j, action, gust in np.ndindex(rows, columns, 4, 2):
+        down, right = [(-1, 0), (0, 1), (1, 0), (0, -1)][action]
+        row, column = i + down - gust * strength[j], min(max(j + right, 0), columns - 1)
+        P[i * columns + j, action, min(max(row, 0), rows - 1) * columns + column] += 0.5
+    goal = 3 * columns + 7
+    ends, start = np.arange(rows * columns) == goal, np.eye(rows * columns)[3 * columns]
+    table = Table(P, np.full((1, 1, 1), -1.0), ends, start, 0.95, 200)
+    best, fields = table.best(), np.arange(rows * columns)
+    where = np.column_stack([fields // columns, fields % columns])
+    logs, targets = {"half best": mixed(best, 0.5)}, {"better": mixed(best, 0.75), "worse": mixed(best, 0.3)}
+    return of_table(table, where, np.eye(len(fields)), one_hot(where[:, 1] // 2), logs, targets, sizes=(100, 500))
+
+
 def inventory(most: int = 20, steps: int = 30) -> Problem:
     """Return a shop that orders 0, 3, 6, 9 or 12 for each of 30 days; coarse features do not know the day."""
     stock, orders = np.arange(most + 1), np.arange(5) * 3
@@ -266,7 +301,7 @@ def hospital() -> Problem:
 class Motion(NamedTuple):
     """A step of states (n, d) and actions (n,) to states, rewards and ends; and a draw of first states."""
 
-    step: Callable[[Array, Array], tuple[Array, Array, Array]]
+    step: Callable[[Array, Array, Any], tuple[Array, Array, Array]]
     first: Callable[[Any, int], Array]
     gamma: float
     steps: int
@@ -277,7 +312,7 @@ class Motion(NamedTuple):
         for _ in range(steps or self.steps):
             p = policy(state)
             action = (random.uniform(size=(len(p), 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
-            reached, reward, done = self.step(state, action)
+            reached, reward, done = self.step(state, action, random)
             taken.append((alive, state, action, reward, reached, done))
             alive, state = alive[~done], reached[~done]
             if not len(alive):
@@ -291,7 +326,7 @@ class Motion(NamedTuple):
         return Truth(float(returns.mean()), float(returns.std()), float(returns.std() / np.sqrt(MC_EPISODES)))
 
 
-def pole(x: Array, action: Array) -> tuple[Array, Array, Array]:
+def pole(x: Array, action: Array, _: Any) -> tuple[Array, Array, Array]:
     """Move the cart of CartPole-v1, after Barto, Sutton and Anderson (1983); a reward of 1 for each step."""
     place, speed, angle, spin = x.T
     push = 20.0 * action - 10.0
@@ -302,12 +337,28 @@ def pole(x: Array, action: Array) -> tuple[Array, Array, Array]:
     return after, np.ones(len(x)), (np.abs(after[:, 0]) > 2.4) | (np.abs(after[:, 2]) > np.pi / 15.0)
 
 
-def valley(x: Array, action: Array) -> tuple[Array, Array, Array]:
+def valley(x: Array, action: Array, _: Any) -> tuple[Array, Array, Array]:
     """Move the car of MountainCar-v0, after Moore (1990); a reward of -1 for each step."""
     speed = np.clip(x[:, 1] + 0.001 * (action - 1) - 0.0025 * np.cos(3.0 * x[:, 0]), -0.07, 0.07)
     place = np.clip(x[:, 0] + speed, -1.2, 0.6)
     speed = np.where((place <= -1.2) & (speed < 0.0), 0.0, speed)
     return np.column_stack([place, speed]), np.full(len(x), -1.0), place >= 0.5
+
+
+def drift(x: Array, action: Array, random: Any) -> tuple[Array, Array, Array]:
+    """Move a linear system with noise, which a push in either direction keeps near 0 at a cost."""
+    place = 0.95 * x[:, 0] + 0.3 * x[:, 1] + 0.1 * random.normal(size=len(x))
+    speed = 0.8 * x[:, 1] + 0.3 * (action - 1) + 0.2 * random.normal(size=len(x))
+    after = np.column_stack([place, speed])
+    reward = -(place**2) - 0.1 * speed**2 - 0.1 * (action != 1)
+    return after, reward, random.uniform(size=len(x)) < 0.02
+
+
+def beyond(limit: float, at_random: float) -> Callable[[Array], Array]:
+    """Return a policy that pushes back beyond a limit."""
+    return lambda x: mixed(
+        np.eye(3)[np.where(x.sum(axis=1) > limit, 0, np.where(x.sum(axis=1) < -limit, 2, 1))], 1.0 - at_random
+    )
 
 
 def leaning(gain: float, at_random: float) -> Callable[[Array], Array]:
@@ -357,12 +408,29 @@ def mountain_car() -> Problem:
     return Problem(one.gamma, one.draw, one.truth, lambda x: x, features, logs, targets, (50, 200))
 
 
+def linear_system() -> Problem:
+    def first(random: Any, n: int) -> Array:
+        return np.column_stack([random.normal(size=n), np.zeros(n)])
+
+    one = Motion(drift, first, 0.95, 100)
+    features = {"fine": radial((3.0, 2.0), (0.0, 0.0), 6, [0, 1]), "coarse": np.abs}
+    targets = {"narrow": beyond(0.3, 0.2), "wide": beyond(1.5, 0.4)}
+    return Problem(
+        one.gamma, one.draw, one.truth, lambda x: x, features, {"half": beyond(0.7, 0.6)}, targets, (50, 250)
+    )
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     "hospital": hospital,
     "lake": lambda: toy("FrozenLake-v1", 0.99, 200, lambda c: one_hot(c[:, 0])),
     "cliff": lambda: toy("CliffWalking-v1", 0.95, 500, lambda c: one_hot(c[:, 1] // 4)),
     "taxi": lambda: toy("Taxi-v4", 0.97, 500, lambda c: one_hot(c[:, 2])),
     **{f"random process {seed}": (lambda seed=seed: random_process(seed)) for seed in (1, 2, 3)},  # type: ignore[misc]
+    "random process 4": lambda: random_process(14, 12, 6),
+    "random process 5": lambda: random_process(15, 60, 3),
+    "queue": queue,
+    "wind": wind,
+    "drift": linear_system,
     "inventory": inventory,
     "long": long_horizon,
     "cart and pole": cart_pole,

@@ -10,7 +10,7 @@ from lstd import LSTD
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, SupportWarning
 from lstd.ope import LSTDQ, compare_policies, evaluate_policy, policy_value
 from lstd.ope.logged_rows import logged_data
-from lstd.ope.logged_states import LoggedStates
+from lstd.ope.logged_states import LoggedStates, feature_check
 from tolerances import assert_close
 
 GAMMA = 0.9
@@ -60,6 +60,9 @@ def test_one_call_says_what_it_took_and_what_it_took_it_from():
     assert_close(found.ratios.mean[0], ratio_of(data)[full].mean(), "sums")
     assert found.value == evaluate_policy(gamma=GAMMA, state=state, **data).value
     assert found.lower < found.value < found.upper
+    robust, weighted = (found.candidates[name].by_blocks for name in ("doubly robust", "weighted state values"))
+    assert_close(found.features.difference[2], robust.value - weighted.value, "sums")
+    assert_close(found.features.standard_error[2], np.linalg.norm(robust.blocks - weighted.blocks), "sums")
 
 
 def test_visits_are_those_of_the_target_policy():
@@ -137,7 +140,7 @@ def test_the_first_td_errors_are_those_of_the_definition():
         naive.first_td_errors(data["y"][rows], v[rows], ratio_of(data)[rows], GAMMA, 5)
         for rows in (np.flatnonzero(data["episode"] == e) for e in range(60))
     ]
-    assert_close(log.check.difference, [log.plain.value - log.weighted.value, np.mean(sums)], "solve")
+    assert_close(feature_check(log).difference, [log.plain.value - log.weighted.value, np.mean(sums)], "solve")
 
 
 def test_coarse_features_are_noticed_and_right_ones_are_not():
@@ -145,7 +148,7 @@ def test_coarse_features_are_noticed_and_right_ones_are_not():
     for coarse in (False, True):
         data, state = simulated(400, 6, process=process, p_end=0.1)
         data |= {"X": data["X"] @ GROUPS} if coarse else {}
-        check = states_of(data, state).check
+        check = feature_check(states_of(data, state))
         warned.append(check.coarse)
     assert warned == [False, True]
     assert "too coarse for the target policy; compared were: value less the weighted one" in check.text

@@ -18,7 +18,7 @@ from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
 from lstd.estimators.validate_data import checked_rows
 from lstd.ope.logged_rows import logged_rows, warn_of_support
-from lstd.ope.logged_states import LoggedStates
+from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
 from lstd.ope.value_by_blocks import ValueByBlocks
@@ -119,9 +119,8 @@ def evaluate_policy(
     said = (support,) if support else ()
     found = {name: replace(one, method=name) for name, one in found.items()}
     value = _shrunk(parts[best], direct)
-    return doubted(
-        replace(found[best], value=value, candidates=found, features=log.check, ratios=log.ratios, said=said)
-    )
+    check = feature_check(log, robust)
+    return doubted(replace(found[best], value=value, candidates=found, features=check, ratios=log.ratios, said=said))
 
 
 def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:

@@ -41,23 +41,34 @@ from lstd.statistics.solve import solve
 from lstd.types import Array, Flags
 
 SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
-N_FOLDS, N_VISITS, N_VALUES = 3, 5, 6  # folds, and repeats of the two regressions
+N_FOLDS, N_VISITS, N_VALUES = 3, 5, 4  # folds, and repeats of the two regressions
 CHANCE, FAR, FEW_STEPS = 0.01, 0.5, 5  # of a warning with right features; differences that matter; steps of TD errors
-NAMES = ("value less the weighted one", f"errors of the first {FEW_STEPS} steps")
+NAMES = ("value less the weighted one", f"errors of the first {FEW_STEPS} steps", "doubly robust less the weighted one")
 LEAF_OF_VISITS, LEAF_OF_VALUES = 40, 20  # least numbers of rows in a leaf of trees
+
+
+def boosting(least: int = LEAF_OF_VALUES) -> Any:
+    """Return gradient boosting of trees with at least so many rows in a leaf."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(
+        learning_rate=0.35, max_iter=15, max_leaf_nodes=15, max_bins=63, min_samples_leaf=least, early_stopping=False,
+        random_state=0,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureCheck:
     """What was compared to notice features that are too coarse for the target policy.
 
-    Under right features both differences are zero but for chance: the value by LSTD with ratios less that with rows
-    weighted by visits; and Σ γ^t ρ_0 ⋯ ρ_t δ_t over the first five steps of the episodes, with the TD errors δ.
+    Under right features all differences are zero but for chance: the value by LSTD with ratios less that with rows
+    weighted by visits; Σ γ^t ρ_0 ⋯ ρ_t δ_t over the first five steps of the episodes, with the TD errors δ; and the
+    doubly robust value, if there is one, less the weighted one.
 
     Attributes
     ----------
     names : tuple of str
-    difference, standard_error, p_value : ndarray of shape (2,)
+    difference, standard_error, p_value : ndarray of shape (2,) or (3,)
         Standard errors are those of the block jackknife, on the same blocks.
     limit : float
         Half of the standard error of the value: smaller differences do not matter.
@@ -71,7 +82,7 @@ class FeatureCheck:
     >>> rows = {"episode": np.arange(400) // 4, "terminated": np.arange(400) % 4 == 3}
     >>> policies = {"target_policy": np.full((400, 2), [0.2, 0.8]), "behavior_probability": np.full(400, 0.5)}
     >>> found = evaluate_policy(X, rewards, gamma=0.9, actions=actions, **policies, **rows)
-    >>> found.features.names, found.features.coarse
+    >>> found.features.names[:2], found.features.coarse
     (('value less the weighted one', 'errors of the first 5 steps'), False)
     """
 
@@ -83,7 +94,7 @@ class FeatureCheck:
 
     @property
     def coarse(self) -> bool:
-        """Whether a difference is more than chance (1 %, both together) and than the limit."""
+        """Whether a difference is more than chance (1 %, all together) and than the limit."""
         return bool(((self.p_value < CHANCE / len(self.names)) & (np.abs(self.difference) > self.limit)).any())
 
     @property
@@ -91,7 +102,8 @@ class FeatureCheck:
         """Text of the warning."""
         return (
             f"The features are too coarse for the target policy; compared were: {self}. Values may be far off, and "
-            "their intervals too short; doubly robust ones least. Use finer features, such as the time left."
+            "their intervals too short; doubly robust ones least, unless they alone differ. Use finer features, such "
+            "as the time left."
         )
 
     def __str__(self) -> str:
@@ -110,7 +122,6 @@ class LoggedStates:
     at: Array  # (N, p)
     after: Array  # (N, p) of successors; of terminal ones, anything
     fold: Places  # (N,)
-    seed: int
     given: Settings | None = None  # of LSTD with ratios; by default, with a ridge coefficient that does not decide
 
     @classmethod
@@ -138,9 +149,7 @@ class LoggedStates:
             )
         group = (np.cumsum(rows.begins) - 1)[logged.full]
         shuffled = np.random.default_rng(seed).permutation(int(group[-1]) + 1)
-        return cls(
-            _without_lone_rows(logged), gamma, columns[logged.full], after, shuffled[group] % N_FOLDS, seed, given
-        )
+        return cls(_without_lone_rows(logged), gamma, columns[logged.full], after, shuffled[group] % N_FOLDS, given)
 
     @property
     def ratio(self) -> Array:
@@ -162,15 +171,6 @@ class LoggedStates:
         """Discount of each transition, (N,)."""
         return np.asarray(self.logged.rows.discount[self.logged.full])
 
-    def boosting(self, least: int) -> Any:
-        """Return gradient boosting of trees with at least so many rows in a leaf."""
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        return HistGradientBoostingRegressor(
-            learning_rate=0.2, max_iter=30, max_leaf_nodes=15, max_bins=63, min_samples_leaf=least,
-            early_stopping=False, random_state=self.seed,
-        )  # fmt: skip
-
     def visits(self, start: Array) -> Array:
         """Return û of each transition, (N,), from values to start with."""
         begins, u = self.logged.begins, start
@@ -187,7 +187,7 @@ class LoggedStates:
             u = np.empty(len(target))
             for k in np.unique(self.fold):
                 own = self.fold == k
-                u[own] = self.boosting(LEAF_OF_VISITS).fit(self.at[~own], target[~own]).predict(self.at[own])
+                u[own] = boosting(LEAF_OF_VISITS).fit(self.at[~own], target[~own]).predict(self.at[own])
             mean, slope = shrinkage(target, u)
             u = np.maximum(mean + slope * (u - mean), 0.0)
         return np.asarray(u)
@@ -293,11 +293,6 @@ class LoggedStates:
         return np.asarray(X @ omega[: X.shape[1]] + omega[X.shape[1] :].sum())
 
     @cached_property
-    def check(self) -> FeatureCheck:
-        """Whether the features are too coarse."""
-        return feature_check(self)
-
-    @cached_property
     def ratios(self) -> RatioTable | None:
         """Mean ratios."""
         return RatioTable.of(self.logged, self.plain.fitted.predict(self.logged.rows.X[self.logged.full]))
@@ -306,7 +301,7 @@ class LoggedStates:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,)."""
         if q is None or (not hasattr(q, "action_values") and hasattr(q, "get_params")):
             with threadpool_limits(1, "openmp"):
-                return self.regressed(self.boosting(LEAF_OF_VALUES) if q is None else q)
+                return self.regressed(boosting() if q is None else q)
         taken, after, start = np.empty((3, len(self.fold)))
         for own, model in self._out_of_fold(q):
             rows = self.logged.full[own]
@@ -330,18 +325,20 @@ class LoggedStates:
             yield self.fold == k, q.reweighted((self.fold != k) * 1.0)
 
 
-def feature_check(log: LoggedStates) -> FeatureCheck:
-    """Compare the value with the weighted one, and the first TD errors with zero."""
+def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> FeatureCheck:
+    """Compare the value, and the doubly robust one, with the weighted one, and the first TD errors with zero."""
     plain, weighted, errors = log.plain, log.weighted, td_errors(log)
     rows = [(plain.value - weighted.value, plain.blocks - weighted.blocks), (errors.value, errors.blocks)]
-    difference, error, chance = np.empty((3, 2))
+    if robust is not None:
+        rows.append((robust.value - weighted.value, robust.blocks - weighted.blocks))
+    difference, error, chance = np.empty((3, len(rows)))
     for i, (value, blocks) in enumerate(rows):
         squares = (blocks**2)[np.newaxis, :, np.newaxis]
         freedom = float(degrees_of_freedom(squares, plain.fitted.influence.shares)[0, 0])
         difference[i], error[i] = value, np.sqrt(squares.sum())
         chance[i] = 2.0 * special.stdtr(freedom, -abs(value) / error[i]) if error[i] else 1.0
     limit = FAR * float(np.linalg.norm(plain.blocks))
-    return FeatureCheck(NAMES, difference, error, chance, limit)
+    return FeatureCheck(NAMES[: len(rows)], difference, error, chance, limit)
 
 
 def td_errors(log: LoggedStates) -> ValueByBlocks:

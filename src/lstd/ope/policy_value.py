@@ -28,7 +28,7 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.logged_rows import logged_data
-from lstd.ope.logged_states import FeatureCheck, LoggedStates
+from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.ratio_table import RatioTable
 from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
@@ -188,8 +188,10 @@ def policy_value(
                 "states of the log. Leave it out."
             )
     log = _log_of(model, data, state)
+    robust = None
     if q is not None:
-        found, method = log.robust(q)[1], "doubly robust"
+        robust = found = log.robust(q)[1]
+        method = "doubly robust"
     elif isinstance(model, LSTDQ):
         factor = log.ratio * log.u / (row_factor(log.logged) if model.weighting == "ratio" else 1.0)
         model, method = model.reweighted(factor), "weighted action values"
@@ -197,7 +199,7 @@ def policy_value(
     else:
         found, method = log.weighted, "weighted state values"
     one = evaluated(model if q is None else None, found, level)
-    return doubted(replace(one, method=method, features=log.check, ratios=log.ratios))
+    return doubted(replace(one, method=method, features=feature_check(log, robust), ratios=log.ratios))
 
 
 def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
