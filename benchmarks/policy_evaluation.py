@@ -1,13 +1,13 @@
 """Judge estimates of values of policies, and the first choice among them, on problems with known truth.
 
-    python benchmarks/policy_evaluation.py [--repeats 50] [--problems NAME …] [--large] [--baselines] [--develop]
+    python benchmarks/policy_evaluation.py [--repeats 50] [--problems NAME …] [--large] [--baselines | --pairs]
     python benchmarks/policy_evaluation.py --docs
 
 `policy_problems.py` has the problems, `policy_baselines.py` the methods that `lstd` is compared with. Estimates,
 intervals and warnings of each repeat go to a file of results, from which `--docs` writes the tables and the figure of
 the page. A run that was stopped goes on where the file ends, if neither `lstd.ope` nor the problems have changed.
-Methods of `lstd` and `--baselines` have files of their own. Each log serves all target policies and methods. Seeds from
-9000 judge; `--develop` takes those from 5000.
+Methods of `lstd`, `--baselines` and `--pairs` have files of their own. Each log serves all target policies and
+methods. Seeds from 9000 judge; `--develop` takes those from 5000.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ SEED, DEVELOPMENT = 9000, 5000
 CODE = ("hospital.py", "policy_problems.py", "policy_baselines.py")
 OPE = Path(lstd.ope.__file__).parent
 KINDS = ("fine", "coarse")
+WEIGHTINGS = ("none", "ratio")
 LETTERS = {"SupportWarning": "S", "EffectiveSampleWarning": "E", "MisfitWarning": "M"}
 
 
@@ -92,7 +93,7 @@ def sampling(estimator: str, case: Case) -> Any:
     )  # fmt: skip
 
 
-def baselines(case: Case) -> Iterator[tuple[str, Callable[[], Any]]]:
+def baselines(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the names of the methods from elsewhere, and what computes each."""
     for name in ("is", "pdis", "wis", "wpdis", "dr", "wdr"):
         yield name.upper(), partial(sampling, name, case)
@@ -100,7 +101,8 @@ def baselines(case: Case) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "fitted Q, boosting", lambda: case.start((case.target * case.q).sum(axis=1))
     if case.log.state.ndim == 1:
         yield "tabular model", lambda: tabular(case, int(case.log.state.max()) + 1)
-    for kind, X in case.features.items():
+    for kind in kinds:
+        X = case.features[kind]
         if (X.shape[1] + 1) * case.target.shape[1] <= 700:
             yield f"fitted Q, linear, {kind}", partial(linear_q, case, X)
 
@@ -120,13 +122,25 @@ def of_lstd(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable[
         )
 
 
+def of_pairs(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield action values with rows as they are, and weighted by the ratios of their actions."""
+    for kind in kinds:
+        X = case.features[kind]
+        if X.shape[1] * case.target.shape[1] <= 200:
+            for weighting in WEIGHTINGS:
+                yield f"{weighting}, {kind}", partial(of_actions, case, X, weighting)
+
+
 def of_states(case: Case, X: Array) -> Any:
     model = LSTD(case.gamma, 0.0, 1.0).fit(X, **case.rows, importance_ratio=case.ratio)
     return policy_value(model, X[case.log.first])
 
 
-def of_actions(case: Case, X: Array) -> Any:
-    return policy_value(LSTDQ(case.gamma).fit(X, **case.rows, **case.policies))
+def of_actions(case: Case, X: Array, weighting: str = "none") -> Any:
+    return policy_value(LSTDQ(case.gamma, weighting=weighting).fit(X, **case.rows, **case.policies))
+
+
+METHODS = {"policies": of_lstd, "policy-baselines": baselines, "policy-pairs": of_pairs}
 
 
 def estimate(method: Callable[[], Any]) -> tuple[Estimate, dict[str, Estimate]]:
@@ -175,7 +189,7 @@ def measure(results: dict[str, Any], name: str, large: bool, repeat: int, chosen
                 cell["truth"], cell["deviation"], cell["error"] = truth(results, name, target)
             case, began = Case.of(one, log, behavior, one.targets[target]), time.process_time()
             kinds = ("coarse",) if name == "hospital" else KINDS
-            for method, call in baselines(case) if chosen.baselines else of_lstd(case, kinds):
+            for method, call in METHODS[chosen.kind](case, kinds):
                 found, others = estimate(call)
                 cell["methods"].setdefault(method, []).append(found)
                 kind = method.rpartition(", ")[2]
@@ -206,7 +220,9 @@ def truth(results: dict[str, Any], name: str, target: str) -> list[float]:
 def begun(path: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """Return the results in a file, which must come from the same problems and, for methods of `lstd`, source."""
     code = hashlib.sha256(b"".join((Path(__file__).parent / name).read_bytes() for name in CODE)).hexdigest()[:12]
-    source = {"problems": code, "seed": chosen.seed} | ({} if chosen.baselines else {"source": source_digest(OPE)})
+    source = {"problems": code, "seed": chosen.seed} | (
+        {} if chosen.kind == "policy-baselines" else {"source": source_digest(OPE)}
+    )
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else source | {"cells": {}}
     if found := [name for name in source if results[name] != source[name]]:
         raise SystemExit(f"{path} was measured with {found[0]} {results[found[0]]}, not {source[found[0]]}.")
@@ -220,7 +236,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--problems", nargs="+", default=[*PROBLEMS], choices=[*PROBLEMS], metavar="NAME")
     parser.add_argument("--large", action="store_true", help="the larger size of each problem")
-    parser.add_argument("--baselines", action="store_true", help="the methods from elsewhere instead of those of lstd")
+    for name, kind, what in (
+        ("baselines", "policy-baselines", "methods from elsewhere"),
+        ("pairs", "policy-pairs", "weights of action values"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            dest="kind",
+            action="store_const",
+            const=kind,
+            default="policies",
+            help=f"{what} instead of the first choice",
+        )
     parser.add_argument("--develop", dest="seed", action="store_const", const=DEVELOPMENT, default=SEED)
     parser.add_argument("--results", type=Path, metavar="FILE")
     parser.add_argument("--docs", action="store_true", help="write tables and figure from the newest results")
@@ -230,8 +257,7 @@ def main() -> None:
 
         policy_tables.write()
         return
-    kind = "policy-baselines" if chosen.baselines else "policies"
-    path = chosen.results or RESULTS / f"{kind}-{datetime.date.today()}.json"
+    path = chosen.results or RESULTS / f"{chosen.kind}-{datetime.date.today()}.json"
     results = begun(path, chosen)
     with threadpool_limits(1):
         for repeat in range(chosen.repeats):

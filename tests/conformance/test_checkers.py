@@ -136,6 +136,7 @@ MISTAKES = {
     "cuts everywhere": (KEPT, "share * discount"),
     "Mixed with lambda": ('"mixed": 1 - lmbda', '"mixed": lmbda'),
     "ridge everywhere": ("alpha * (i == j)", "alpha"),
+    "dual weights without the transpose": ("[list(column) for column in zip(*found[0], strict=True)]", "found[0]"),
     "no pivoting": ("left[i:] = sorted(left[i:], key=lambda row: -abs(row[i]))", "pass"),
 }
 
