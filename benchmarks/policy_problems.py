@@ -326,7 +326,7 @@ class Motion(NamedTuple):
         return Truth(float(returns.mean()), float(returns.std()), float(returns.std() / np.sqrt(MC_EPISODES)))
 
 
-def pole(x: Array, action: Array, _: Any) -> tuple[Array, Array, Array]:
+def pole(x: Array, action: Array, _: Any = None) -> tuple[Array, Array, Array]:
     """Move the cart of CartPole-v1, after Barto, Sutton and Anderson (1983); a reward of 1 for each step."""
     place, speed, angle, spin = x.T
     push = 20.0 * action - 10.0
@@ -337,7 +337,7 @@ def pole(x: Array, action: Array, _: Any) -> tuple[Array, Array, Array]:
     return after, np.ones(len(x)), (np.abs(after[:, 0]) > 2.4) | (np.abs(after[:, 2]) > np.pi / 15.0)
 
 
-def valley(x: Array, action: Array, _: Any) -> tuple[Array, Array, Array]:
+def valley(x: Array, action: Array, _: Any = None) -> tuple[Array, Array, Array]:
     """Move the car of MountainCar-v0, after Moore (1990); a reward of -1 for each step."""
     speed = np.clip(x[:, 1] + 0.001 * (action - 1) - 0.0025 * np.cos(3.0 * x[:, 0]), -0.07, 0.07)
     place = np.clip(x[:, 0] + speed, -1.2, 0.6)
