@@ -214,7 +214,7 @@ def larger_uses() -> Iterator[dict[str, Any]]:
     random = np.random.default_rng(1)
     actions, policy = random.integers(0, 5, len(y)), random.dirichlet(np.ones(5), X.shape[1])[X.indices]
     for lmbda in (0.0, 0.9):
-        model = LSTDQ(lmbda=lmbda, n_blocks=0)
+        model = LSTDQ(lmbda=lmbda, n_blocks=0, weighting="none")
         with timed() as took:
             model.fit(X, y, actions=actions, target_policy=policy, behavior_probability=np.full(len(y), 0.2), **columns)
         what = f"`LSTDQ(lmbda={lmbda:g}, n_blocks=0)`, 10⁵ pairs, 10⁶ rows, {model.lstd_.n_iter_} products"

@@ -109,7 +109,7 @@ def fitted(data: dict[str, Array], phi: Array, process: Process, pi: Array, trac
     if trace == "ratios":
         ratio = (pi / process.mu)[s, data["actions"]]
         return LSTD(GAMMA, 0.0, 1e-3, fit_intercept=False).fit(phi[s], data["y"], importance_ratio=ratio, **ends)
-    model = LSTDQ(GAMMA, lmbda, trace, 1e-3, fit_intercept=False)
+    model = LSTDQ(GAMMA, lmbda, trace, 1e-3, fit_intercept=False, weighting="none")
     mu = process.mu[s, data["actions"]]
     return model.fit(phi[s], data["y"], actions=data["actions"], target_policy=pi[s], behavior_probability=mu, **ends)
 

@@ -1,8 +1,9 @@
 """Problems on which estimates of values of policies are judged: what logs, what is asked, what is true.
 
-The tables, the hospital among them, have exact values; those of the two cars with a pole and in a valley come from
-20 000 episodes of each target policy, and their error is given. `features` has two kinds: "fine", which for the tables
-of `RIGHT` are unit vectors of states, and "coarse". `columns` are what is known of a state, such as its coordinates.
+The tables, the hospital among them, have exact values; those of processes with continuous states come from 20 000
+episodes of each target policy, and their error is given. `features` has two kinds: "fine", which for the tables but the
+hospital and the inventory are unit vectors of states, and "coarse". `columns` are what is known of a state, such as its
+coordinates.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from hospital import GAMMA, Log, cumulative_keys, task
 
 Array = NDArray[Any]
 Policy = Any  # probabilities (states, actions), or a function of states (T, d) that returns them
-RIGHT = ("lake", "cliff", "taxi", *(f"random process {i}" for i in range(1, 6)), "long", "queue", "wind")
-UNSEEN = ("queue", "wind", "random process 4", "random process 5", "drift")  # did not make the first choice
 MC_EPISODES, MC_STEPS = 20_000, 1000
 
 

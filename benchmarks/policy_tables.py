@@ -163,7 +163,31 @@ def by_method(every: list[Cell]) -> list[str]:
     return [*head, *(line for _, line in sorted(rows))]
 
 
-def text(found: dict[str, Any], others: dict[str, Any]) -> str:
+def weighted_pairs(found: dict[str, Any]) -> list[str]:
+    """Compare action values of rows as they are with those of rows that count by the ratios of their actions."""
+    lines = [
+        f"Least-squares action values, `LSTDQ(0)`, with rows as they are and weighted by π/μ, on {found['date']}:", "",
+        "| features | rows | repeats | error | weighted | truth held | weighted | much better | much worse |",
+        "|" + "---|" * 9,
+    ]  # fmt: skip
+    for kind in KINDS:
+        own = []
+        for name, cell in found["cells"].items():
+            methods = {way: cell["methods"].get(f"{way}, {kind}") for way in ("none", "ratio")}
+            if all(methods.values()):
+                problem, log, target, size = name.split(" | ")
+                bound = cell["deviation"] / np.sqrt(int(size))
+                own.append(Cell((problem, log, target, kind), int(size), cell["truth"], bound, methods))
+        errors = np.array([[max(cell.error(way), 0.5) for way in ("none", "ratio")] for cell in own])
+        mean = " | ".join(f"{error:.2f}" for error in np.exp(np.log(errors).mean(axis=0)))
+        held = " | ".join(f"{np.mean([cell.held(way).mean() for cell in own]):.2f}" for way in ("none", "ratio"))
+        better, worse = ((errors[:, i] * 1.5 < errors[:, 1 - i]).sum() for i in (1, 0))
+        repeats = min(len(cell.methods["none"]) for cell in own)
+        lines.append(f"| {kind} | {len(own)} | {repeats} | {mean} | {held} | {better} | {worse} |")
+    return lines
+
+
+def text(found: dict[str, Any], others: dict[str, Any], pairs: dict[str, Any]) -> str:
     every = list(cells(found, others))
     counts = sorted(len(cell.methods[CHOICE]) for cell in every)
     machine, repeats = found["machine"], " to ".join(map(str, sorted({counts[0], counts[-1]})))
@@ -172,7 +196,7 @@ def text(found: dict[str, Any], others: dict[str, Any]) -> str:
         f"seeds from {found['seed']}; {len(every)} rows, {repeats} repeats of each.",
         "", *goals(every), "", "![Errors in units of the bound](figures/policy-evaluation.png)", "",
         "Errors of each method beside the least one of the same row, both at least half the bound:", "",
-        *by_method(every), "",
+        *by_method(every), "", *weighted_pairs(pairs), "",
         "Errors as multiples of the bound, the worst of the first choice first:", "", *by_target(every),
     ]  # fmt: skip
     return "\n".join(lines)
@@ -214,6 +238,6 @@ def draw(every: list[Cell], path: Path) -> None:
 
 def write() -> None:
     """Write the tables and the figure from the newest results."""
-    found, others = newest("policies"), newest("policy-baselines")
+    found, others, pairs = newest("policies"), newest("policy-baselines"), newest("policy-pairs")
     draw(list(cells(found, others)), PAGE.parent / "figures" / "policy-evaluation.png")
-    write_between(PAGE, SOURCE, text(found, others))
+    write_between(PAGE, SOURCE, text(found, others, pairs))

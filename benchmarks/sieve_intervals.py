@@ -110,7 +110,7 @@ def fitted_interval(data: Episodes, phi: Any) -> tuple[float, float]:
     padded = {"actions": np.pad(data.actions, ((0, 0), (0, 1))).ravel(), "terminated": np.zeros(n * (steps + 1), bool)}
     rewards = np.pad(data.rewards, ((0, 0), (0, 1)), constant_values=np.nan).ravel()
     states, episode = data.states.reshape(-1, 2), np.repeat(np.arange(n), steps + 1)
-    model = LSTDQ(GAMMA, alpha=RIDGE * n * steps, fit_intercept=False)
+    model = LSTDQ(GAMMA, alpha=RIDGE * n * steps, fit_intercept=False, weighting="none")
     model.fit(phi(states), rewards, episode=episode, target_policy=np.eye(2)[target(states)], **padded)
     found = policy_value(model, phi(INITIAL), target_policy=np.eye(2)[target(INITIAL)], sample="fixed")
     return found.lower, found.upper

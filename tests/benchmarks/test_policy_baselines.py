@@ -124,7 +124,7 @@ def test_the_tabular_model_solves_that_of_the_frequencies(modules, data):
 def test_linear_fitted_q_ends_at_least_squares_temporal_differences(modules, data):
     X = np.random.default_rng(4).normal(size=(4, 1))[data.log.state]
     log = data.log
-    model = LSTDQ(GAMMA, alpha=1e-3, fit_intercept=False).fit(
+    model = LSTDQ(GAMMA, alpha=1e-3, fit_intercept=False, weighting="none").fit(
         np.column_stack([X, np.ones(len(X))]), np.where(data.full, log.reward, np.nan), actions=log.action,
         target_policy=data.target, episode=log.episode, terminated=log.terminated,
     )  # fmt: skip

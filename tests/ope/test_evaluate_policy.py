@@ -161,7 +161,9 @@ def test_weighted_action_values_are_those_of_weighted_rows():
     log = states_of(data, state)
     weight = np.ones(len(data["y"]))
     weight[model.logged_.full] = log.u * log.ratio
-    assert_close(found.value, policy_value(LSTDQ(GAMMA, alpha=0.1).fit(**data, weight=weight)).value, "solve")
+    assert_close(
+        found.value, policy_value(LSTDQ(GAMMA, alpha=0.1, weighting="none").fit(**data, weight=weight)).value, "solve"
+    )
     assert found.method == "weighted action values"
     with pytest.raises(InvalidInputError, match="`behavior_probability` must be given, for importance ratios"):
         policy_value(LSTDQ(GAMMA).fit(**data | {"behavior_probability": None}), state=state)
@@ -170,12 +172,15 @@ def test_weighted_action_values_are_those_of_weighted_rows():
 def test_rows_may_be_weighted_by_ratios():
     data, state = simulated()
     weight = np.nan_to_num(0.99 * ratio_of(data) + 0.01, nan=1.0)
-    one = LSTDQ(GAMMA, alpha=0.1, weighting="ratio").fit(**data)
-    two = LSTDQ(GAMMA, alpha=0.1).fit(**data, weight=weight)
+    one, plain = LSTDQ(GAMMA, alpha=0.1).fit(**data), LSTDQ(GAMMA, alpha=0.1, weighting="none").fit(**data)
+    two = LSTDQ(GAMMA, alpha=0.1, weighting="none").fit(**data, weight=weight)
     assert_close(one.coef_, two.coef_, "solve")
-    values = [policy_value(model, state=state).value for model in (one, LSTDQ(GAMMA, alpha=0.1).fit(**data))]
-    assert_close(*values, "solve")  # visits replace it
-    compare_policies([one, LSTDQ(GAMMA, alpha=0.1).fit(**data)])
+    without = LSTDQ(GAMMA, alpha=0.1).fit(**data | {"behavior_probability": None})
+    assert_close(plain.coef_, without.coef_, "solve")
+    assert_close(*(policy_value(model, state=state).value for model in (one, plain)), "solve")  # visits replace it
+    traced = [LSTDQ(GAMMA, 0.5, weighting=weighting).fit(**data).coef_ for weighting in ("auto", "none")]
+    assert_close(*traced, "solve")
+    compare_policies([one, plain])
     with pytest.raises(InvalidInputError, match="`behavior_probability` must be given for weighting"):
         LSTDQ(GAMMA, weighting="ratio").fit(**data | {"behavior_probability": None})
 
@@ -186,7 +191,7 @@ def test_rows_may_be_weighted_by_ratios():
         ({"initial_states": np.ones((2, 4))}, "`initial_states` must not be given"),
         ({"state": np.ones((2, 1))}, "`state` must have one row per row of `X`"),
         ({"data": None}, "`data` must be given with `state` or `q` for an LSTD"),
-        ({"data": {"X": 1}}, "`data` must be a mapping with X, y"),
+        ({"data": {"X": 1}}, "`data` must have 'y'; it needs X, y, actions, target_policy"),
         ({"q": 3.0}, "`q` must be a regressor of scikit-learn"),
         ({"q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
         ({"model": LSTD(GAMMA).fit(np.ones((9, 4)), np.ones(9))}, "`data` must be the rows that `model` was fitted to"),

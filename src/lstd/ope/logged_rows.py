@@ -45,7 +45,7 @@ Places = NDArray[np.intp]
 
 TRACES = ("retrace", "tree_backup", "importance", "none")
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
-_ROWS = ("episode", "terminated", "X_next", "discount", "weight", "groups")
+PER_ROW = ("episode", "terminated", "X_next", "discount", "weight", "groups")
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
 _ROWS_PER_ACTION = 64  # but with so many rows for each action, on average
 _SMALLEST = 1e-290  # entries of f that are far below the rounding of any sum; denormal ones are slow
@@ -203,18 +203,26 @@ def scattered(values: Array, full: Places, n_rows: int, other: float = 1.0) -> A
     return column
 
 
+def log_columns(data: Any, needed: tuple[str, ...], others: tuple[str, ...] = PER_ROW) -> dict[str, Any]:
+    """Return a log, a mapping or Trajectories, as arguments of `LSTDQ.fit` by name."""
+    given = dict(data) if isinstance(data, Mapping) else getattr(data, "to_arrays", dict)()
+    if not isinstance(data, Mapping):
+        given |= {name: getattr(data, name, None) for name in ("actions", "behavior_probability")}
+    if missing := [name for name in needed if given.get(name) is None]:
+        raise InvalidInputError(
+            f"`data` must have {missing[0]!r}; it needs {', '.join(needed)}, and episode and terminated if known. Add "
+            "it, such as `data.to_arrays() | {...}` of Trajectories."
+        )
+    refuse_others(given.keys() - {*needed, *others}, "data")
+    return given
+
+
 def logged_data(data: Any, gamma: float) -> LoggedRows:
     """Return the transitions of a log with both policies, given as arguments of `LSTDQ.fit` by name."""
-    given = dict(data) if isinstance(data, Mapping) else {}
     names = ("X", "y", "actions", "target_policy", "behavior_probability")
-    if missing := [name for name in names if given.get(name) is None]:
-        raise InvalidInputError(
-            f"`data` must be a mapping with {', '.join(names)}, and episode and terminated if known; {missing[0]!r} is "
-            "missing. Add it, such as `data.to_arrays() | {...}` of Trajectories."
-        )
+    given = log_columns(data, names, (*PER_ROW, "features"))
     X, y, actions, policy, behavior = (given.pop(name) for name in names)
     features = given.pop("features", None)
-    refuse_others(given.keys() - {*_ROWS}, "data")
     columns: Columns = given  # type: ignore[assignment]
     rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
     return logged_rows(rows, actions, features, (policy, None), behavior, "none", 0.0)

@@ -5,7 +5,6 @@ M. G. Lagoudakis and R. Parr, "Least-squares policy iteration", JMLR 4, 2003.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +13,11 @@ import numpy as np
 from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
 from lstd.estimators.validate_data import checked_features
+from lstd.ope.logged_rows import PER_ROW, log_columns
 from lstd.ope.lstdq import LSTDQ
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, policy_value
 from lstd.statistics.intervals import check_level
-
-_ARGUMENTS = (
-    "X", "y", "actions", "behavior_probability", "episode", "terminated", "X_next", "discount", "weight", "groups",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +113,14 @@ def lspi(
     >>> found.stopped, len(found.path), found.policy(np.eye(2)).argmax(axis=1)
     ('repeated', 2, array([1, 0]))
     """
-    arrays = _arrays(data)
+    arrays = log_columns(data, ("X", "y", "actions"), (*PER_ROW, "behavior_probability"))
     level, most = check_level(level), check_integer("max_iterations", max_iterations, 1)
     policy: Any = _uniform(features) if initial_policy is None else initial_policy
     states = [arrays[name] for name in ("X", "X_next") if arrays.get(name) is not None]
     seen: dict[bytes, int] = {}
     path: list[PolicyValue] = []
     while True:
-        model = LSTDQ(gamma, lmbda, trace, alpha, fit_intercept, features=features)
+        model = LSTDQ(gamma, lmbda, trace, alpha, fit_intercept, features=features, weighting="none")
         model.fit(**arrays, target_policy=policy)
         path.append(_value(model, initial_states, level))
         policy = EpsilonGreedy(model, epsilon)
@@ -156,19 +152,3 @@ def _uniform(features: Any) -> EpsilonGreedy:
             f"`features` must be StateActionFeatures unless `initial_policy` is given; got {shown(features)}."
         )
     return EpsilonGreedy(lambda X: np.zeros((X.shape[0], features.n_actions)), epsilon=1.0)
-
-
-def _arrays(data: Any) -> dict[str, Any]:
-    arrays = dict(data) if isinstance(data, Mapping) else getattr(data, "to_arrays", dict)()
-    if not isinstance(data, Mapping):
-        arrays |= {name: getattr(data, name, None) for name in ("actions", "behavior_probability")}
-    if missing := [name for name in ("X", "y", "actions") if arrays.get(name) is None]:
-        raise InvalidInputError(
-            f"`data` must have {missing[0]!r}; it needs X, y and actions, and episode and terminated if known."
-        )
-    if other := [name for name in arrays if name not in _ARGUMENTS]:
-        raise InvalidInputError(
-            f"`data` must hold arguments of `LSTDQ.fit` other than the target policy, {', '.join(_ARGUMENTS)}; got "
-            f"{other[0]!r:.80}. Leave it out."
-        )
-    return arrays

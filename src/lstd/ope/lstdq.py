@@ -34,7 +34,7 @@ _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` de
 _OTHER_NAMES = OTHER_NAMES | {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED}
 
 
-WEIGHTINGS = ("none", "ratio")
+WEIGHTINGS = ("auto", "none", "ratio")
 
 
 class SparseStates(NamedTuple):
@@ -118,10 +118,11 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     features : StateActionFeatures or callable, optional
         Features of pairs, with the labels of the actions; or a function φ(s, a), see :class:`StateActionFeatures`. By
         default, actions are 0, 1, …, and each has a block of columns for the features of states.
-    weighting : {"none", "ratio"}, default "none"
+    weighting : {"auto", "none", "ratio"}, default "auto"
         "ratio" multiplies the weight of each row by 0.99 π/μ + 0.01, with the probabilities of its logged action, so
         that features that are too coarse fit the pairs that the target policy takes. It needs
-        `behavior_probability`. :func:`policy_value` with `state` weights states too.
+        `behavior_probability`. "auto" is "ratio" if these are given and there are no traces, and otherwise "none".
+        :func:`policy_value` with `state` weights states too.
     n_blocks : int or "auto", default "auto"
         As in :class:`lstd.LSTD`.
     solver, tol, max_iter
@@ -190,7 +191,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         solver: str = "auto",
         tol: float = TOL,
         max_iter: int = MAX_ITER,
-        weighting: str = "none",
+        weighting: str = "auto",
     ) -> None:
         self.gamma = gamma
         self.lmbda = lmbda
@@ -269,7 +270,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
             settings.lmbda,
         )  # fmt: skip
-        if check_choice("weighting", self.weighting, WEIGHTINGS) == "ratio":
+        weighting = check_choice("weighting", self.weighting, WEIGHTINGS)
+        by_ratio = logged.ratio is not None and (settings.lmbda == 0.0 or trace == "none")
+        if weighted := weighting == "ratio" or (weighting == "auto" and by_ratio):
             logged = logged.weighted(row_factor(logged))
         model = _fitted(logged, settings, solver, self.n_blocks)
         if logged.ratio is not None and not model.solution.unbounded:
@@ -277,6 +280,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             model = model.changed(said=tuple(filter(None, [warn_of_support(logged, values)])))
         self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
+        self.is_weighted_ = weighted
         self.target_policy_ = target_policy if callable(target_policy) else None
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(vars(names))

@@ -193,7 +193,7 @@ def policy_value(
         robust = found = log.robust(q)[1]
         method = "doubly robust"
     elif isinstance(model, LSTDQ):
-        factor = log.ratio * log.u / (row_factor(log.logged) if model.weighting == "ratio" else 1.0)
+        factor = log.ratio * log.u / (row_factor(log.logged) if model.is_weighted_ else 1.0)
         model, method = model.reweighted(factor), "weighted action values"
         found = value_by_blocks(model, None, target_policy, None, "episodes")
     else:
