@@ -95,7 +95,7 @@ def test_columns_may_have_names():
     [
         ({"data": {"X": 1}}, "`data` must have 'y'"),
         ({"data": 3}, "`data` must have 'X'"),
-        ({"data": chain(50) | {"importance_ratio": np.ones(50)}}, "`importance_ratio` must not be given: it is no argument of data"),
+        ({"data": chain(50) | {"importance_ratio": np.ones(50)}}, "`importance_ratio` must not be given"),
         ({"features": None}, "`features` must be StateActionFeatures unless"),
         ({"max_iterations": 0}, "`max_iterations`"),
         ({"epsilon": 2.0}, "`epsilon`"),
