@@ -78,13 +78,36 @@ def test_visits_are_those_of_the_target_policy():
     assert_close(log.u.mean(), 1.0, "sums")
 
 
-def test_visits_need_rows_that_follow_one_another():
-    data, state = simulated()
-    data |= {"episode": np.arange(len(state)), "terminated": np.ones(len(state), bool)}
-    data |= {"y": np.nan_to_num(data["y"]), "behavior_probability": np.full(len(state), 0.3)}
-    log = states_of(data, state)
-    with pytest.raises(InvalidInputError, match="rows that follow one another"):
-        log.visits(np.ones(len(state)))
+def test_a_log_of_single_steps_has_a_value():
+    random, n = np.random.default_rng(0), 400
+    X, actions, done = np.eye(4)[random.integers(4, size=n)], random.integers(2, size=n), np.ones(n, bool)
+    policies = {"target_policy": np.full((n, 2), [0.2, 0.8]), "behavior_probability": np.full(n, 0.5)}
+    y = X @ np.arange(4.0) + 2.0 * actions + random.normal(size=n)
+    found = evaluate_policy(X, y, gamma=GAMMA, actions=actions, episode=np.arange(n), terminated=done, **policies)
+    assert found.lower < X.mean(axis=0) @ np.arange(4.0) + 1.6 < found.upper
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"episode": np.zeros(300, int), "terminated": np.arange(300) == 299},
+            "`episode` must have at least 5 episodes",
+        ),
+        (
+            {"target_policy": np.full((300, 3), [0.0, 0.0, 1.0])},
+            "`target_policy` must be able to take some of the logged",
+        ),
+        ({"state": np.full((300, 1), np.nan)}, "`state` must have no infinite number and no column of nan alone"),
+    ],
+)
+def test_logs_that_say_nothing_are_refused(change, message):
+    rows = {"episode": np.arange(300) // 5, "terminated": np.arange(300) % 5 == 4}
+    policies = {"target_policy": np.full((300, 3), 1 / 3), "behavior_probability": np.full(300, 0.5)}
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate_policy(
+            np.ones((300, 1)), np.ones(300), gamma=GAMMA, actions=np.arange(300) % 2, **rows | policies | change
+        )  # fmt: skip
 
 
 def test_weighted_and_doubly_robust_values_are_those_of_lstd():

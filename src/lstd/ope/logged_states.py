@@ -36,7 +36,7 @@ from lstd.estimators.model import QUIET, Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered
 from lstd.ope.ratio_table import RatioTable, steps_of
 from lstd.ope.value_by_blocks import ValueByBlocks, combined
-from lstd.statistics.intervals import degrees_of_freedom
+from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
 from lstd.statistics.solve import solve
 from lstd.types import Array, Flags
 
@@ -136,6 +136,11 @@ class LoggedStates:
         columns = dense(rows.X) if state is None else as_real("state", state)
         if columns.ndim != 2 or len(columns) != len(rows):
             raise InvalidInputError(f"`state` must have one row per row of `X`, ({len(rows)}, p); got {columns.shape}.")
+        if np.isinf(columns).any() or np.isnan(columns).all(axis=0).any():
+            raise InvalidInputError(
+                "`state` must have no infinite number and no column of nan alone. Leave out the column, or write nan "
+                "where a number is not known."
+            )
         if state is not None and rows.order is not None:
             columns = columns[rows.order]
         if rows.X_next is None:
@@ -148,6 +153,11 @@ class LoggedStates:
                 "with a last row for each episode that was cut off."
             )
         group = (np.cumsum(rows.begins) - 1)[logged.full]
+        if (n := group[-1] + 1) < FEWEST_BLOCKS:
+            raise InvalidInputError(
+                f"`episode` must have at least {FEWEST_BLOCKS} episodes, or `groups` as many groups; got {n}. Action "
+                "values and visits are fitted to some of them and predicted for the others."
+            )
         shuffled = np.random.default_rng(seed).permutation(int(group[-1]) + 1)
         return cls(_without_lone_rows(logged), gamma, columns[logged.full], after, shuffled[group] % N_FOLDS, given)
 
@@ -158,6 +168,11 @@ class LoggedStates:
             raise InvalidInputError(
                 "`behavior_probability` must be given, for importance ratios: the probability with which each action "
                 "was taken. Estimate it if it was not logged, such as by a classifier of actions."
+            )
+        if not self.logged.ratio.any():
+            raise InvalidInputError(
+                "`target_policy` must be able to take some of the logged actions; it takes none of them. Choose a "
+                "policy closer to that of the log."
             )
         return self.logged.ratio
 
@@ -176,9 +191,7 @@ class LoggedStates:
         begins, u = self.logged.begins, start
         follows = ~begins
         if not follows.any():
-            raise InvalidInputError(
-                "`episode` must have rows that follow one another: visits need to know what led to a state."
-            )
+            return np.ones(len(u))
         goes_on = np.count_nonzero(~self.logged.rows.terminated[self.logged.full])
         decay = (self.discount * self.ratio)[np.flatnonzero(follows) - 1] * (goes_on / np.count_nonzero(follows))
         for _ in range(N_VISITS):

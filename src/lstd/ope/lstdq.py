@@ -148,7 +148,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     A fitted model keeps the states and actions, for the dual weights and initial states of :func:`policy_value`. A file
     of `save` keeps the first state of each episode and the target policy there, but no other rows, and no target policy
     that is a function: give `target_policy` to a loaded model for other states. Its dual weights and its effective
-    sample size are None.
+    sample size are None, and :func:`compare_policies` takes it only with models of the same weights.
 
     The sums of many rows with dense features of states take some n·k products per row, n features of states and k of
     pairs, whatever λ is, and no array of k columns. The weights then differ by rounding from those of
@@ -387,8 +387,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             X = SparseStates(X.data.astype(np.float64), indices, indptr)
         return SavedActionValues(
             pairs=self.lstd_.to_record(), labels=features.labels.tolist(), n_features=self.n_features_in_,
-            names=None if names is None else tuple(names.tolist()), trace=self.trace, weighting=self.weighting,
-            unlogged=self.unlogged_,
+            names=None if names is None else tuple(names.tolist()), trace=self.trace,
+            weighting="ratio" if self.is_weighted_ else "none", unlogged=self.unlogged_,
             states=X if isinstance(X, SparseStates) else np.asarray(X, np.float64), policy=P,
         )  # fmt: skip
 
@@ -399,7 +399,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         parameters = LSTD.of_model(model).get_params() | {"trace": record.trace, "weighting": record.weighting}
         estimator = cls(features=record.features, **parameters)
         estimator._adopt(model, record.features, record.unlogged)
-        estimator.logged_, estimator.target_policy_ = None, None
+        estimator.logged_, estimator.target_policy_, estimator.is_weighted_ = None, None, record.weighting == "ratio"
         estimator.initial_, estimator.n_features_in_ = record.initial, record.n_features
         if record.names is not None:
             estimator.feature_names_in_ = np.array(record.names, dtype=object)

@@ -204,7 +204,7 @@ def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[A
     if not same:
         raise InvalidInputError(
             f"`models` must be fitted to the same rewards and weights; those of {names[0]!r} and {names[1]!r} differ. "
-            "Fit all of them to the same data."
+            'Fit all of them to the same data; those from files with weighting="none".'
         )
 
 
