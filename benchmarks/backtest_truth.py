@@ -1,16 +1,19 @@
 """Can a model beat the true values in a backtest? Six processes whose values are known, and 17 models of each.
 
-    python benchmarks/backtest_truth.py [--write docs/results/backtest.md]
+    python benchmarks/backtest_truth.py [--docs]
 
 A log has 400 subjects, who join at times 0 to 19, and 60 rows of each, or fewer if it ends. The cut is at time 45, and
 14 steps are compared, at γ = 0.95. The truth has the true weights. The other models are fitted to the same features, to
-more or to fewer, or are the truth times 0.5 and 1.5.
+more or to fewer, or are the truth times 0.5 and 1.5. Deciles of the truth are also looked at in single streams of an
+AR(1) process, cut after a tenth, over 10 steps. The seeds are not those with which the rules were made.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,13 @@ from sklearn.base import BaseEstimator
 
 from lstd import LSTD
 from lstd.metrics import backtest
-from pages import write_between
-from provenance import printed_by
+from pages import measure_or_write
+from provenance import describe_machine
 
 GAMMA, SUBJECTS, LENGTH, CUT, STEPS = 0.95, 400, 60, 45, 14
-LOGS = 40  # of each process
+LOGS, FIRST_SEED = 40, 40_000  # of each process
+STREAMS, ROWS = 60, (1000, 2000, 4000)  # streams of each length
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "backtest.md"
 
 
 class Known(BaseEstimator):  # type: ignore[misc]
@@ -112,27 +117,57 @@ def others(X: Any, weights: Any, columns: dict[str, Any], seed: int) -> list[tup
     return models + [(Known(scale * weights), X) for scale in (0.5, 1.5)]
 
 
-def main() -> None:
-    """Print the table, and write it with --write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the table into this Markdown page")
-    arguments = parser.parse_args()
+def measured() -> dict[str, Any]:
+    """Compare models with the truth on all processes, and count deciles of the truth that are off, in streams too."""
     warnings.simplefilter("ignore")
-    lines = [
-        "| process | R² of the truth | best model, more | said to be better | deciles off |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for number, (name, (simulate, weights)) in enumerate(PROCESSES.items()):
-        results = [compare(simulate, weights, 10_000 + 1000 * number + k) for k in range(LOGS)]
+        results = [compare(simulate, weights, FIRST_SEED + 1000 * number + k) for k in range(LOGS)]
         truth, ahead, better, deciles = (np.array(column) for column in zip(*results, strict=True))
-        lines.append(
-            f"| {name} | {np.median(truth):.2f} | {np.median(ahead, axis=0).max():+.3f} | "
-            f"{better.mean():.1%} | {deciles.mean():.1%} |"
-        )
-        print(lines[-1], flush=True)
-    if arguments.write:
-        page = "\n".join([printed_by("python benchmarks/backtest_truth.py"), "", *lines, ""])
-        write_between(arguments.write, "benchmarks/backtest_truth.py", page)
+        rows.append({
+            "process": name, "r2": float(np.median(truth)), "ahead": float(np.median(ahead, axis=0).max()),
+            "better": float(better.mean()), "deciles": float(deciles.mean()),
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    streams = {str(n): float(np.mean([stream_deciles(n, FIRST_SEED + k) for k in range(STREAMS)])) for n in ROWS}
+    date = str(datetime.date.today())
+    return {"date": date, "machine": describe_machine(), "logs": LOGS, "rows": rows, "streams": streams}
+
+
+def stream_deciles(n: int, seed: int) -> float:
+    """Return the share of deciles of the truth that are off in a stream of n rows of AR(1), 0.9."""
+    random, x, rho = np.random.default_rng(seed), np.zeros(n), 0.9
+    for t in range(1, n):
+        x[t] = rho * x[t - 1] + random.normal()
+    truth = Known(np.array([rho / (1 - GAMMA * rho)]))
+    return off(backtest(truth, x[:, np.newaxis], np.append(x[1:], np.nan), cut=n // 10, steps=10))
+
+
+def off(truth: Any) -> float:
+    """Return the share of deciles that are more than two standard errors off."""
+    bins = truth.calibration()
+    return float(np.mean(np.abs(bins.predicted - bins.observed) > 2.0 * bins.standard_error))
+
+
+def table(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield f"Measured by `python benchmarks/backtest_truth.py` on {found['date']}, {found['logs']} logs of each process."
+    yield ""
+    yield "| process | R² of the truth | best model, more | said to be better | deciles off |"
+    yield "|---|---|---|---|---|"
+    for row in found["rows"]:
+        numbers = f"{row['r2']:.2f} | {row['ahead']:+.3f} | {row['better']:.1%} | {row['deciles']:.1%}"
+        yield f"| {row['process']} | {numbers} |"
+    for n, share in found["streams"].items():
+        yield f"| one stream of {n} rows, AR(1), 0.9 | – | – | – | {share:.1%} |"
+
+
+def main() -> None:
+    """Measure and print the table, or write the newest one into the page with --docs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--docs", action="store_true", help="write the newest table into the page")
+    docs = parser.parse_args().docs
+    measure_or_write("backtest-truth", "benchmarks/backtest_truth.py", PAGE, measured, table, docs=docs)
 
 
 def compare(simulate: Any, weights: Any, seed: int) -> tuple[float, list[float], list[bool], float]:
@@ -140,14 +175,12 @@ def compare(simulate: Any, weights: Any, seed: int) -> tuple[float, list[float],
     X, y, columns = log(simulate, seed)
     test = {"cut": CUT, "steps": STEPS, **columns}
     truth = backtest(Known(weights), X, y, **test)
-    bins = truth.calibration()
-    off = np.abs(bins.predicted - bins.observed) > 2.0 * bins.standard_error
     tests = [backtest(model, features, y, **test) for model, features in others(X, weights, columns, seed)]
     return (
         truth.r2,
         [one.r2 - truth.r2 for one in tests],
         [bool(one.difference(truth).upper < 0.0) for one in tests],
-        float(off.mean()),
+        off(truth),
     )
 
 

@@ -1,6 +1,6 @@
 """Compare settings chosen by LSTDCV with fixed settings and with the best pair in hindsight.
 
-    python benchmarks/selection.py [--seeds 20] [--runs 2] [--only NAME …] [--write docs/results/selection.md]
+    python benchmarks/selection.py [--seeds 8] [--runs 1] [--only NAME …] [--docs]
 
 The data are the nine problems of the paper at its length T and at 10 T, eight episodic problems with 20 and 80
 episodes, 100 rows of 30 and of 150 features, six other kinds of problems, and first-passage times at γ = 1 seen
@@ -25,6 +25,7 @@ and α = 1. The first includes what the choice adds to the error of the weights,
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -44,9 +45,9 @@ from lstd.estimators import choose_settings
 from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import solve
-from pages import write_between
+from pages import RESULTS, newest, show, store, write_between
 from problems import OTHER_DRAWS, Case, Data, cut_cases, episodic_cases, other_cases, paper_cases, wide_cases
-from provenance import printed_by
+from provenance import describe_machine, printed_by
 from ratios import Ratio, in_turn, timed
 
 Array = NDArray[np.float64]
@@ -76,9 +77,10 @@ N_RESAMPLES = 400
 def main() -> None:
     """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--seeds", type=int, default=20, help="random processes per problem")
-    parser.add_argument("--runs", type=int, default=2, help="data sets per process")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
+    parser.add_argument("--seeds", type=int, default=8, help="random processes per problem (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=1, help="data sets per process (default: %(default)s)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the table of --coverage into this page")
+    parser.add_argument("--docs", action="store_true", help="write the tables of stored results into their page")
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="some of the data")
     parser.add_argument("--coverage", action="store_true", help="measure intervals of models with chosen settings")
     arguments = parser.parse_args()
@@ -88,11 +90,11 @@ def main() -> None:
         if arguments.write:
             write_between(arguments.write, "benchmarks/selection.py --coverage", page)
         return
-    errors = {name: measured(name, arguments.seeds, arguments.runs) for name in arguments.only}
-    page = "\n".join([*heading(arguments), "", *summary(errors), "", *by_problem(errors)])
-    print(page)
-    if arguments.write:
-        write_between(arguments.write, "benchmarks/selection.py", page)
+    if not arguments.docs:
+        for name in arguments.only:
+            add_to_store(name, measured(name, arguments.seeds, arguments.runs), arguments)
+    results = Path(__file__).resolve().parents[1] / "docs" / "results" / PAGE
+    show("\n".join(tables(newest("selection"))), "benchmarks/selection.py", results if arguments.docs else None)
 
 
 # ---------------------------------------------------------------- measuring
@@ -275,48 +277,58 @@ def excess(entry: dict[str, Array], mean: str, seeds: NDArray[np.intp]) -> Array
     return np.asarray(ways.mean(axis=(0, 1)) / pairs.mean(axis=(0, 1)).min())
 
 
-def summary(errors: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
-    """Geometric mean over problems, with its standard error over seeds, and the worst problem."""
-    random = np.random.default_rng(0)
-    lines = [
-        "| data | means of errors | " + " | ".join(WAYS) + " | goal for LSTDCV |",
-        "|---|---|" + "---|" * (len(WAYS) + 1),
-    ]
-    for name, problems in errors.items():
-        n_seeds = len(next(iter(problems.values()))["ways"])
-        for mean in MEANS:
-            whole = np.array([excess(entry, mean, np.arange(n_seeds)) for entry in problems.values()])
-            again = []
-            for _ in range(N_RESAMPLES):
-                seeds = random.integers(0, n_seeds, n_seeds)
-                again.append(np.mean(np.log([excess(entry, mean, seeds) for entry in problems.values()]), axis=0))
-            centre, error = np.exp(np.mean(np.log(whole), axis=0)), np.std(again, axis=0)
+def add_to_store(name: str, problems: dict[str, dict[str, Array]], arguments: argparse.Namespace) -> None:
+    """Store the excesses of one kind of data, by problem and as geometric means, beside those of other kinds."""
+    random, rows = np.random.default_rng(0), []
+    n_seeds = len(next(iter(problems.values()))["ways"])
+    for mean in MEANS:
+        whole = {key: excess(entry, mean, np.arange(n_seeds)) for key, entry in problems.items()}
+        again = []
+        for _ in range(N_RESAMPLES):
+            seeds = random.integers(0, n_seeds, n_seeds)
+            again.append(np.mean(np.log([excess(entry, mean, seeds) for entry in problems.values()]), axis=0))
+        centre, error = np.exp(np.mean(np.log([*whole.values()]), axis=0)), np.std(again, axis=0)
+        numbers = {"centre": centre, "error": centre * error, "worst": np.max([*whole.values()], axis=0)}
+        rows.append({"mean": mean, **{key: value.tolist() for key, value in numbers.items()}})
+        rows[-1]["problems"] = {key: value[0] for key, value in whole.items()}
+    found = newest("selection") if [*RESULTS.glob("selection-*.json")] else {"data": {}}
+    how = {"seeds": arguments.seeds, "runs": arguments.runs, "date": str(datetime.date.today())}
+    found["data"][name] = how | {"machine": describe_machine(), "means": rows}
+    order = {key: found["data"][key] for key in SETTINGS if key in found["data"]}
+    store("selection", {"date": how["date"], "data": order})
+
+
+def tables(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of both tables: means over the problems of each kind of data, and each problem."""
+    data = found["data"]
+    dates = sorted({f"{one['date']} ({one['seeds']} processes, {one['runs']} data set each)" for one in data.values()})
+    yield f"Measured by `python benchmarks/selection.py` on {' and '.join(dates)}. Process seeds from {FIRST_SEED}."
+    yield "Excess over the best pair in hindsight: geometric mean over the problems with its standard error over"
+    yield "processes, and the worst problem."
+    yield from ("", "| data | means of errors | " + " | ".join(WAYS) + " | goal for LSTDCV |")
+    yield "|---|---|" + "---|" * (len(WAYS) + 1)
+    for name, one in data.items():
+        for row in one["means"]:
             cells = [
-                f"{middle:.2f} ± {middle * off:.2f}, worst {worst:.2f}" if np.isfinite(middle) else "–"
-                for middle, off, worst in zip(centre, error, whole.max(axis=0), strict=True)
+                f"{middle:.2f} ± {off:.2f}, worst {worst:.2f}" if np.isfinite(middle) else "–"
+                for middle, off, worst in zip(row["centre"], row["error"], row["worst"], strict=True)
             ]
-            lines.append(f"| {name} | {mean} | " + " | ".join(cells) + f" | {verdict(name, mean, centre, whole)} |")
-    return lines
+            met = verdict(name, row["mean"], row["centre"][0], row["worst"][0])
+            yield f"| {name} | {row['mean']} | {' | '.join(cells)} | {met} |"
+    yield from ("", "| data | problem | " + " | ".join(MEANS) + " |", "|---|---|" + "---|" * len(MEANS))
+    for name, one in data.items():
+        for problem in one["means"][0]["problems"]:
+            cells = [f"{row['problems'][problem]:.2f}" for row in one["means"]]
+            yield f"| {name} | {problem} | {' | '.join(cells)} |"
 
 
-def verdict(name: str, mean: str, centre: Array, whole: Array) -> str:
+def verdict(name: str, mean: str, centre: float, worst: float) -> str:
     if mean != MEANS[0] or name not in GOALS:
         return ""
-    most, worst = GOALS[name]
-    met = centre[0] <= most and whole[:, 0].max() <= worst
-    goal = f"≤ {most}" + ("" if np.isinf(worst) else f", worst ≤ {worst}")
+    most, most_worst = GOALS[name]
+    met = centre <= most and worst <= most_worst
+    goal = f"≤ {most}" + ("" if np.isinf(most_worst) else f", worst ≤ {most_worst}")
     return f"{goal}: {'met' if met else 'missed'}"
-
-
-def by_problem(errors: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
-    """Excess of LSTDCV on each problem, with errors in units of the values."""
-    lines = ["| data | problem | " + " | ".join(MEANS) + " |", "|---|---|" + "---|" * len(MEANS)]
-    for name, problems in errors.items():
-        for problem, entry in problems.items():
-            seeds = np.arange(len(entry["ways"]))
-            cells = [f"{excess(entry, mean, seeds)[0]:.2f}" for mean in MEANS]
-            lines.append(f"| {name} | {problem} | " + " | ".join(cells) + " |")
-    return lines
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
@@ -353,15 +365,6 @@ def _choose(X: Array, y: Array, n_jobs: int) -> None:
 
 def _sum(X: Array, y: Array) -> LSTDStatistics:
     return LSTDStatistics.from_arrays(X, y, gamma=0.99, lmbda=0.9)
-
-
-def heading(arguments: argparse.Namespace) -> list[str]:
-    command = f"python benchmarks/selection.py --seeds {arguments.seeds} --runs {arguments.runs}"
-    return [
-        f"{printed_by(command)} Process seeds {FIRST_SEED} to {FIRST_SEED + arguments.seeds - 1}. "
-        "Excess over the best pair in hindsight: geometric mean over the problems with its standard error over "
-        "processes, and the worst problem.",
-    ]
 
 
 if __name__ == "__main__":

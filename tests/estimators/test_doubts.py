@@ -343,6 +343,15 @@ def test_a_right_model_is_silent(gamma):
     assert model.score(X, y, **columns) > 0.9
 
 
+def test_a_line_through_rewards_that_are_never_negative_is_doubted():
+    x = np.random.default_rng(0).uniform(size=(400, 1))
+    with pytest.warns(BoundsWarning, match=r"\d\d % are below .*, down to -0\.1"):
+        model = LSTD(0.9).fit(x, x[:, 0] ** 8, terminated=np.ones(400, bool))
+    excess = np.maximum(-model.predict(x), 0.0)
+    assert excess.mean() > 0.1 * model.predict(x).std()
+    assert (excess**2).mean() < 0.15 * model.predict(x).var()
+
+
 def test_constant_rewards_are_silent():
     X, y, columns = chain(reward=lambda state: np.full(len(state), 1.0))
     for intercept in (False, True):

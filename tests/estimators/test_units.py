@@ -226,6 +226,7 @@ def test_tables_action_values_and_streams_warn_of_scales_too():
     columns = columns | {"actions": np.arange(len(X)) % 2, "target_policy": half}
     for fit in (
         lambda: fit_tables(frame, **given),
+        lambda: LSTD(GAMMA).partial_fit(X, y, **log()[2]),
         lambda: LSTDQ(GAMMA, trace="none").fit(X, y, **columns),
         lambda: RecursiveLSTD(X.shape[1], GAMMA).partial_fit(X, np.nan_to_num(y)),
     ):

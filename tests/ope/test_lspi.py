@@ -116,3 +116,4 @@ def test_models_without_intervals_still_give_a_policy(states, monkeypatch):
     assert_close([one.value for one in found.path], [one.value for one in usual.path], "solve")
     for one in found.path:
         assert (one.lower, one.upper, one.standard_error, one.little_data) == (-np.inf, np.inf, np.inf, True)
+    assert "Values have no intervals. " in str(found)

@@ -4,8 +4,9 @@ Bounds. A discounted sum of rewards between a and b, which ends at some time, is
 and at most b if b ≤ 0, else b/(1 − γ). One that never ends lies between a/(1 − γ) and b/(1 − γ). At γ = 1 only the
 finite side is a bound. Over H steps, 1 + γ + … + γ^(H−1) takes the place of 1/(1 − γ). The true values are inside, so
 that the mean squared error of predictions is at least the mean of e², with e the distance to the bounds. Predictions
-are doubtful if that is more than `MOST` of their variance. Models of the right features stay below also where they are
-not exact, such as weighted sums for values near zero.
+are doubtful if that is more than `MOST` of their variance, or the mean of e more than `MOST_OF_SPREAD` of their
+standard deviation. Models of the right features stay below also where they are not exact, such as weighted sums for
+values near zero.
 
 Growing features, such as tenure and totals. Subjects who begin at about the same time have horizon rows of about the
 same age, later than that of almost all full rows. A feature that grows has its largest values there, and one that
@@ -47,7 +48,8 @@ from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ bounds by rewards
 
-MOST, FEWEST = 0.15, 30  # share of the variance that may be certain error, and rows below which nothing is said
+MOST, MOST_OF_SPREAD = 0.15, 0.1  # certain error, as a share of the variance, and of the standard deviation
+FEWEST = 30  # rows below which nothing is said
 _ROUNDING = 1e-9  # relative to the bounds and the predictions
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lstd._kernels.scales import any_outside
-from lstd.data.doubts import FEWEST, MOST, distance, growing_doubt, percent, sides, support_doubt
+from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, distance, growing_doubt, percent, sides, support_doubt
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import COMPARED, Rows
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, RidgeWarning, SupportWarning, warn
@@ -29,11 +29,12 @@ def beyond_bounds(
     """Say how far predictions (T, m) are outside of bounds (2, m), and what to do; empty if they are not."""
     if len(prediction) < FEWEST or bounds is None:
         return ""
-    excess = distance(prediction, bounds)
-    certain = np.mean(excess**2, axis=0) / np.var(prediction, axis=0)
-    j = int(np.argmax(np.nan_to_num(certain, posinf=np.inf)))
-    if not certain[j] > MOST:
+    excess, spread = distance(prediction, bounds), np.std(prediction, axis=0)
+    certain = np.mean(excess**2, axis=0) / spread**2
+    due = (certain > MOST) | (np.mean(excess, axis=0) / spread > MOST_OF_SPREAD)
+    if not due.any():
         return ""
+    j = int(np.argmax(np.where(due, certain, -1.0)))
     return (
         f"Predictions are outside of what the rewards allow: {sides(prediction[:, j], bounds[:, j])}. At least "
         f"{percent(float(certain[j]))} of their variance is error. Features that grow with time, such as totals and "
@@ -79,10 +80,21 @@ def _support(model: Model, rows: Rows) -> str:
 
 
 def growing(model: Model, rows: Rows) -> Model:
-    """Return the model of a stream with what its next rows say of features that only grow, and warn of it, once."""
-    text = growing_doubt(rows) if len(rows) >= FEWEST and not model.said else ""
-    warn(text, ExtrapolationWarning)
-    return model.changed(said=(text,)) if text else model
+    """Return the model of a stream with what its next rows say of features, once each, and warn of it.
+
+    Scales are those of the first rows.
+    """
+    if len(rows) < FEWEST:
+        return model
+    ridge = model.ridge[: model.n_features if model.statistics.n_rows <= len(rows) else 0]
+    found = {
+        ExtrapolationWarning: growing_doubt(rows),
+        RidgeWarning: scales_doubt(rows, ridge, model.settings.fit_intercept),
+    }
+    new = {category: text for category, text in found.items() if text and text not in model.said}
+    for category, text in new.items():
+        warn(text, category)
+    return model.changed(said=(*model.said, *new.values())) if new else model
 
 
 def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> None:

@@ -342,4 +342,4 @@ def _condition(number: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{round(100.0 * share)} %"
+    return f"{round(100.0 * min(max(share, 0.0), 1.0))} %"  # a share of an asymmetric matrix may be beyond

@@ -177,7 +177,7 @@ class RecursiveLSTD(OnlinePredictor):
         self._bank = RateBank(self._cores, self.gamma) if len(rates) > 1 else None
         self._compile()
         self._warned = False
-        self._beyond = np.zeros((7, m))  # see `warn_of_bounds`
+        self._beyond = np.zeros((4, m))  # see `warn_of_bounds`
         self.n_changes_ = 0
         self.drifts_: Array | None = None
 
@@ -337,8 +337,8 @@ class RecursiveLSTD(OnlinePredictor):
         MissingTerminationWarning
             When `episode` is given without `terminated`.
         BoundsWarning
-            Once, with `return_predictions`, when predictions after the first 30 are so far outside of what the rewards
-            before them allow that at least 15 % of their variance is error.
+            Once, with `return_predictions`, when more than 5 % of the predictions after the first 30 are outside of
+            what the rewards before them allow, by more than a quarter of that range.
         BrokenEpisodeWarning, ChangeWarning
             As by :meth:`update`.
 

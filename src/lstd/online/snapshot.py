@@ -18,7 +18,7 @@ from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
 
-VERSION = 14
+VERSION = 15
 _PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
 _STATIC = slice(layout.FEATURES, layout.ROTATION + 1)  # counts that follow from the parameters
 _FINITE = [layout.TRACE, layout.NEXT, layout.RIDGE, layout.ALPHA, *range(layout.CHART, layout.PHI)]
@@ -45,7 +45,7 @@ class State(NamedTuple):
     alpha: Annotated[Array, "a"]
     variant: str
     warned: bool
-    beyond: Annotated[Array, "7 m"]
+    beyond: Annotated[Array, "4 m"]
     cores: tuple[CoreState, ...]
     choice: Choice | None
     end: OpenEnd | None

@@ -5,45 +5,43 @@ from __future__ import annotations
 import numpy as np
 
 from lstd._kernels import change_detection
-from lstd.data.doubts import FEWEST, MOST, bounds_of, distance, percent, sides
+from lstd.data.doubts import FEWEST, bounds_of, distance, percent, sides
 from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, BrokenEpisodeWarning, ChangeWarning, warn
 from lstd.types import Array
 
+_FAR, _MOST = 0.25, 0.05  # of the range that rewards allow, and of the predictions that are so far outside of it
+
 
 @np.errstate(all="ignore")  # an overflow shows as inf or NaN, of which nothing is said
 def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, variant: str) -> Array:
-    """Warn once if predictions (T, m), made before their rows, are outside of what the rewards before them allow.
+    """Warn once if predictions (T, m), made before their rows, are far outside of what the rewards before them allow.
 
-    Returns `beyond` after these rows: the number of rows, the least and the greatest reward or zero, and of predictions
-    after the first rows the number, −1 after the warning, the sum, the sum of squares, and that of squared distances to
-    the bounds.
+    At γ = 1, where one side has no bound, none is far outside. Returns `beyond` (4, m) after these rows: the number of
+    rows, the least and the greatest reward or zero, and the number of predictions far outside after the first rows, −1
+    after the warning.
     """
-    n, least, most = beyond[:3]
-    if beyond[3, 0] < 0.0:
+    n, least, most, before = beyond
+    if before[0] < 0.0:
         return beyond
     low = np.minimum.accumulate(np.vstack([least, rows.y]), axis=0)
     high = np.maximum.accumulate(np.vstack([most, rows.y]), axis=0)
-    later = slice(max(0, FEWEST - int(n[0])), None)
-    gamma = max(rows.gamma, float(rows.discount.max()))
-    bounds = bounds_of(low[:-1][later], high[:-1][later], gamma, ends=True, intercept=False)
-    made = predictions[later]
-    steps = np.stack([np.ones_like(made), made, made**2, distance(made, bounds) ** 2])
-    sums = beyond[3:, np.newaxis] + steps.cumsum(axis=1)
-    if not (len(made) and np.isfinite(sums[:, -1]).all()):
-        return np.concatenate([[n + len(rows), low[-1], high[-1]], beyond[3:]])
-    beyond = np.concatenate([[n + len(rows), low[-1], high[-1]], sums[:, -1]])
-    count, total, square, excess = sums
-    certain = np.where(count >= FEWEST, excess / np.maximum(square - total**2 / count, 0.0), 0.0)
-    t, j = np.unravel_index(np.argmax(np.nan_to_num(certain, posinf=np.inf)), certain.shape)
-    if certain[t, j] > MOST:
+    first = min(max(0, FEWEST - int(n[0])), len(rows))
+    gamma, made = max(rows.gamma, float(rows.discount.max())), predictions[first:]
+    bounds = bounds_of(low[first:-1], high[first:-1], gamma, ends=True, intercept=False)
+    far = before + np.cumsum(distance(made, bounds) > _FAR * (bounds[1] - bounds[0]), axis=0)
+    count = n[0] + np.arange(first + 1.0, len(rows) + 1.0)[:, np.newaxis] - FEWEST
+    beyond = np.stack([n + len(rows), low[-1], high[-1], far[-1] if len(far) else before])
+    due = (far > _MOST * count) & (count >= FEWEST)
+    if due.any():
+        t, j = np.argwhere(due)[0].tolist()
         beyond[3] = -1.0
-        outside = sides(made[: t + 1, j], bounds[:, : t + 1, j])
-        warn(_bounds_message(outside, float(certain[t, j]), variant), BoundsWarning)
+        outside, share = sides(made[: t + 1, j], bounds[:, : t + 1, j]), float(far[t, j] / count[t, 0])
+        warn(_bounds_message(outside, share, variant), BoundsWarning)
     return beyond
 
 
-def _bounds_message(outside: str, certain: float, variant: str) -> str:
+def _bounds_message(outside: str, share: float, variant: str) -> str:
     """Say which predictions are outside of what the rewards allow, and what to do."""
     why = (
         "Too few data count to determine the weights. Use a larger `alpha`, fewer features or less forgetting"
@@ -52,9 +50,8 @@ def _bounds_message(outside: str, certain: float, variant: str) -> str:
         'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
     )
     return (
-        "Predictions made before their rewards are outside of what the rewards so far allow"
-        f"{f' (of the last rows, {outside})' if outside else ''}. At least {percent(certain)} of their "
-        f"variance is error. {why}."
+        f"Of the predictions made before their rewards, {percent(share)} are outside of what the rewards so far allow, "
+        f"by more than a quarter of that range{f' (of the last rows, {outside})' if outside else ''}. {why}."
     )
 
 

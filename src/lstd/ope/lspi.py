@@ -59,13 +59,15 @@ class PolicyIteration:
 
     def __str__(self) -> str:
         n, last = len(self.path), [one.value for one in self.path[-max(1, self.cycle) :]]
+        missing = self.model.lstd_.model_.no_intervals
+        note = f" Values have no intervals. {missing}" if missing else ""
         if self.stopped == "cycle":
             return (
                 f"Policies come back in a cycle of {self.cycle} after {n} evaluations, with values from "
-                f"{min(last):.4g} to {max(last):.4g}; `policy` is the last one, no better than the others."
+                f"{min(last):.4g} to {max(last):.4g}; `policy` is the last one, no better than the others.{note}"
             )
         why = "the policy repeats itself" if self.stopped == "repeated" else "policies still change at `max_iterations`"
-        return f"Stopped after {n} evaluations, as {why}; the last value is {last[-1]:.4g}."
+        return f"Stopped after {n} evaluations, as {why}; the last value is {last[-1]:.4g}.{note}"
 
 
 def lspi(
