@@ -199,30 +199,6 @@ def test_choice_reports_its_progress(tmp_path):
     assert chosen[-1] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--lmbda", "best"], "`--lmbda` must be a number or auto; got 'best'."),
-        (["--alpha", ""], "`--alpha` must be a number or auto; got ''."),
-        (["--lmbda", "1.5", "--alpha", "auto"], "`--lmbda` must be in [0, 1]; got 1.5"),
-        (["--lmbda", "nan"], "`--lmbda` must be in [0, 1]; got nan"),
-    ],
-)
-def test_settings_that_are_none(folder, capsys, words, message):
-    assert run([*FIT, *words, "--quiet"]) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert message in captured.err
-
-
-def test_too_few_rows_to_choose_from(folder, capsys):
-    Path("one.csv").write_text("x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,0\n")
-    assert run(["fit", "one.csv", *FIT[2:], "--lmbda", "auto", "--quiet"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "at least two full transitions" in error
-
-
 # The first rows
 
 
@@ -295,16 +271,6 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert message in captured.err
     assert not Path("model").exists()
-
-
-def test_missing_matplotlib_is_named(folder, capsys, monkeypatch):
-    from lstd.cli import commands
-
-    known = commands.find_spec
-    monkeypatch.setattr(commands, "find_spec", lambda name: None if name == "matplotlib" else known(name))
-    assert run([*FIT, "--report", "fit.html"]) == 2
-    assert capsys.readouterr().err.startswith("lstd: `lstd fit --report` needs the package matplotlib; install it: pip")
-    assert run([*FIT, "--quiet"]) == 0
 
 
 def test_groups_from_the_shell(folder, capsys):

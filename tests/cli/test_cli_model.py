@@ -149,16 +149,6 @@ def test_predictions_in_a_file(folder, capsys, data, extension):
     assert run(["predict", "model", data, "-o", out, "--quiet", "--force"]) == 0
 
 
-def test_several_rewards(folder, capsys):
-    words = ["--reward", "r,t", *COLUMNS[2:], "--features", "x,y", "--quiet", "-o", "model"]
-    assert run(["fit", "data.parquet", *words]) == 0
-    assert run(["predict", "model", "data.csv", "--quiet", "-o", "out.csv"]) == 0
-    assert Path("out.csv").read_text().startswith("prediction_r,prediction_t\n")
-    capsys.readouterr()
-    assert run(["score", "model", "data.csv", "--quiet", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["rewards"]) == {"r", "t"}
-
-
 def test_several_files_and_all_other_columns(folder, capsys):
     pq.write_table(table(200)[:77], "a.parquet")
     write_csv(table(200)[77:], "b.csv")
@@ -258,17 +248,6 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, words, message):
     assert captured.err.count("\n") == 1
     assert message in captured.err
     assert {path: Path(path).read_bytes() for path in files()} == before
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_stdout_that_cannot_be_written_is_exit_code_1(folder):
-    assert run([*FIT, "--quiet"]) == 0
-    with open("/dev/full", "w") as full:
-        code, _, errors = finish(start("predict", "model", "data.csv", "--quiet", stdout=full))
-    assert (code, errors) == (
-        1,
-        "lstd: the predictions could not be written to standard output: No space left on device.\n",
-    )
 
 
 @POSIX

@@ -72,13 +72,6 @@ def test_output_that_is_cut_off_is_exit_code_1_without_a_buffer_too(folder, capf
         assert (done.returncode, done.stderr) == (int(full), error)
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "score"])
-def test_quiet_says_what_is_told_all_the_same(capsys, command):
-    assert run([command, "--help"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "Hide progress and warnings, except those of the cache of kernels" in shown
-
-
 def test_columns_that_differ_between_files(folder, capsys):
     assert run([*FIT, "--quiet"]) == 0
     data = table(200)

@@ -11,7 +11,6 @@ import pytest
 import lstd
 from lstd import LSTD, HorizonLSTD
 from lstd.cli.app import run
-from lstd.cli.options import horizons
 from lstd.errors import InvalidInputError
 from lstd.metrics import backtest
 
@@ -154,7 +153,3 @@ def test_errors_are_one_line(rows, words, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_a_horizon_that_is_given_twice_counts_once():
-    assert horizons("3, 12,3", "--horizon") == [3, 12]

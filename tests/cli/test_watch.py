@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.files import FolderLock
 from lstd.tables.column_roles import Roles
-from lstd.tables.live_lines import GrowingFile, PredictionsFile, StandardInput
+from lstd.tables.live_lines import GrowingFile, StandardInput
 from lstd.tables.watching import Watch, WatchSettings, WatchState
 from tolerances import assert_close
 
@@ -168,55 +167,9 @@ def test_it_goes_on_where_the_state_was_saved(rows, cut):
     assert Path("p.csv").read_text() == Path("whole.csv").read_text()
 
 
-class Killed(BaseException):
-    """What ends a command at once, as SIGKILL does."""
-
-
-def killed_before(call, monkeypatch, *words, data):
-    """Run a command that ends before that call which writes to the state or to the output; whether it came to it."""
-    calls = iter(range(1, call))
-
-    def counted(function):
-        def replaced(*given, **named):
-            if next(calls, None) is None:
-                raise Killed
-            return function(*given, **named)
-
-        return replaced
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "write", counted(files.write))
-        for name in ("__init__", "add", "sync"):
-            patch.setattr(PredictionsFile, name, counted(getattr(PredictionsFile, name)))
-        try:
-            assert watch(*words, data=data) == 0
-        except Killed:
-            return True
-    return False
-
-
 def as_json(rows):
     names = rows[0].split(",")
     return [json.dumps(dict(zip(names, line.split(","), strict=True))) for line in rows[1:]]
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
-@pytest.mark.parametrize(("kind", "forgetting"), [("CSV with a mark", "auto"), ("JSON with a mark", "1")])
-def test_a_command_killed_before_any_call_that_writes_loses_and_repeats_no_row(rows, monkeypatch, kind, forgetting):
-    lines = rows[:30] if kind.startswith("CSV") else as_json(rows[:30])
-    written("b", [("\ufeff" if "mark" in kind else "") + lines[0], *lines[1:]])
-    written("plain", lines)
-    words = ["--forgetting", forgetting, "--state", "state", "--out"]
-    assert watch(*words[:2], "--out", "whole.csv", data="plain") == 0
-    for call in count(1):
-        for name in ("state", "p.csv"):
-            Path(name).unlink(missing_ok=True)
-        killed = killed_before(call, monkeypatch, *words, "p.csv", data="b")
-        assert watch(*words, "p.csv", data="b") == 0
-        assert Path("p.csv").read_text() == Path("whole.csv").read_text(), call
-        if not killed:
-            break
-    assert call > 8
 
 
 def test_a_state_of_other_options_is_refused(rows, capsys):
@@ -420,13 +373,6 @@ def test_json_without_names_in_the_first_line_is_refused_for_its_format(rows, ca
     assert "column" not in error
 
 
-def test_names_in_brackets_are_names(rows):
-    written("b.csv", ["[u],[r]", "1,1", "2,1"])
-    words = ["--features", "[u]", "--reward", "[r]", "--gamma", "0.9", "--no-wait", "--out", "p.csv"]
-    assert run(["watch", "b.csv", *words]) == 0
-    assert len(predictions()) == 2
-
-
 def test_a_byte_order_mark_within_the_lines_belongs_to_its_value(rows, capsys):
     written("b.csv", [rows[0], "\ufeff0,1,1,1,0", "0,\ufeff1,1,1,0", "0,1,1,1,1"])
     assert watch("--out", "p.csv", "--on-error", "skip", data="b.csv") == 0
@@ -499,30 +445,8 @@ def test_a_pipe_gives_lines_until_its_end():
     assert [line for lines in come for line in lines] == [b"b"]
 
 
-def test_progress_names_the_last_prediction(rows, capsys, monkeypatch):
-    monkeypatch.setattr("lstd.cli.watch.SECONDS_BETWEEN_LINES", 0.0)
-    assert watch("--out", "p.csv") == 0
-    error = capsys.readouterr().err
-    assert f"row {N}, " in error
-    assert " ± " in error
-    assert "error of complete returns" in error
-
-
 def test_standard_errors_follow_the_model(rows):
     assert watch("--out", "p.csv", "--no-intercept") == 0
     errors = [line.split(",")[2] for line in Path("p.csv").read_text().split()[1:]]
     assert errors[0] == ""
     assert all(float(error) > 0.0 for error in errors[N - 100 :])
-
-
-@pytest.mark.filterwarnings("always")
-def test_a_change_is_reported(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    written("a.csv", ["u,r", *(f"{rng.normal():.3f},{rng.normal() + 2 * (t >= 3000):.3f}" for t in range(3400))])
-    words = ["watch", "a.csv", "--features", "u", "--reward", "r", "--gamma", "0.9", "--no-wait", "--out", "p.csv"]
-    assert run([*words, "--forgetting", "0.999"]) == 0
-    error = capsys.readouterr().err
-    assert "recent errors are larger than the stream's own history allows: rewards higher than predicted" in error
-    assert run([*words, "--force"]) == 0
-    assert "Set `--forgetting` below 1" in capsys.readouterr().err

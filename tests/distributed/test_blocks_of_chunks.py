@@ -78,14 +78,6 @@ def test_blocks_begin_with_episodes_and_add_up(lengths, cuts, limit):
     assert_close(blocks.total.A, LSTDStatistics.from_arrays(**rows, **SETTINGS).A, "sums")
 
 
-def test_merged_blocks_go_on_with_the_stream():
-    rows = stream([4] * 60)
-    blocks = blocks_of(rows, [0, 50, 130, 160], 12)
-    later = check_rows(**{name: values[160:] for name, values in rows.items()}, gamma=0.9, warn=False)
-    assert 5 <= len(blocks.extended(later).shares) <= 12
-    assert blocks.extended(later).shares.sum() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("kind", ["arrays", "tables"])
 def test_intervals_are_those_of_the_whole_data(kind, tmp_path):
     fit, source = {

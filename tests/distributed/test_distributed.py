@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
@@ -13,7 +11,6 @@ import pytest
 from scipy import sparse
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
-from dask_commands import commands
 from lstd import LSTD, fit_chunks
 from lstd.distributed.chunk_sums import merged
 from lstd.errors import (
@@ -249,11 +246,6 @@ def test_bad_chunks_are_named(name, where, request):
         sum_chunks([good, good, bad, good], **SETTINGS, **how)
 
 
-def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
-    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: must be a function that can be pickled"):
-        sum_chunks([lambda: chunk(0)], **SETTINGS, executor=threads, store=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -324,33 +316,6 @@ def test_an_id_that_reappears_in_a_later_chunk_is_refused_unless_chunks_are_inde
 
 
 # ---------------------------------------------------------------- workers started from the command line
-
-
-@pytest.fixture
-def command_line(tmp_path):
-    """A scheduler and two workers, all started as commands; one job each at a time."""
-    pytest.importorskip("distributed")
-    with commands(tmp_path) as started:
-        for _ in range(2):
-            started.add_worker()
-        yield started.address, started.workers
-
-
-def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, reference, tmp_path):
-    distributed = pytest.importorskip("distributed")
-    address, workers = command_line
-    chunks = loaders(tmp_path / "calls", seconds=0.1)
-    with distributed.Client(address, timeout=120) as found:
-        found.wait_for_workers(2, timeout=120)
-        with ThreadPoolExecutor(1) as beside:
-            result = beside.submit(sum_chunks, chunks, **SETTINGS, client=found, store=tmp_path / "store")
-            while n_calls(tmp_path / "calls") < 5 and not result.done():
-                time.sleep(0.01)
-            workers[0].kill()
-            assert_same_bits(result.result(timeout=300), reference)
-    workers[0].join()
-    assert workers[0].exitcode == -signal.SIGKILL
-    assert N_CHUNKS <= n_calls(tmp_path / "calls") <= N_CHUNKS + 1
 
 
 @pytest.mark.parametrize("runner", ["threads", "executor", "store", "chosen"])

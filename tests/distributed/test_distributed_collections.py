@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_distributed import assert_same_bits
 
 import lstd
-from chunk_loaders import EDGES, N, die_once, kept_total, whole
+from chunk_loaders import EDGES, N, kept_total, whole
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
 from tolerances import assert_close
@@ -245,20 +245,6 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("name", CUTS)
-def test_a_bad_row_is_named_with_its_file(name, tmp_path):
-    parts, message = CUTS[name]
-    files = [tmp_path / f"{place}.csv" for place in range(len(parts))]
-    for file, part in zip(files, parts, strict=True):
-        file.write_text(f"x,r,done,cut,ep\n{part}\n")
-    roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut", "episode": "ep"}
-    with pytest.raises(InvalidInputError, match=message) as found:
-        sum_tables(files, **roles, **SETTINGS, executor=Here())
-    with pytest.raises(InvalidInputError) as expected:
-        lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1)
-    assert str(found.value) == str(expected.value)
-
-
 def test_what_is_assumed_of_tables_is_said(paths, caplog):
     roles = ROLES | {"terminated": None}
     with pytest.warns(MissingTerminationWarning, match="No column says which episodes terminated") as told:
@@ -331,21 +317,6 @@ def test_data_frames_of_all_kinds(kind, reference):
     assert_same_bits(sum_tables(map(of, frames()), **ROLES, **SETTINGS, executor=Here()), reference)
     found = fit_tables(map(of, frames()), **(ROLES | {"features": None}), **SETTINGS, executor=Here())
     assert found.feature_names_in_.tolist() == FEATURES
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"x1": np.nan}, r"`source\[2\]`: column 'x1', row 1 .*has no value"),
-        ({"done": 2}, r"`source\[2\]`: column 'done', row 1 .*neither 0 nor 1"),
-        ({"x1": [object()]}, r"`source\[2\]`: column 'x1', row 1 .*is not a number"),
-    ],
-)
-def test_bad_rows_of_data_frames_are_named(change, message):
-    parts = frames()
-    parts[2] = parts[2].assign(**change)
-    with pytest.raises(InvalidInputError, match=message):
-        sum_tables(parts, **ROLES, **SETTINGS, executor=Here())
 
 
 @pytest.mark.parametrize(
@@ -445,20 +416,6 @@ def test_delayed_arrays_and_paths(client, tmp_path):
     ]
     found = sum_arrays(chunks, **SETTINGS, client=client)
     assert_agrees(found, sums_of(**rows))
-
-
-def test_a_worker_is_killed_in_the_middle_of_a_data_frame(client, parquet, reference, tmp_path):
-    deadly, store = tmp_path / "deadly", tmp_path / "store"
-    deadly.mkdir()
-    name = str(frames()[7]["ep"].iloc[0])
-    (deadly / name).touch()
-    before = {worker["pid"] for worker in client.run(lambda: {"pid": os.getpid()}).values()}
-    collection = dd.read_parquet(parquet).map_partitions(die_once, str(deadly), meta=frame().iloc[:0])
-    found = sum_tables(collection, **ROLES, **SETTINGS, client=client, store=store)
-    assert_same_bits(found, reference)
-    assert not list(deadly.iterdir())
-    assert {worker["pid"] for worker in client.run(lambda: {"pid": os.getpid()}).values()} != before
-    assert len(list(store.iterdir())) == len(parquet)
 
 
 def test_a_partition_that_cannot_be_computed(client):

@@ -97,20 +97,6 @@ def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch, ref
     assert len(made) == 1
 
 
-def test_an_executor_of_another_library_is_made_and_shut_down(reference, tmp_path):
-    loky = pytest.importorskip("joblib.externals.loky")
-    made = []
-
-    def make():
-        made.append(loky.ProcessPoolExecutor(2))
-        return made[-1]
-
-    assert_same_bits(within(sum_chunks, loaders(tmp_path / "calls", deadly=6), **SETTINGS, executor=make), reference)
-    assert len(made) == 2
-    with pytest.raises(RuntimeError, match="shutdown"):
-        made[-1].submit(int)
-
-
 # ---------------------------------------------------------------- memory that is not aligned
 
 

@@ -75,15 +75,6 @@ def test_the_same_bytes_as_of_the_files(tmp_path, extension, chunk_rows):
     assert kept[1].origin.files == tuple(paths)
 
 
-def test_rows_come_in_the_order_of_the_fragments(tmp_path):
-    paths = files(tmp_path)
-    names = {**NAMES, "episode": None, "truncated": "cut"}
-    model, other = (lstd.fit_tables(ds.dataset(order), **names) for order in (paths, paths[::-1]))
-    assert np.array_equal(model.coef_, lstd.fit_tables(paths, **names).coef_)
-    assert np.array_equal(other.coef_, lstd.fit_tables(paths[::-1], **names).coef_)
-    assert not np.array_equal(model.coef_, other.coef_)
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_columns_of_partitions_are_columns(tmp_path, kind):
     dataset = hive(tmp_path / "data", kind)
@@ -103,14 +94,6 @@ def test_all_columns_may_be_those_of_partitions(tmp_path, kind):
     found = lstd.fit_tables(ds.dataset(tmp_path, format=kind, partitioning="hive"), features="x", reward="r", gamma=0.9)
     expected = lstd.fit_tables(write(data, tmp_path / "a.parquet"), features="x", reward="r", gamma=0.9)
     assert_close(found.coef_, expected.coef_, "solve")
-
-
-def test_ids_may_be_those_of_partitions(tmp_path):
-    ds.write_dataset(DATA, tmp_path / "data", format="parquet", partitioning=["id"], partitioning_flavor="hive")
-    for infer in (False, True):
-        partitioning = ds.HivePartitioning.discover(infer_dictionary=infer)
-        model = lstd.fit_tables(ds.dataset(tmp_path / "data", partitioning=partitioning), **NAMES)
-        assert_close(model.coef_, lstd.fit_tables(write(DATA, tmp_path / "a.parquet"), **NAMES).coef_, "solve")
 
 
 def test_batches_in_memory_are_one_table(tmp_path, caplog):
@@ -150,13 +133,6 @@ def test_only_the_row_groups_of_a_fragment(tmp_path):
     assert np.array_equal(found.coef_, lstd.fit_tables(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
 
 
-def test_values_have_the_types_of_the_dataset(tmp_path):
-    paths = files(tmp_path, DATA.set_column(0, "x", pa.array([str(i % 7) for i in range(len(DATA))])))
-    schema = DATA.schema.set(0, pa.field("x", pa.int8()))
-    tables = dataset_tables(ds.dataset(paths, schema=schema))
-    assert {batch.schema.field("x").type for table in tables for batch in table.batches(["x"])} == {pa.int8()}
-
-
 @pytest.mark.parametrize("kinds", [(pa.float32(), pa.float64()), (pa.float64(), pa.float32())])
 def test_floats_of_later_files_are_not_rounded_to_the_type_of_the_first(tmp_path, kinds):
     data = [DATA.slice(0, 60), DATA.slice(60)]
@@ -178,27 +154,6 @@ def test_files_that_are_not_on_this_machine(tmp_path):
     found = lstd.fit_tables(ds.dataset("data", filesystem=filesystem), **NAMES)
     assert found.model_.origin.files == ("data/0.parquet", "data/1.parquet", "data/2.parquet")
     assert np.array_equal(found.coef_, lstd.fit_tables(files(tmp_path, cuts=(50, 100)), **NAMES).coef_)
-
-
-def test_footers_are_not_kept(tmp_path):
-    dataset = ds.dataset(files(tmp_path))
-    lstd.fit_tables(dataset, **NAMES)
-    # What a fragment is made from again holds numbers of row groups once the footer is known.
-    kept = [fragment.__reduce__()[1][-1] for fragment in dataset.get_fragments()]
-    assert kept[1:] == [None, None]  # Arrow itself keeps the first, which tells the schema
-
-
-# Independent files
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_independent_fragments_are_independent_files(tmp_path, kind):
-    paths = [write(episodes([9, 4, 7], seed=i), tmp_path / f"{i}.{kind}") for i in range(3)]
-    dataset = ds.dataset(paths, format=kind)
-    found = lstd.fit_tables(dataset, **NAMES, independent=True)
-    expected = lstd.fit_tables(paths, **NAMES, independent=True)
-    assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
-    assert found.model_.origin.episodes == 9
 
 
 # Errors
@@ -242,18 +197,6 @@ def test_a_damaged_row_group_is_named(tmp_path):
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(1, 4))], DATA.schema, fragment.format)
     with pytest.raises(InvalidInputError, match=r"/a\.parquet: row group 3 .*could not be read: .*CRC"):
         lstd.fit_tables(some, **NAMES)
-
-
-def test_a_file_with_none_of_the_columns_says_what_it_has(tmp_path):
-    write(DATA.slice(0, 60), tmp_path / "a.csv")
-    (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text().replace(",", ";"))
-    paths = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
-    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'x' is missing; .* has 'x;id;y;r;done;cut'\. Sep"):
-        lstd.fit_tables(ds.dataset(paths, format="csv"), **NAMES)
-    paths[1] = write(pa.table({"z": [1]}), tmp_path / "b.parquet")
-    paths[0] = write(DATA, tmp_path / "a.parquet")
-    with pytest.raises(InvalidInputError, match=r"b\.parquet: column 'x' is missing; the file has 'z'\."):
-        lstd.fit_tables(ds.dataset(paths), **NAMES)
 
 
 def test_values_that_do_not_fit_the_type_are_named(tmp_path):

@@ -12,7 +12,6 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +20,6 @@ import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.distributed.ahead import Ahead
-from lstd.distributed.chunk_sums import MEMORY
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.model import read_model, write_model
 from lstd.tables.column_roles import Roles
@@ -117,33 +115,6 @@ def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, 
     assert_close(model.statistics.A, whole.statistics.A, "sums")
 
 
-def test_the_same_bytes_where_products_are_large(tmp_path):
-    rng = np.random.default_rng(0)
-    n_rows, n = 4000, 150
-    columns = {f"x{j}": rng.normal(size=n_rows) for j in range(n)}
-    columns |= {"r": rng.normal(size=n_rows), "done": np.arange(n_rows) % 50 == 49}
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=1500)
-    roles = Roles(None, ("r",), None, "done")
-    kept = [
-        saved(
-            fit_stream([str(tmp_path / "a.parquet")], roles, Settings(0.9), n_jobs=n_jobs, memory=2**24)[0],
-            tmp_path / "model",
-        )
-        for n_jobs in (1, 2, 3)
-    ]
-    assert kept[0] == kept[1] == kept[2]
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_the_first_bad_row_is_named_whatever_is_read_ahead(tmp_path, n_jobs):
-    data = episodes([30] * 20, seed=1)
-    x = data["x"].to_numpy().copy()
-    x[[333, 470]] = np.nan
-    path = write(data.set_column(0, "x", pa.array(x)), tmp_path / "a.parquet")
-    with pytest.raises(InvalidInputError, match=r"column 'x', row 334 \("):
-        fit_stream([path], ROLES, Settings(0.9), chunk_rows=20, n_jobs=n_jobs)
-
-
 def test_little_memory_leaves_no_place_for_intervals(tmp_path):
     rng = np.random.default_rng(0)
     columns = {f"x{j}": rng.normal(size=40) for j in range(300)} | {"r": np.ones(40)}
@@ -194,14 +165,6 @@ def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
         assert np.array_equal(lstd.fit_tables(several, **NAMES).coef_, expected)
     with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
         lstd.fit_tables(tmp_path, **NAMES)
-
-
-@pytest.mark.parametrize("name", ["episode", "terminated", "truncated"])
-@pytest.mark.parametrize("column", [0, ["id"], Path("id"), np.array(["id"])])
-def test_a_column_is_named_by_text(tmp_path, name, column):
-    path = write(episodes([9], seed=3), tmp_path / "a.parquet")
-    with pytest.raises(InvalidInputError, match=f"`{name}` must be the name of a column"):
-        lstd.fit_tables(path, **{**NAMES, name: column})
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -273,16 +236,6 @@ def test_bad_arguments_are_named(tmp_path, changed, message):
         lstd.fit_tables(**words)
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
-def test_features_without_a_penalty_come_as_any_iterable(tmp_path):
-    words = {"source": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES}
-    one = lstd.fit_tables(**words, unpenalised=["x", "y"])
-    for names in (np.array(["x", "y"]), iter(["x", "y"])):
-        np.testing.assert_array_equal(lstd.fit_tables(**words, unpenalised=names).coef_, one.coef_)
-    for names in (None, [], np.array([], dtype=str)):
-        np.testing.assert_array_equal(lstd.fit_tables(**words, unpenalised=names).coef_, lstd.fit_tables(**words).coef_)
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning", "ignore::lstd.errors.UnobservedWarning")
 @pytest.mark.parametrize("kind", [int, "a long text before {}".format])
 def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path, kind):
@@ -300,20 +253,6 @@ def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path
                 lstd.fit_tables(source, **columns, **how)
     assert lstd.fit_tables(apart[:4], **columns).n_episodes_ == 6
     assert lstd.fit_tables(apart, **columns, independent=True).n_episodes_ == 11
-
-
-def test_intervals_of_several_tables_are_close_to_those_of_one(tmp_path):
-    rng = np.random.default_rng(0)
-    n = 4000
-    numbers = {"x": rng.normal(size=n), "y": rng.normal(size=n), "r": rng.normal(size=n)}
-    table = pa.table({**numbers, "id": np.arange(n) // 10, "end": np.arange(n) % 10 == 9})
-    columns = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
-    halves = [table.slice(0, n // 2), table.slice(n // 2)]
-    one, two = lstd.fit_tables(table, **columns), lstd.fit_tables(halves, **columns)
-    assert_close(two.coef_, one.coef_, "solve")
-    X = pd.DataFrame(rng.normal(size=(5, 2)), columns=["x", "y"])
-    ratios = two.predict_interval(X).standard_error / one.predict_interval(X).standard_error
-    assert 0.0 < np.abs(ratios - 1.0).max() < 0.2
 
 
 # The command
@@ -356,7 +295,3 @@ def test_bad_words_are_one_line(tmp_path, monkeypatch, capsys, words, message):
     assert error.startswith(f"lstd: {message}")
     assert error.count("\n") == 1
     assert not Path("model").exists()
-
-
-def test_the_default_memory_is_that_of_the_command():
-    assert MEMORY == 512 * 2**20

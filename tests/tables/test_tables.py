@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.feather
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -69,14 +68,6 @@ def whole(table, **options):
 # The same for any chunk size, format and division among files
 
 
-@pytest.mark.parametrize("extension", [".csv", ".csv.gz", ".parquet"])
-@pytest.mark.parametrize("chunk_rows", [1, 3, 1000])
-def test_chunks_give_the_statistics_of_the_whole(tmp_path, extension, chunk_rows):
-    table = episodes([3, 1, 5, 2, 4, 1, 9], seed=1)
-    path = write(table, tmp_path / f"a{extension}")
-    assert_same(statistics([path], chunk_rows=chunk_rows), whole(table))
-
-
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=8),
@@ -121,23 +112,6 @@ def test_values_in_csv_may_be_written_in_many_ways(tmp_path):
         episode=[5, 5, 6], terminated=[0, 0, 1],
     )  # fmt: skip
     assert_same(statistics([str(path)]), expected)
-
-
-def test_numeric_types_of_parquet(tmp_path):
-    table = pa.table(
-        {
-            "x": pa.array([1, 2], pa.uint8()),
-            "y": pa.array([True, False]),
-            "r": pa.array(["1.5", "2.5"]).cast(pa.decimal128(5, 2)),
-            "id": pa.array(["a", "a"]).dictionary_encode(),
-            "done": pa.array([0.0, 1.0], pa.float32()),
-        }
-    )
-    pq.write_table(table, tmp_path / "a.parquet")
-    expected = LSTDStatistics.from_arrays(
-        [[1, 1], [2, 0]], [1.5, 2.5], gamma=0.9, lmbda=0.7, episode=["a", "a"], terminated=[0, 1]
-    )
-    assert_same(statistics([str(tmp_path / "a.parquet")]), expected)
 
 
 def test_all_other_columns_are_features(tmp_path):

@@ -12,10 +12,9 @@ import pytest
 
 from lstd import Trajectories
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.reader import RowReader
 from table_files import ROLES, episodes, statistics, write
 
 GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
@@ -192,21 +191,6 @@ def test_parquet_columns_of_other_types(tmp_path):
             statistics([str(path)], chunk_rows=3)
 
 
-def test_overflow_of_sums_names_rows_and_nothing_that_files_lack(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y,r,id,done\n1,1,1,a,0\n1e300,1,1,a,0\n1,1,1,a,1\n")
-    with pytest.raises(InvalidInputError, match=r"row 2 has the largest value: 1e\+300 in column 'x'") as caught:
-        fit_stream([str(tmp_path / "a.csv")], ROLES, Settings(0.9))
-    assert "importance ratios, if any." in str(caught.value)
-
-
-def test_roles_are_one_per_column(tmp_path):
-    path = write(episodes([4], seed=8), tmp_path / "a.csv")
-    with pytest.raises(InvalidInputError, match="column 'r' is named 2 times"):
-        RowReader([path], Roles(("x", "r"), ("r",)))
-    with pytest.raises(InvalidInputError, match="no column is left for features"):
-        RowReader([path], Roles(None, ("r",), excluded=("x", "y", "id", "done", "cut")))
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 def test_nothing_to_fit(tmp_path):
     path = tmp_path / "a.csv"
@@ -216,15 +200,6 @@ def test_nothing_to_fit(tmp_path):
     path.write_text("x,y,r,id,done\n1,1,1,a,0\n1,1,1,b,0\n")
     with pytest.raises(InvalidInputError, match=r"no row is followed .* number of rows is 2"):
         fit_stream([str(path)], ROLES, Settings(0.9))
-
-
-def test_missing_terminations_are_said(tmp_path):
-    table = episodes([4, 4], seed=9)
-    path = write(table, tmp_path / "a.csv")
-    with pytest.warns(MissingTerminationWarning, match="No column says which episodes terminated"):
-        fit_stream([write(table[4:], tmp_path / "b.csv")], Roles(("x",), ("r",), "id"), Settings(0.9))
-    with pytest.raises(InvalidInputError, match="`gamma` must be in"):
-        fit_stream([path], ROLES, Settings(1.5))
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 2, 3, 4, 5, 100])
@@ -283,32 +258,6 @@ def test_row_that_is_cut_off_without_ids_has_no_reward(tmp_path, chunk_rows):
         statistics([str(path)], roles, chunk_rows)
 
 
-@pytest.mark.parametrize("chunk_rows", [1, 3, 100])
-def test_ids_of_other_types(tmp_path, chunk_rows):
-    table, path = episodes([2, 2, 2], seed=7), tmp_path / "a.parquet"
-
-    def found(values):
-        pq.write_table(table.set_column(table.column_names.index("id"), "id", values), path)
-        return statistics([str(path)], chunk_rows=chunk_rows)
-
-    keys = [bytes([0xA0 + i // 2]) * 16 for i in range(6)]
-    assert found(pa.array(keys, pa.binary(16))).last_episode == "a2" * 16
-    assert found(pa.array([f"id{i // 2}".encode() for i in range(6)])).last_episode == "id2"
-    days = pa.array([i // 2 for i in range(6)], pa.int32()).cast(pa.date32())
-    assert (found(days).n_episodes, found(days).first_episode) == (3, "1970-01-01")
-    for values, message in (
-        (
-            pa.array([b"a", b"a", b"\xff", b"\xff", b"b", b"b"]),
-            r"row 3 .*is of type binary, and is not UTF-8 text",
-        ),
-        (pa.array([[i // 2] for i in range(6)]), r"row 1 .*is of type list.*, which cannot be ids; convert it to text"),
-        (pa.array([{"a": 1}] * 6), r"row 1 .*is of type struct.*, which cannot be ids; convert it to text"),
-        (pa.array(["a", "a", "nan", "nan", "b", "b"]), r"row 3 .*has 'nan', which counts as no value"),
-    ):
-        with pytest.raises(InvalidInputError, match=r"a\.parquet: column 'id', " + message):
-            found(values)
-
-
 def test_files_that_are_no_csv_say_what_they_are(tmp_path):
     path = tmp_path / "a.csv"
     for content, message in (
@@ -332,13 +281,3 @@ def test_spaces_around_names_are_pointed_out(tmp_path):
         InvalidInputError, match=r"column 'y' is missing; .*\. Spaces count: write '\" y\"' for ' y'\.$"
     ):
         statistics([str(tmp_path / "a.csv")])
-
-
-@pytest.mark.parametrize("words", [("yes", "no"), ("T", "F"), ("Y", "n"), ("TRUE", "False"), ("1.0", "0")])
-def test_flags_in_other_words(tmp_path, words):
-    (tmp_path / "a.csv").write_text(GOOD)
-    expected = statistics([str(tmp_path / "a.csv")])
-    rows = [row.rsplit(",", 1) for row in GOOD.splitlines()]
-    text = "\n".join(f"{start},{end if end == 'done' else words[end == '0']}" for start, end in rows)
-    (tmp_path / "b.csv").write_text(text)
-    assert np.array_equal(statistics([str(tmp_path / "b.csv")]).A, expected.A)
