@@ -13,7 +13,6 @@ import pytest
 
 import lstd
 from lstd._kernels import compilation
-from lstd.errors import CompilationCacheWarning, LSTDWarning
 
 # `padded` is the smallest kernel. Two signatures make two uses of the cache in one process.
 SMALLEST = """
@@ -161,12 +160,6 @@ def test_the_second_process_compiles_nothing(filled, run_smallest):
     assert [file.stat().st_mtime_ns for file in kernels(folder)] == times
 
 
-def test_argument_types_have_files_of_their_own(copied, run_smallest):
-    found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=copied)
-    assert (found["hits"], found["misses"]) == (1, 1)
-    assert len(kernels(copied)) == 2
-
-
 WHOLE_SWEEP = """
 import hashlib, json
 from lstd.experiments import run_sweep
@@ -246,12 +239,6 @@ def test_another_processor_names_another_file(copied):
     assert len(kernels(copied)) == 2
 
 
-def test_a_variable_that_may_change_the_code_names_another_file(copied, run_smallest):
-    found = run_smallest(LSTD_CACHE_DIR=copied, NUMBA_BOUNDSCHECK=1)
-    assert (found["hits"], found["misses"]) == (0, 1)
-    assert len(kernels(copied)) == 2
-
-
 def test_variables_of_threads_and_caches_do_not(filled, tmp_path, run_smallest):
     found = run_smallest(
         LSTD_CACHE_DIR=filled[0], NUMBA_NUM_THREADS=1, NUMBA_THREADING_LAYER="workqueue", NUMBA_CACHE_DIR=tmp_path,
@@ -302,15 +289,6 @@ def test_a_folder_that_cannot_be_made(tmp_path, run_smallest):
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-def test_a_folder_in_place_of_the_file(copied, run_smallest):
-    (file,) = kernels(copied)
-    file.unlink()
-    file.mkdir()
-    found = run_smallest(LSTD_CACHE_DIR=copied)
-    assert found["misses"] == 1
-    assert len(found["warnings"]) == 1, found["warnings"]
-
-
 FULL_DISK = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -350,7 +328,3 @@ def test_the_folder(monkeypatch, tmp_path):
         assert folder() == expected
     monkeypatch.delenv("LSTD_CACHE_DIR")
     assert folder().name in ("lstd", "Cache")
-
-
-def test_the_warning_is_one_of_ours():
-    assert issubclass(CompilationCacheWarning, LSTDWarning)

@@ -58,14 +58,6 @@ def test_times_that_differ_within_a_step_are_one_for_arrays_and_frames():
         assert {w.filename for w in given} <= {__file__}
 
 
-def test_a_fitted_table_keeps_the_doubt():
-    with pytest.warns(TerminationWarning) as given:
-        model = lstd.fit_tables(log(active="closed"), gamma=0.9, **ROLES)
-    assert str(given[0].message) in model.summary().facts["doubt"]
-    with pytest.warns(TerminationWarning):
-        assert "doubt" in lstd.fit_tables(halves(log(active="closed")), gamma=0.9, n_jobs=2, **ROLES).summary().facts
-
-
 @pytest.mark.parametrize("ways", [{}, {"n_jobs": 2}, {"store": "sums"}])
 def test_tables_count_as_one_frame_does(ways, tmp_path):
     ways = {name: tmp_path / value if name == "store" else value for name, value in ways.items()}
@@ -86,7 +78,3 @@ def test_logs_with_horizon_rows_are_right(seed, ways):
 
 def test_episodes_of_a_fixed_length_on_a_clock_of_their_own_are_right():
     Trajectories.from_frame(log(active="closed", joins=0, leave=1e-9), **ROLES)
-
-
-def test_few_ends_tell_nothing():
-    Trajectories.from_frame(log(active="closed", n=9), **ROLES)

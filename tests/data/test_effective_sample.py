@@ -89,15 +89,6 @@ def test_it_is_the_effective_number_of_the_definition_at_any_split(gamma, lmbda)
     assert_close(forgotten.counts.sample.size, expected, "solve")
 
 
-def test_cut_episodes_count_their_transitions():
-    data = episodes(7, 12)
-    cut, inside = {**data, "terminated": np.zeros(84, bool)}, np.arange(84) % 12 < 11
-    shorter = {name: values[inside] for name, values in data.items()} | {"terminated": np.arange(77) % 11 == 10}
-    given = {**cut, "X_next": np.roll(cut["X"], -1, axis=0)}
-    assert_close(sums(cut, 0.9, 0.9).counts.sample.size, sums(shorter, 0.9, 0.9).counts.sample.size, "solve")
-    assert_close(sums(given, 0.9, 0.0).counts.sample.size, sums(data, 0.9, 0.0).counts.sample.size, "solve")
-
-
 def test_data_with_ratios_and_without_them_has_no_known_size():
     data = episodes(7, 12)
     mixed = sums(data, 1.0, 1.0) + sums({**data, "importance_ratio": None}, 1.0, 1.0)
@@ -134,14 +125,6 @@ def test_a_stream_says_it_once_when_its_weights_are_used():
     streamed.partial_fit(**{**part(data, 0, 1000), "episode": data["episode"][:1000] + 100})
     assert any(small(streamed.statistics_.counts.sample.size, 1.0))
     _ = streamed.coef_
-
-
-def test_no_size_below_one_is_told():
-    data = episodes(100, 60)
-    few = sums({**data, "trace_coefficient": np.full(6000, 1.3)}, 1.0, 1.0)
-    assert few.counts.sample.size[0] < 1.0
-    with pytest.warns(EffectiveSampleWarning, match="less than one run of independent rows"):
-        few.solve(0.1)
 
 
 def test_silence_where_products_are_short_data_is_little_or_the_policy_is_the_same():

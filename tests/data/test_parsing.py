@@ -59,10 +59,6 @@ def test_ids_of_text(words):
     assert bad == (None if every_row.fault is None else every_row.fault.row)
 
 
-def test_text_stands_for_the_same_id_as_the_number():
-    assert ids_of_text(np.arange(5), ["7", " 7.0", "7.00", "07", "07 "], "x").names == ["7", "7.00", "07"]
-
-
 @pytest.mark.parametrize(
     "values", [[1, 0, 1], [1.0, 0.0], [True, False], [Decimal(1), Decimal("0.0")], [1.0, None, 2.0]]
 )
@@ -74,17 +70,6 @@ def test_numbers_and_flags_of_other_types(values):
     assert_array_equal(flags, from_arrow)
     assert fault == fault_of_arrow
     assert (fault is None) == (None not in values)
-
-
-@pytest.mark.parametrize(
-    ("value", "remedy"),
-    [
-        ("True", "write 1 for true and 0 for false"), ("1,5", "write a point before decimals"),
-        (dt.date(2024, 1, 31), "convert it to numbers, such as days"), ("red", "encode the column in numbers"),
-    ],
-)  # fmt: skip
-def test_the_remedy_fits_the_value(value, remedy):
-    assert remedy in parsing.numbers(objects([value]), "x")[1].text
 
 
 ZONE = dt.timezone(dt.timedelta(hours=2))

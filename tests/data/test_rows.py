@@ -119,14 +119,6 @@ def test_bad_input_is_refused(arguments, message):
     assert isinstance(one.value, ValueError)
 
 
-def test_a_fitted_model_refuses_lazy_frames_without_a_warning_of_their_library():
-    model = LSTD(alpha=0.01).fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"`X` must hold values; got a LazyFrame. Call its `collect\(\)` first"):
-        model.predict(LAZY)
-    with pytest.raises(InvalidInputError, match=r"`X_next` must hold values; got a LazyFrame"):
-        model.score(X, y, X_next=LAZY)
-
-
 @pytest.mark.parametrize("source", [LAZY, [LAZY], [lambda: LAZY]])
 def test_lazy_tables_are_refused_with_a_remedy(source):
     with pytest.raises(InvalidInputError, match=r"must hold values; got a LazyFrame. Call its `collect\(\)` first"):
@@ -173,15 +165,6 @@ def test_features_of_terminal_successors_are_not_used(value, as_given):
     assert np.isnan(unknown).any() == np.isnan(value), "`X_next` is not written to"
 
 
-def test_sums_that_overflow_are_refused():
-    with pytest.raises(InvalidInputError, match="must be below 1e308; they overflowed"):
-        LSTDStatistics.from_arrays(np.full((3, 1), 1e200), np.ones(3), gamma=0.9, lmbda=0.5)
-
-
-def test_large_features_are_finite():
-    assert check_features("X", [[1e308], [1e308]]).shape == (2, 1)
-
-
 def test_what_is_made_of_two_episodes():
     rows = check(y=[0.0, 1.0, 2.0, NAN], **TWO)
     assert len(rows) == 4
@@ -193,12 +176,6 @@ def test_what_is_made_of_two_episodes():
     assert rows.y.tolist() == [[0.0], [1.0], [2.0], [0.0]]
     assert rows.known.tolist() == [True] * 3 + [False]
     assert (rows.first_episode, rows.last_episode, rows.single) == (1, 2, True)
-
-
-def test_terminations_part_episodes_without_ids():
-    rows = check(terminated=[True, False, True, False])
-    assert rows.last.tolist() == [True, False, True, True]
-    assert rows.first_episode is None
 
 
 @pytest.mark.parametrize(
@@ -223,11 +200,6 @@ def test_a_discount_or_ratio_may_be_one_number():
     assert rows.importance_ratio.tolist() == [2.0] * 4
 
 
-def test_flags_may_be_numbers():
-    assert check(terminated=[0, 1, 0, 1]).terminated.dtype == np.bool_
-    assert check(terminated=[0.0, 1.0, 0.0, 1.0]).terminated.tolist() == [False, True, False, True]
-
-
 def test_no_rows():
     rows = check(np.empty((0, 2)), np.empty(0), episode=[], terminated=np.empty(0, dtype=bool))
     assert len(rows) == 0
@@ -249,12 +221,6 @@ def test_features_are_not_copied_and_stay_as_they_are():
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
 def test_any_sparse_form_becomes_rows(form):
     np.testing.assert_array_equal(check_features("X", sparse.csr_array(X).asformat(form)).toarray(), X)
-
-
-def test_episodes_without_terminations_are_taken_as_truncated():
-    with pytest.warns(MissingTerminationWarning, match="`episode` was given without `terminated`.* Give `terminated`"):
-        rows = check(episode=[1, 1, 2, 2])
-    assert not rows.terminated.any()
 
 
 @pytest.mark.parametrize("columns", [{}, {"episode": [1, 1, 2, 2], "X_next": X}, TWO, {"terminated": NO_ENDS}])
@@ -389,14 +355,6 @@ def test_the_same_ids_are_one_wherever_they_come_from(ids, tmp_path):
             reward = rewards[part] if row % 2 == 0 else [NAN]
             model.partial_fit(X[part], reward, episode=form(ids[part]), terminated=[False])
         assert (model.n_episodes_, model.n_transitions_) == (2, 2)
-
-
-def test_a_number_and_its_text_are_one_id_beside_one_another():
-    ids = np.array([1, "1.0", 1.0, " 1", "01", 2, "2"], dtype=object)
-    model = LSTD().fit(np.ones((7, 1)), [1.0, 1, 1, 0, 0, 1, 0], episode=ids, terminated=np.zeros(7))
-    assert model.n_episodes_ == 3
-    with pytest.raises(InvalidInputError, match="at row 2, id 1 reappears"):
-        LSTD().fit(np.ones((3, 1)), np.ones(3), episode=np.array([1, 2, "1"], dtype=object), terminated=np.zeros(3))
 
 
 def test_an_unknown_discount_of_a_horizon_row_is_no_other_discount():

@@ -1,7 +1,6 @@
 """What rows and rewards of a fit say against predictions, and rows to be predicted beyond them: said, and only then."""
 
 import warnings
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -13,9 +12,7 @@ from scipy import sparse
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd._kernels.scales import any_outside
-from lstd.data.check_rows import check_rows
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
-from lstd.estimators.model_parts import Limits
 from lstd.report import write_fit_report
 from lstd.statistics.counts import Counts, signs_of
 from support.tolerances import assert_close
@@ -62,13 +59,6 @@ def test_rows_like_those_of_the_fit_give_no_warning(model):
     model.predict(changed(1, lambda age: np.where(np.arange(400) % 60 == 0, 100.0, age)))
 
 
-def test_one_row_and_many_rows_are_compared(model):
-    far = np.array([[0.0, 400.0, 0.1]])
-    for X in (far, np.tile(far, (50_000, 1))):
-        with pytest.warns(ExtrapolationWarning, match="x1 of 100 %"):
-            model.predict(X)
-
-
 def test_names_of_columns_and_how_many_more():
     X = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 5)), columns=list("abcde"))
     model = LSTD(0.9).fit(X, X["a"])
@@ -102,14 +92,6 @@ def test_returns_that_were_hardly_observed_are_said(tmp_path):
     assert doubt in model.summary().document["doubts"]
     page = write_fit_report(tmp_path / "page.html", model, X, y, **columns).read_text("utf-8")
     assert doubt.split("`")[0] in page
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
-def test_a_few_cuts_and_short_discounts_are_no_reason():
-    few, many = cut_early(9), cut_early(36)
-    LSTD(0.99).fit(*few[:2], **few[2])
-    LSTD(0.8).fit(*many[:2], **many[2])
-    LSTD(0.99).fit(*stream())
 
 
 def parts_of(table, size=110):
@@ -207,23 +189,6 @@ def test_ratios_that_are_wrong_are_said_when_scored():
     model.score(X, y, **columns)
     with pytest.warns(SupportWarning, match="of all rows is 2"):
         model.score(X, y, **columns | {"importance_ratio": 2.0 * columns["importance_ratio"]})
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.MisfitWarning", "ignore::lstd.errors.BiasWarning")
-def test_dense_features_far_from_zero_have_ranges_in_their_own_units():
-    X, y = stream()
-    model = LSTDCV(0.5).fit(X + 1e6, y)
-    model.predict(X + 1e6)
-    with pytest.warns(ExtrapolationWarning, match="1e\\+06"):
-        model.predict(X)
-
-
-def test_states_that_alternate_and_states_that_are_rare_are_in_the_range():
-    states = np.tile([0, 1, 2, 1], 2500)
-    states[::1000] = 3
-    model = LSTD(0.9).fit(np.eye(4)[states], states * 1.0)
-    model.predict(np.eye(4))
-    assert model.model_.limits.ranges[:, :3].tolist() == [[0.0] * 3, [1.0] * 3]
 
 
 @pytest.mark.parametrize("outside", [any_outside, any_outside.py_func])
@@ -414,26 +379,6 @@ def test_limits_do_not_depend_on_chunks(at, kind, discount, seed):
     assert two.limits.n_rows == one.limits.n_rows
 
 
-def test_predictions_for_rows_beyond_the_chunks_are_said(tmp_path):
-    X, y, _ = episodes()
-    model = fitted_in_chunks(X, y, {}, [100, 200])
-    model.predict(X)
-    model.save(tmp_path / "model")
-    for one in (model, lstd.load(tmp_path / "model")):
-        with pytest.warns(ExtrapolationWarning, match="x0 of 100 % of the rows"):
-            one.predict(X[:3] + np.array([1000.0, 0.0]))
-
-
-def test_predictions_outside_of_what_the_rewards_of_the_chunks_allow_are_said():
-    X, y = np.linspace(-2.0, 2.5, 400)[:, np.newaxis], np.resize([0.5, 1.5], 400)
-    model = fitted_in_chunks(X, y, {"terminated": np.ones(400, bool)}, [50, 300], fit_intercept=False)
-    model.predict(X[:20])
-    with pytest.warns(BoundsWarning, match=r"% are below 0, down to -.*At least \d+ % of their variance"):
-        outside = model.predict(X)
-    with pytest.warns(BoundsWarning):
-        assert_close(model.predict(X, clip=True), np.clip(outside, *model.model_.bounds[:, 0]), "sums")
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 def test_returns_that_were_hardly_observed_are_said_once():
     X, y, episode = episodes()
@@ -526,22 +471,3 @@ def test_only_the_first_rows_of_tables_are_doubted_and_all_are_in_the_limits():
     with pytest.warns(ExtrapolationWarning, match="x of 100 % of the rows"):
         model.predict(pd.DataFrame({"x": [1e5]}))
     assert model.predict(pd.DataFrame({"x": [0.0]}), clip=True).shape == (1,)
-
-
-@settings(max_examples=30, deadline=None)
-@given(at=st.lists(st.integers(0, 44), max_size=6).map(sorted), ends=st.booleans(), bracket=st.booleans())
-def test_limits_of_tables_are_those_of_the_rows(at, ends, bracket):
-    X, y, episode = episodes(4, 11)
-    done = (np.arange(44) % 11 == 10) & ends
-    rows = check_rows(X, y, gamma=0.9, episode=episode, terminated=done, warn=False)
-    parts = [check_rows(X[p], y[p], gamma=0.9, episode=episode[p], terminated=done[p], warn=False)
-             for p in np.split(np.arange(44), at) if len(p)]  # fmt: skip
-    limits = [Limits.of(part) for part in parts]
-    goes_on = [one.last_episode == two.first_episode and not one.terminated[-1] for one, two in pairwise(parts)]
-    while limits[1:]:
-        i = len(limits) - 2 if bracket else 0
-        limits[i : i + 2] = [limits[i].joined(limits[i + 1], goes_on.pop(i))]
-    (found,), whole = limits, Limits.of(rows)
-    for name in ("rewards", "ranges", "open"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
-    assert (found.ends, found.n_rows, found.gamma) == (whole.ends, whole.n_rows, whole.gamma)

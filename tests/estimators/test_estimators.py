@@ -31,7 +31,7 @@ from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
 from lstd.tables.scoring import score_tables
-from streams import cut, definition, streams
+from streams import definition, streams
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # successors and rewards are drawn at random
@@ -102,22 +102,6 @@ def test_fit_solves_the_system_of_the_definition(stream, variant, fit_intercept)
     assert model.n_episodes_ == len(stream.episodes)
 
 
-@quick
-@given(st.data(), st.booleans())
-def test_any_split_gives_the_same_model(data, fit_intercept):
-    stream = data.draw(streams())
-    whole = model_of(stream, fit_intercept=fit_intercept).partial_fit(stream.X, stream.y, **stream.columns)
-    split = model_of(stream, fit_intercept=fit_intercept)
-    for part in cut(data.draw, stream):
-        split.partial_fit(part.X, part.y, **part.columns)
-    size = max(1.0, np.abs(whole.statistics_.A).max(), np.abs(whole.statistics_.b).max())
-    for variant in VARIANTS:
-        assert_close(split.statistics_.matrix(variant) / size, whole.statistics_.matrix(variant) / size, "sums")
-    assert_close(split.statistics_.b / size, whole.statistics_.b / size, "sums")
-    assert split.n_transitions_ == whole.n_transitions_
-    assert split.n_episodes_ == whole.n_episodes_
-
-
 def test_fit_forgets_and_partial_fit_does_not():
     model = LSTD().fit(X, y)
     once = model.coef_.copy()
@@ -176,13 +160,6 @@ def test_predict_refuses_features_that_are_not_finite_even_beside_a_weight_of_ze
             model.predict(kind(bad) if kind is sparse.csr_array else bad.astype(kind))
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.ExtrapolationWarning")
-def test_predictions_from_float32_are_those_from_the_same_numbers_in_float64():
-    model = LSTD().fit(X, y)
-    singles = np.random.default_rng(1).normal(size=(100_000, 3)).astype(np.float32)  # several batches
-    assert_close(model.predict(singles), model.predict(singles.astype(np.float64)), "sums")
-
-
 @pytest.mark.parametrize(
     "form", [sparse.csr_array, sparse.csc_matrix, pd.DataFrame, partial(np.asarray, order="F"), list]
 )
@@ -226,11 +203,6 @@ def test_parameters_set_later_wait_for_the_next_fit():
     model.set_params(alpha=100.0, gamma=0.1, fit_intercept=True)
     assert model.predict(X).tolist() == before.tolist()
     assert model.fit(X, y).intercept_ != 0.0
-
-
-def test_ridge_and_variant_may_change_between_chunks():
-    model = LSTD(alpha=1.0).fit(X[:20], y[:20]).set_params(alpha=5.0, variant="mixed").partial_fit(X[20:], y[20:])
-    assert_close(model.coef_, LSTD(alpha=5.0, variant="mixed").fit(X, y).coef_, "solve")
 
 
 def test_a_single_row_and_a_single_feature():
@@ -290,11 +262,6 @@ def test_score_without_enough_rows_says_so():
     for n_rows in (0, 1):
         with pytest.raises(InvalidInputError, match=f"followed by another one or terminate; got 0 of {n_rows} rows"):
             model.score(X[:n_rows], y[:n_rows], terminated=flags[:n_rows])
-
-
-def test_score_of_one_row_with_a_weight_is_that_of_no_variance():
-    model = LSTD(0.9).fit(X, y, **EPISODES)
-    assert model.score(X, y, np.arange(30) == 3, **EPISODES) == 0.0
 
 
 def test_score_with_little_observed_says_so():
@@ -491,13 +458,6 @@ def test_nothing_is_known_before_fitting(name):
         setattr(LSTD().fit(X, y), name, 0)
 
 
-def test_chunks_of_a_stream_warn_of_missing_terminations_once():
-    model, ids = LSTD(), EPISODES["episode"]
-    with pytest.warns(MissingTerminationWarning):
-        model.partial_fit(X[:15], y[:15], episode=ids[:15])
-    assert model.partial_fit(X[15:], y[15:], episode=ids[15:]).n_episodes_ == 3
-
-
 @pytest.mark.parametrize("first", [{}, {"terminated": np.zeros(10, dtype=bool)}, {"rows": 0}])
 def test_chunks_of_a_stream_warn_whichever_misses_terminations_first(first):
     model, ids, rows = LSTD(), EPISODES["episode"], slice(0, first.get("rows", 10))
@@ -527,15 +487,6 @@ def test_a_break_between_chunks_is_told_once():
         new.partial_fit(X[9:12], y[9:12], X_next=X[10:13])
     with pytest.warns(BrokenEpisodeWarning):
         model.fit(X[::2], y[::2], X_next=X[1::2])
-
-
-def test_an_episode_that_terminated_does_not_go_on_in_the_next_chunk():
-    rows = slice(0, 10)
-    model = LSTD().partial_fit(X[rows], y[rows], episode=np.full(10, 4), terminated=np.arange(10) == 9)
-    before = state(model)
-    with pytest.raises(InvalidInputError, match="begins with `episode` 4, which terminated"):
-        model.partial_fit(X[10:], y[10:], episode=np.full(20, 4), terminated=np.zeros(20, dtype=bool))
-    assert state(model) == before
 
 
 def test_empty_chunks_may_come_before_rewards_are_known():

@@ -40,16 +40,6 @@ def test_chunks_with_forgetting_are_rows_with_weights(variant, m):
     assert_close(model.statistics_.total_weight, whole.statistics_.total_weight, "sums")
 
 
-def test_an_empty_chunk_counts_and_the_first_one_has_nothing_to_forget():
-    rows, _ = chunks()
-    one, two, three = (LSTD(0.9, 0.7, 0.5) for _ in range(3))
-    one.partial_fit(**rows, forgetting=0.25)
-    one.partial_fit(rows["X"][:0], rows["y"][:0], episode=rows["episode"][:0], forgetting=0.25)
-    two.fit(**rows | {"weight": 0.25 * rows["weight"]})
-    assert_close(one.coef_, two.coef_, "solve")
-    assert three.partial_fit(**rows, forgetting=0.25).coef_.tolist() == LSTD(0.9, 0.7, 0.5).fit(**rows).coef_.tolist()
-
-
 @pytest.mark.parametrize("forgetting", [0.0, 1.5, np.nan, "auto"])
 def test_a_factor_that_is_none_leaves_the_model_as_it_was(forgetting):
     rows, _ = chunks()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn import config_context
-from sklearn.model_selection import GroupKFold, cross_validate
 
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, Trajectories
@@ -84,14 +81,6 @@ def test_the_order_of_episodes_makes_no_difference(n_groups):
     one, two = (LSTDCV(0.9, lmbdas=[0.0, 0.8], alphas=[0.1, 1.0]).fit(s.X, s.y, **s.columns) for s in (stream, order))
     for name, value in one.cv_results_.items():
         assert_close(value, two.cv_results_[name], "solve")
-
-
-def test_rows_of_an_episode_stay_in_the_order_of_time():
-    stream = grouped(3)
-    rows = rows_of(stream, sort=True)
-    for name in np.unique(stream.episode):
-        assert np.array_equal(rows.X[stream.episode[rows.order] == name], stream.X[stream.episode == name])
-    assert np.array_equal(rows.groups, np.sort(stream.groups))
 
 
 @quick
@@ -208,21 +197,6 @@ def test_messages_count_rows_as_they_were_given():
 # ---------------------------------------------------------------- the rest of the package
 
 
-def test_score_does_not_depend_on_groups(tmp_path):
-    stream = replace(grouped(2), terminated=None)
-    last = np.append(stream.episode[1:] != stream.episode[:-1], True)
-    stream = replace(stream, terminated=last, y=np.nan_to_num(stream.y))
-    model = fit(stream)
-    columns = stream.columns
-    score = model.score(stream.X, stream.y, **columns)
-    del columns["groups"]
-    assert score == model.score(stream.X, stream.y, **columns)
-    model.save(tmp_path / "model")
-    again = LSTD.load(tmp_path / "model")
-    assert again.statistics_.n_groups == model.statistics_.n_groups
-    assert np.array_equal(again.predict_interval(stream.X).upper, model.predict_interval(stream.X).upper)
-
-
 def test_independent_sums_add_their_groups():
     one = LSTDStatistics.from_arrays(**SIX, groups=np.sort(TEXT), gamma=0.9, lmbda=0.5)
     plain = LSTDStatistics.from_arrays(**SIX, gamma=0.9, lmbda=0.5)
@@ -261,12 +235,3 @@ def test_trajectories_carry_groups():
         InvalidInputError, match=r"Column 'who' \(`groups`\), row 3 .*: has no value .* every row needs an"
     ):
         Trajectories.from_frame(frame.assign(who=["b", "b", "a", None, None]), **roles)
-
-
-def test_a_search_routes_groups():
-    stream = grouped(5)
-    with config_context(enable_metadata_routing=True):
-        model = LSTD(0.9).set_fit_request(episode=True, terminated=True, groups=True)
-        model.set_score_request(episode=True, terminated=True, groups=True)
-        found = cross_validate(model, stream.X, np.nan_to_num(stream.y), cv=GroupKFold(3), params=stream.columns)
-    assert np.isfinite(found["test_score"]).all()

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import lstd
 import naive
-from lstd import HorizonLSTD, Trajectories
+from lstd import HorizonLSTD
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
@@ -147,16 +147,6 @@ def test_without_decay_it_is_ridge_regression_on_complete_windows():
     assert n > 0
 
 
-def test_several_rewards_are_predicted_as_each_alone():
-    data = stream(2, m=2)
-    both = HorizonLSTD(HORIZON).fit(**data)
-    one = HorizonLSTD(HORIZON).fit(**data | {"y": data["y"][:, 1]})
-    assert both.predict_curve(data["X"]).shape == (len(data["X"]), HORIZON, 2)
-    assert_close(both.predict_curve(data["X"])[..., 1], one.predict_curve(data["X"]), "sums")
-    interval = both.predict_interval(data["X"], horizon=2)
-    assert_close(interval.lower[:, 1], one.predict_interval(data["X"], horizon=2).lower, "sums")
-
-
 def test_one_interval_for_a_weighted_sum_of_rows():
     data = stream(3, n_episodes=30)
     model = HorizonLSTD(HORIZON).fit(**data)
@@ -265,17 +255,7 @@ def test_a_fit_says_what_makes_its_predictions_doubtful(tmp_path):
         HorizonLSTD(6).fit(data["X"][:, :1], data["X"][:, 0] * (age < 23), **{n: data[n] for n in [*data][2:]})
 
 
-def test_rows_of_a_log_of_events_are_fitted_as_they_are():
-    pd = pytest.importorskip("pandas")
-    random = np.random.default_rng(0)
-    log = pd.DataFrame({"who": random.integers(0, 40, 400), "day": random.uniform(0, 100, 400)})
-    data = Trajectories.from_events(log, episode="who", time="day", step=7.0, until=100.0)
-    model = HorizonLSTD(8).fit(**data.to_arrays(frame="pandas"), time=data.time)
-    assert model.predict_curve(data.to_arrays(frame="pandas")["X"][data.horizon]).shape == (data.n_episodes, 8)
-
-
 IRREGULAR = {"time": [0.0, 1.0, 2.0, 4.0, 0.0, 1.0], "episode": [1, 1, 1, 1, 2, 2], "terminated": [0] * 6}
-MONTHS = np.array(["2024-01", "2024-02", "2024-03", "2024-04", "2024-05", "2024-06"], "M8[M]").astype("M8[D]")
 
 
 @pytest.mark.parametrize(
@@ -299,7 +279,3 @@ def test_what_breaks_a_rule_is_refused(parameters, columns, error, message):
     with pytest.raises(error, match=message):
         model.fit(**data)
     assert not vars(model).keys() & {"coef_", "state_", "n_features_in_"}
-
-
-def test_months_are_equal_steps():
-    HorizonLSTD(2, n_blocks=0).fit(np.random.default_rng(0).normal(size=(6, 2)), np.ones(6), time=MONTHS)

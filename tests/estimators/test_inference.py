@@ -17,7 +17,7 @@ from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.intervals import FEW
 from lstd.statistics.merging import LSTDStatistics
-from streams import Stream, cut, definition
+from streams import Stream, definition
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
@@ -112,18 +112,6 @@ def test_an_intercept_is_a_column_of_ones_without_a_ridge_term():
     assert_close(with_intercept.coef_covariance_, with_column.coef_covariance_[:2, :2], "solve")
 
 
-@quick
-@given(st.data(), long_streams(), st.sampled_from([64, 10]))
-def test_chunks_make_no_difference(data, stream, limit):
-    model = LSTD(stream.gamma, stream.lmbda, ALPHA, fit_intercept=False, n_blocks=limit)
-    for chunk in cut(data.draw, stream):
-        model.partial_fit(chunk.X, chunk.y, **chunk.columns)
-    whole = fitted(stream, n_blocks=limit).predict_interval(stream.X)
-    parts = model.predict_interval(stream.X)
-    for name in ("lower", "upper", "standard_error", "degrees_of_freedom"):
-        assert_close(getattr(parts, name), getattr(whole, name), "solve")
-
-
 def test_reduces_to_the_standard_error_of_a_mean():
     y = np.random.default_rng(1).normal(size=30)
     model = LSTD(gamma=1.0, alpha=0.0).fit(np.ones((30, 1)), y, episode=np.arange(30), terminated=np.ones(30, bool))
@@ -200,13 +188,6 @@ def test_a_short_stream_and_merged_statistics_have_no_intervals():
         LSTD(0.9, fit_intercept=False).fit_statistics(merged).predict_interval(X)
 
 
-@pytest.mark.parametrize("n_blocks", [-1, 2.5, "all", None, True])
-def test_n_blocks_is_checked(n_blocks):
-    X, y = np.random.default_rng(8).normal(size=(2, 40, 1))
-    with pytest.raises(InvalidInputError, match="`n_blocks` must be"):
-        LSTD(0.9, n_blocks=n_blocks).fit(X, y[:, 0])
-
-
 def test_rewards_whose_squares_overflow_are_an_error_and_large_ones_are_not():
     random = np.random.default_rng(12)
     X, y = random.normal(size=(2, 60, 1))
@@ -241,15 +222,6 @@ def test_a_weighted_sum_of_rows_is_one_row_of_weighted_features(fit_intercept):
         assert_close(getattr(sparse_found, name), getattr(found, name), "solve")
         assert_close(getattr(unit, name), getattr(alone, name)[0], "solve")
     assert found.lower.shape == found.little_data.shape == (2,)
-
-
-def test_an_intercept_cancels_in_a_difference_of_rows():
-    model, X = fitted_to_two_rewards(True)
-    found = model.predict_interval(X[:2], weights=[1, -1])
-    difference = X[0] - X[1]
-    variance = np.einsum("i,mij,j->m", difference, model.coef_covariance_, difference)
-    assert_close(found.standard_error, np.sqrt(variance), "solve")
-    assert_close(found.prediction, model.coef_ @ difference, "solve")
 
 
 @pytest.mark.parametrize("scale", ["identity", "log"])

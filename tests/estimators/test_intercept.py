@@ -144,12 +144,6 @@ def test_predictions_shrink_to_their_mean():
     np.testing.assert_allclose(far.predict(STATES), np.full(4, mean), rtol=1e-5)
 
 
-def test_a_choice_may_hold_alpha_zero():
-    X, y, columns = walk()
-    model = LSTDCV(0.9, lmbdas=[1.0], alphas=[0.0, 1.0]).fit(X, y, **columns)
-    assert np.isfinite(model.cv_results_["mean_test_score"]).all()
-
-
 def test_columns_that_repeat_each_other_are_reported_as_before():
     X, y, columns = walk()
     with pytest.warns(IllConditionedWarning, match="repeat each other"):

@@ -151,20 +151,6 @@ def test_intervals_are_those_of_the_direct_solver(kind):
         assert_close(one, two, "iterative_intervals")
 
 
-def test_standard_errors_are_close_by_default():
-    X, y, columns = states(n=400, cut=0.2)
-    direct = LSTD(n_blocks=20).fit(X, y, **columns).predict(X, return_std=True)[1]
-    for tol, within in ((1e-8, "iterative_default"), (1e-10, "iterative_intervals")):
-        model = LSTD(solver="iterative", tol=tol).fit(X, y, **columns)
-        assert_close(model.predict(X, return_std=True)[1], direct, within)
-
-
-def test_features_of_tiny_values_give_no_other_warning():
-    X, y, columns = states()
-    with warnings.catch_warnings(action="error", category=RuntimeWarning):
-        assert np.isfinite(LSTD(solver="iterative").fit(1e-160 * X, y, **columns).predict(X, return_std=True)).all()
-
-
 @pytest.mark.parametrize("alpha", [1.0, 1e-3])
 def test_standard_errors_of_categories_with_a_long_tail(alpha):
     """Many are in one block alone, so that without it the ridge term decides their weights and the intercept."""
@@ -194,16 +180,6 @@ def test_states_that_are_rare_or_never_visited(fit_intercept, given_next):
     assert_close(one.prediction, two.prediction, "iterative")
     assert_close(one.standard_error, two.standard_error, "iterative_intervals")
     assert (one.little_data == two.little_data).all()
-
-
-def test_the_column_of_ones_repeats_several_categories():
-    """Rows of two categories sum to two; without a ridge term, predictions and errors are the direct ones."""
-    X, y, columns = states()
-    X = sparse.csr_array(sparse.hstack([X, np.eye(7)[np.random.default_rng(1).integers(0, 7, len(y))]]))
-    direct = LSTD(alpha=0.0, n_blocks=20).fit(X, y, **columns).predict(X, return_std=True)
-    model = LSTD(alpha=0.0, solver="iterative", tol=1e-12).fit(X, y, **columns).predict(X, return_std=True)
-    assert_close(model[0], direct[0], "iterative")
-    assert_close(model[1], direct[1], "iterative_intervals")
 
 
 def test_a_coefficient_for_each_feature_groups_and_several_rewards():
@@ -384,15 +360,6 @@ def test_a_report_leaves_out_what_needs_the_matrix(tmp_path):
     page = write_fit_report(tmp_path / "page.html", model, X, y, **columns).read_text(encoding="utf-8")
     assert "products with the matrix" in page
     assert "Effective degrees of freedom" not in page
-
-
-def test_too_few_episodes_have_no_intervals():
-    X, y, columns = states(n=10, T=50, E=3)
-    model = LSTD(solver="iterative").fit(X, y, **columns)
-    with pytest.raises(InvalidInputError, match="Intervals need at least 5 episodes"):
-        model.predict(X, return_std=True)
-    with pytest.raises(InvalidInputError, match="Intervals need `n_blocks`"):
-        LSTD(solver="iterative", n_blocks=0).fit(X, y, **columns).predict(X, return_std=True)
 
 
 @pytest.mark.parametrize("lmbda", [0.0, 0.7])

@@ -61,13 +61,6 @@ def test_what_no_weighted_sum_can_follow_does(nonlinear):
     assert 0.6 * truth @ nonlinear(X) / len(X) < found.systematic < 1.3 * truth @ nonlinear(X) / len(X)
 
 
-def test_features_for_what_was_missing_end_it():
-    X, y, columns = episodes(200, 2, lambda x: x[:, 0] ** 2)
-    found = checked(np.column_stack([X, X[:, 0] ** 2]), y, columns)
-    assert found.misfit is False
-    assert not found.dominates
-
-
 def test_it_is_the_test_of_the_definition():
     gamma, n_episodes, alpha = 0.5, 40, 2.0
     X, y, columns = episodes(n_episodes, 3, lambda x: 0.3 * x[:, 0] ** 2)
@@ -146,33 +139,12 @@ def test_one_stream_and_its_variants():
     assert found.systematic == pytest.approx(np.sqrt(2) / 0.424, rel=0.25)
 
 
-def test_one_hot_features_leave_nothing_out():
-    random = np.random.default_rng(7)
-    found = checked(
-        np.eye(5)[random.integers(5, size=500)], random.normal(size=500), {}, gamma=0.5, fit_intercept=False
-    )
-    assert (found.systematic, found.misfit) == (0.0, False)
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")
-def test_a_missing_intercept_is_found():
-    X, y, columns = episodes(60, 8)
-    assert checked(X, y + 5.0, columns, fit_intercept=False).misfit
-    assert not checked(X, y + 5.0, columns).misfit
-
-
 def test_without_noise_or_rewards():
     X, _, columns = episodes(60, 9)
     for rewards in (X @ [1.0, 2.0], np.zeros(len(X))):
         found = checked(X, rewards, columns)
         assert (found.systematic, found.p_value) == (0.0, 1.0)
     assert checked(X, X[:, 0] ** 2, columns).misfit
-
-
-def test_no_intervals_no_standard_error():
-    X, y, columns = episodes(60, 10, lambda x: x[:, 0] ** 2)
-    found = checked(X, y, columns, n_blocks=0)
-    assert (found.standard_error, found.misfit, found.dominates) == (None, True, False)
 
 
 @pytest.mark.parametrize("check", ["misfit_check", "bias_check"])

@@ -227,14 +227,6 @@ def test_variances_are_scaled_by_residuals_beyond_chance():
     assert_close(return_spread.scale_of(np.array([2.0, 2.0, 4.0, 4.0]), one, group // 2), 3.0 - error**2 / 2.0, "sums")
 
 
-def test_deterministic_returns_have_no_spread():
-    X, y, done = np.tile(np.eye(2), (50, 1)), np.ones(100), np.tile([False, True], 50)
-    spread = ReturnSpread(LSTD(0.5, alpha=0.0, fit_intercept=False).fit(X, y, terminated=done))
-    found = spread.fit(X, y, terminated=done).predict_interval(np.eye(2))
-    assert_close(found.lower, [1.5, 1.0], "solve")
-    assert_close(found.upper, [1.5, 1.0], "solve")
-
-
 def test_negative_variances_are_raised_and_counted():
     data = purchases(60, 1)
     X = data["X"][:, :1] + 20.0 * (np.arange(len(data["X"])) == 5)[:, np.newaxis]

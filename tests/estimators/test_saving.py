@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from sklearn.exceptions import NotFittedError
 
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
@@ -183,11 +182,6 @@ def test_an_lstdcv_keeps_its_choice(tmp_path):
         LSTD.load(tmp_path / "m")
 
 
-def test_statistics_are_loaded_too(tmp_path):
-    statistics().save(tmp_path / "s")
-    assert_identical(lstd.load(tmp_path / "s"), statistics())
-
-
 def test_names_are_kept_and_asked_for(tmp_path):
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["a", "b"])
     fitted = LSTD(n_blocks=0).fit(frame, np.arange(9.0))
@@ -214,13 +208,6 @@ def test_a_model_predicts_without_scikit_learn(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], check=True, capture_output=True, text=True)
     expected = fitted.predict_interval(np.ones((1, 3)), 0.9)
     assert done.stdout == f"{expected.prediction.tolist()} {expected.lower.tolist()}\n"
-
-
-def test_only_fitted_models_are_saved(tmp_path):
-    for estimator in (LSTD(), LSTDCV()):
-        with pytest.raises(NotFittedError):
-            estimator.save(tmp_path / "m")
-    assert not list(tmp_path.iterdir())
 
 
 def test_same_content_is_the_same_file(tmp_path):
@@ -253,12 +240,6 @@ def test_another_version_is_refused_with_the_remedy(tmp_path):
             InvalidInputError, match=rf"m is of format version {version}, and .* version {now} only; {remedy}"
         ):
             read_model(path)
-
-
-def test_kinds_are_not_mixed_up(tmp_path):
-    statistics().save(tmp_path / "s")
-    with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model'; it is of format 'lstd statist"):
-        read_model(tmp_path / "s")
 
 
 @pytest.mark.parametrize(
@@ -397,12 +378,3 @@ def test_files_that_are_not_there_or_not_ours(tmp_path):
         (tmp_path / "m").write_bytes(content)
         with pytest.raises(InvalidInputError, match=r"m (was not written by lstd|is cut off or damaged)"):
             read_model(tmp_path / "m")
-
-
-@pytest.mark.parametrize("grid", [range(2), (0.0, 1.0), np.array([0.0, 1.0]), [np.float32(0.0), 1]])
-def test_grids_of_any_sequence_are_saved(tmp_path, grid):
-    X, y = np.random.default_rng(0).normal(size=(2, 40, 1))
-    lstd.LSTDCV(gamma=0.9, lmbdas=grid, alphas=(1,)).fit(X, y[:, 0]).save(tmp_path / "m")
-    found = lstd.load(tmp_path / "m")
-    assert list(found.lmbdas) == [0.0, 1.0]
-    assert list(found.alphas) == [1]

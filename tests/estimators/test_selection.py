@@ -148,27 +148,11 @@ def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
         assert_close(found.score, found.results["mean_test_score"][place], "solve")
 
 
-def test_results_are_a_table_of_the_grid():
-    found = chosen(rows_of(stream_of()), lmbdas=LMBDAS, alphas=ALPHAS)
-    assert set(map(len, found.results.values())) == {16}
-    assert found.results["lmbda"].tolist() == np.repeat(LMBDAS, 4).tolist()
-    assert found.results["alpha"].tolist() == ALPHAS * 4
-    splits = np.array([found.results[f"split{k}_test_score"] for k in range(found.n_folds)])
-    assert_close(found.results["std_test_score"], splits.std(axis=0), "solve")
-
-
 def test_the_number_of_jobs_makes_no_difference():
     rows = rows_of(stream_of(episodes=12))
     one, two = (chosen(rows, n_jobs=n_jobs) for n_jobs in (1, 2))
     assert (one.lmbda, one.alpha) == (two.lmbda, two.alpha)
     assert_close(two.results["mean_test_score"], one.results["mean_test_score"], "solve")
-
-
-def test_a_reward_twice_is_chosen_for_like_once():
-    stream = stream_of(episodes=10)
-    once, twice = chosen(rows_of(stream)), chosen(rows_of(replace(stream, y=np.column_stack([stream.y, 5 * stream.y]))))
-    assert (twice.lmbda, twice.alpha) == (once.lmbda, once.alpha)
-    assert_close(twice.score, once.score, "solve")
 
 
 def test_sparse_rows_and_an_intercept():
@@ -259,25 +243,12 @@ def test_too_few_transitions_are_an_error_and_two_will_do():
     assert np.isfinite(model.coef_).all()
 
 
-def test_rewards_that_overflow_are_an_error():
-    stream = stream_of(episodes=10)
-    with pytest.raises(InvalidInputError, match="overflowed"):
-        LSTDCV(GAMMA).fit(stream.X, stream.y * 1e160, **stream.columns)
-
-
 def test_few_episodes_are_cut_into_folds_of_rows():
     stream = stream_of(episodes=3)
     model = LSTDCV(GAMMA).fit(stream.X, stream.y, **stream.columns)
     assert np.isfinite(model.coef_).all()
     many = stream_of(episodes=6)
     assert LSTDCV(GAMMA).fit(many.X, many.y, **many.columns).n_folds_ == 6
-
-
-def test_a_constant_reward_and_a_zero_feature():
-    stream = stream_of(episodes=10)
-    X = np.column_stack([np.ones(60), np.zeros(60)])
-    model = LSTDCV(GAMMA).fit(X, np.ones(60), **stream.columns)
-    assert np.isfinite(model.predict(X)).all()
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # of ratios of zero
@@ -377,9 +348,3 @@ def test_a_short_stream_that_may_go_on_is_not_mostly_cut():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnobservedWarning)
         assert LSTDCV(0.99).fit(X, X[:, 0]).observed_share_ < 0.5
-
-
-def test_a_single_pair_is_chosen_without_a_word():
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    model = LSTDCV(gamma=0.5, lmbdas=[0.5], alphas=[1.0]).fit(X, X[:, 0])
-    assert (model.lmbda_, model.alpha_) == (0.5, 1.0)

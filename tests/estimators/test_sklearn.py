@@ -13,8 +13,7 @@ import pytest
 import sklearn
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -102,15 +101,6 @@ def test_weights_have_the_name_weight(method):
 
 
 @pytest.mark.usefixtures("routing")
-def test_cross_validation_passes_episodes_on(data):
-    X, y, columns = data
-    model = requesting(LSTD(gamma=0.5))
-    params = {**columns, "groups": columns["episode"]}
-    scores = cross_val_score(model, X, y, cv=GroupKFold(2), params=params, error_score="raise")
-    assert np.isfinite(scores).all()
-
-
-@pytest.mark.usefixtures("routing")
 def test_a_pipeline_transforms_successors_when_told_to(data):
     X, y, _ = data
     y = np.nan_to_num(y)
@@ -133,25 +123,6 @@ def test_a_search_without_routing_says_that_score_needs_the_episodes(data):
     search = GridSearchCV(LSTD(gamma=0.5), {"alpha": [1.0]}, cv=GroupKFold(3), error_score="raise")
     with pytest.raises(ValueError, match="route them with set_score_request"):
         search.fit(X, y, groups=columns["episode"], **columns)
-
-
-def test_a_search_over_one_stream_needs_nothing_more(data):
-    X, y = data[0], np.nan_to_num(data[1])
-    search = GridSearchCV(LSTD(gamma=0.5), {"lmbda": [0.0, 1.0]}, cv=3, error_score="raise").fit(X, y)
-    assert np.isfinite(search.best_score_)
-
-
-def test_a_pipeline_passes_columns_by_the_name_of_the_step(data):
-    X, y, columns = data
-    pipeline = Pipeline([("scale", StandardScaler()), ("lstd", LSTD())])
-    pipeline.fit(X, y, **{f"lstd__{name}": value for name, value in columns.items()})
-    assert pipeline["lstd"].n_episodes_ == 6
-
-
-def test_targets_may_be_transformed(data):
-    X, y = data[0], np.nan_to_num(data[1])
-    model = TransformedTargetRegressor(LSTD(gamma=0.5), func=lambda r: 2 * r, inverse_func=lambda v: v / 2).fit(X, y)
-    assert_close(model.predict(X), LSTD(gamma=0.5).fit(X, y).predict(X), "solve")
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
@@ -225,13 +196,6 @@ def test_columns_are_found_by_name_in_any_order_and_among_others(data, library):
         LSTD(lmbda=0.0, n_blocks=0).fit(convert(frame), y, X_next=successors) for successors in (convert(frame), given)
     )
     assert_array_equal(one.coef_, two.coef_)
-
-
-def test_columns_of_data_frames(data):
-    X, y, columns = data
-    table = pd.DataFrame({"r": y, **columns})
-    model = LSTD().fit(X, table["r"], episode=table["episode"], terminated=table["terminated"])
-    assert_array_equal(model.coef_, LSTD().fit(X, y, **columns).coef_)
 
 
 def test_it_shows_itself_in_notebooks(data):

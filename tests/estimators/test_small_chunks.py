@@ -48,14 +48,6 @@ def test_chunks_of_any_size_give_the_model_of_the_whole(limit, read_at):
     np.testing.assert_array_equal(model.model_.influence.marks, whole.model_.influence.marks)
 
 
-def test_what_the_caller_writes_later_does_not_count():
-    x, y, ended = X[100:102].copy(), Y[100:102].copy(), np.array([False, True])
-    model = LSTD().fit(X[:100], Y[:100]).partial_fit(x, y, terminated=ended)
-    x[:], y[:], ended[:] = np.nan, np.inf, False
-    expected = LSTD().fit(X[:102], Y[:102], terminated=[False] * 101 + [True])
-    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("x", "y", "columns", "message"),
     [

@@ -47,57 +47,25 @@ def scaled(X, scale, shift=0.0):
     return (X + shift * X.std(axis=0)) * scale
 
 
-@few_pairs
-@pytest.mark.parametrize(
-    ("scale", "intercept"), [(1e-8, True), (0.37, False), (1e8, True), (MIXED, True), (-MIXED, False)], ids=str
-)
-def test_scales_make_no_difference(scale, intercept):
-    X, y, columns = log()
-    plain, other = (fitted(rows, y, columns, fit_intercept=intercept) for rows in (X, scaled(X, scale)))
-    assert_same(other, plain, scaled(X, scale), X)
-    assert_close(other.alpha_, plain.alpha_, "units")
-    assert_close(other.ridge_, plain.ridge_ * np.square(scale), "units")
-    for name in ("alpha", "mean_test_score", "cautious_test_score"):
-        assert_close(other.cv_results_[name], plain.cv_results_[name], "units")
-
-
-def assert_same(other, plain, X_other, X):
-    assert other.lmbda_ == plain.lmbda_
-    assert_close(other.predict(X_other), plain.predict(X), "units")
-    one, two = other.predict_interval(X_other), plain.predict_interval(X)
-    assert_close(one.standard_error, two.standard_error, "units")
-    assert np.array_equal(one.little_data, two.little_data)
-
-
-@few_pairs
-@pytest.mark.parametrize("next_rows", [False, True])
-def test_what_is_added_makes_no_difference(next_rows):
-    X, y, columns = log(next_rows=next_rows)
-    plain = fitted(X, y, columns)
-    if next_rows:
-        columns["X_next"] = np.roll(scaled(X, MIXED, SHIFT), -1, axis=0)
-    other = fitted(scaled(X, MIXED, SHIFT), y, columns)
-    assert_same(other, plain, scaled(X, MIXED, SHIFT), X)
-
-
 @given(
     st.lists(st.floats(-8.0, 8.0).map(lambda k: 10.0**k), min_size=3, max_size=3),
     st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3),
     st.integers(0, 3),
 )
-@cases(max_examples=6, deadline=None)
-def test_any_scales_and_shifts(scale, shift, seed):
-    X, y, columns = log(seed)
-    plain, moved = fitted(X, y, columns), scaled(X, scale, shift)
-    assert_close(fitted(moved, y, columns).predict(moved), plain.predict(X), "units")
-
-
-@few_pairs
-def test_weights_of_rows():
-    X, y, columns = log()
-    columns["weight"] = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
-    plain, other = fitted(X, y, columns), fitted(scaled(X, MIXED, SHIFT), y, columns)
-    assert_same(other, plain, scaled(X, MIXED, SHIFT), X)
+@pytest.mark.parametrize("next_rows", [False, True])
+@cases(max_examples=4, deadline=None)
+def test_any_scales_and_shifts(next_rows, scale, shift, seed):
+    X, y, columns = log(seed, next_rows=next_rows)
+    moved, others = scaled(X, scale, shift), dict(columns)
+    if next_rows:
+        others["X_next"] = np.roll(moved, -1, axis=0)
+    plain, other = fitted(X, y, columns), fitted(moved, y, others)
+    assert other.lmbda_ == plain.lmbda_
+    assert_close(other.alpha_, plain.alpha_, "units")
+    assert_close(other.predict(moved), plain.predict(X), "units")
+    one, two = other.predict_interval(moved), plain.predict_interval(X)
+    assert_close(one.standard_error, two.standard_error, "units")
+    assert np.array_equal(one.little_data, two.little_data)
 
 
 @few_pairs
@@ -158,18 +126,6 @@ def test_ridge_is_that_of_the_same_lstd(to_input, tmp_path):
     assert_close(model.ridge_, model.alpha_ * np.array(spread), "solve")
     model.save(tmp_path / "m")
     assert (lstd.load(tmp_path / "m").ridge_ == model.ridge_).all()
-
-
-@few_pairs
-def test_saved_models_of_centred_columns(tmp_path):
-    X, y, columns = log()
-    moved = scaled(X, MIXED, SHIFT)
-    model = fitted(moved, y, columns)
-    model.save(tmp_path / "m")
-    again = lstd.load(tmp_path / "m")
-    assert np.array_equal(again.predict(moved), model.predict(moved))
-    assert np.array_equal(again.predict_interval(moved).upper, model.predict_interval(moved).upper)
-    assert_close(again.statistics_.A, model.statistics_.A, "sums")
 
 
 @few_pairs
@@ -292,8 +248,3 @@ def test_the_grid_grows_up_to_its_bound_for_features_that_say_nothing():
     assert alphas[-1] <= 2.0**8 * 1.001
     assert alpha > 1.0
     assert model.ridge_.shape == (12,)
-
-
-def test_a_given_grid_does_not_grow():
-    X, y, columns = log()
-    assert np.unique(fitted(X, y, columns, alphas=[1.0, 2.0]).cv_results_["alpha"]).tolist() == [1.0, 2.0]

@@ -161,16 +161,6 @@ def test_weights_are_refused_with_reasons():
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-def test_blocks_share_by_weight():
-    """Degrees of freedom fall where a few episodes have most of the weight."""
-    X, y, columns = logs()
-    weight = np.where(columns["episode"] < 8, 20.0, 1.0)
-    plain, weighted = LSTD(**SETTINGS).fit(X, y, **columns), LSTD(**SETTINGS).fit(X, y, weight=weight, **columns)
-    one, two = (model.predict_interval(X, weights=np.full(len(X), 1 / len(X))) for model in (plain, weighted))
-    assert two.degrees_of_freedom < 0.6 * one.degrees_of_freedom
-    assert two.standard_error > one.standard_error
-
-
 # ---------------------------------------------------------------- ridge coefficients of features
 
 
@@ -257,17 +247,6 @@ def test_bad_coefficients_are_refused(make, message):
     X, y, _ = logs()
     with pytest.raises(InvalidInputError, match=message):
         make(X, y)
-
-
-def test_a_chunk_with_bad_coefficients_changes_nothing():
-    X, y, columns = logs()
-    model = LSTD(**SETTINGS).partial_fit(X, y, **columns)
-    before = model.predict(X)
-    model.alpha = [1.0]
-    with pytest.raises(InvalidInputError, match="`alpha` must be one number, or one"):
-        model.partial_fit(X, y, episode=columns["episode"] + 100, terminated=columns["terminated"])
-    model.alpha = 1.0
-    np.testing.assert_array_equal(model.predict(X), before)
 
 
 def test_features_without_a_penalty_by_name():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
 from lstd.experiments.protocol import Cell
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.files import FolderLock, read_json, remove_unfinished, replacing
+from lstd.files import FolderLock, remove_unfinished, replacing
 
 CONFIG = {
     "runs": 2,
@@ -65,18 +63,6 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path, folder):
     assert (other.path / FILE).read_bytes() == (folder.path / FILE).read_bytes()
 
 
-def test_another_cell_or_configuration_or_pickled_objects_are_refused(folder, caplog):
-    folder.keep(CELL.name, {}, arrays_of())
-    assert ResultsFolder(folder.path, {**CONFIG, "runs": 3}).kept(CELL.name) is None
-    other = folder.path / "cells/large-binary-lstd.npz"
-    caplog.clear()
-    os.replace(folder.path / FILE, other)
-    assert folder.kept("large-binary-lstd") is None
-    assert caplog.messages == [f"lstd: {other} is damaged. It is computed again."]
-    np.savez(folder.path / FILE, header=np.array([{}], dtype=object), **arrays_of())
-    assert folder.kept(CELL.name) is None
-
-
 # Whole files or none
 
 
@@ -110,33 +96,6 @@ def test_replaced_file_keeps_its_permissions(tmp_path):
         with replacing(path) as file:
             file.write(b"after")
         assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])
-def test_damaged_document_counts_as_missing(tmp_path, content):
-    (tmp_path / "a.json").write_bytes(content)
-    assert read_json(tmp_path / "a.json") is None
-    assert read_json(tmp_path / "b.json") is None
-
-
-# One writer
-
-
-def test_second_writer_is_refused(folder):
-    with pytest.raises(InvalidInputError, match=rf"process {os.getpid()} is writing to"):
-        claim(folder.path)
-    assert (folder.path / LOCK).exists()
-
-
-def test_lock_ends_with_the_process(tmp_path):
-    program = (
-        "import os, sys; from pathlib import Path; from lstd.files import FolderLock; "
-        "lock = FolderLock(Path(sys.argv[1])); os._exit(0)"
-    )
-    subprocess.run([sys.executable, "-c", program, tmp_path / LOCK], check=True)
-    assert (tmp_path / LOCK).exists()
-    FolderLock(tmp_path / LOCK).release()
-    assert not (tmp_path / LOCK).exists()
 
 
 # One configuration, and other people's files

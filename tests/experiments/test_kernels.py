@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +14,6 @@ from twins import (
     BOTH,
     COMPILED,
     LENGTHS,
-    PLACES,
     PYTHON,
     assert_within,
     draw_discounts,
@@ -142,14 +139,6 @@ def test_a_pair_does_not_depend_on_the_others(run, n_pairs):
     assert_within(together[:, some], *least_squares(phi, *rest, lmbdas[some], alphas[some]))
 
 
-def test_no_pairs():
-    _, rest = long_stream(3, 2, 2)
-    nothing = (np.empty(0), np.empty(0))
-    for modules in BOTH.values():
-        assert run_dense(modules, np.ones((4, 2)), *rest[:4], *nothing).shape == (3, 0)
-        assert run_onehot(modules, np.array([0, 1, 1, 0]), *rest[:4], *nothing).shape == (3, 0)
-
-
 # ---------------------------------------------------------------- the layout of one-hot features
 
 
@@ -212,12 +201,3 @@ def test_columns_are_dropped_and_moved():
     expected, moves = least_squares(np.eye(12)[states], *rest)
     for modules in BOTH.values():
         assert_within(run_onehot(modules, states, *rest), expected, moves)
-
-
-def test_python_bodies_are_not_compiled():
-    for name in PLACES:
-        kernels = [item for item in vars(getattr(PYTHON, name)).values() if hasattr(item, "py_func")]
-        assert not kernels
-        assert getattr(PYTHON, name) is not getattr(COMPILED, name)
-    assert PYTHON.sweep_dense.aligned_zeros is PYTHON.alignment.aligned_zeros
-    assert sys.modules["lstd._kernels.alignment"] is COMPILED.alignment

@@ -128,19 +128,6 @@ def test_what_was_removed_or_changed_is_made_again(tmp_path, fakes, name):
         assert contents(tmp_path) == before
 
 
-def test_damaged_timings_and_theory_are_made_again(tmp_path, fakes):
-    plan = make_plan("small", 2)
-    reproduce(plan, tmp_path)
-    before = contents(tmp_path)
-    for name in ("timings", "theory"):
-        path = tmp_path / f"cells/{name}.npz"
-        path.write_bytes(path.read_bytes().replace(b"1.0", b"2.0", 1))
-    fakes.calls.clear()
-    reproduce(plan, tmp_path)
-    assert fakes.calls == ["timings", "report", "theory"]
-    assert contents(tmp_path) == before
-
-
 # Failures
 
 
@@ -175,12 +162,6 @@ def test_failed_stage_ends_the_run_which_then_resumes(tmp_path, fakes, broken):
     assert fakes.calls == (["timings"] if broken == "timings" else []) + ["report", "theory"]
 
 
-def test_bad_number_of_threads_is_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="`n_jobs` must be at least 1; got 0"):
-        reproduce(make_plan("small", 2), tmp_path / "out", n_jobs=0)
-    assert not (tmp_path / "out").exists()
-
-
 # The plain loop and its timing
 
 
@@ -194,10 +175,6 @@ def test_loop_gives_the_errors_of_the_sweep(problem, features):
         errors = run_sweep(problem, features, algorithm, lmbdas=lmbdas, alphas=alphas, run_seeds=[3], n_jobs=1)[0]
         found = [[run_loop(algorithm, run, lmbda, alpha) for alpha in alphas] for lmbda in lmbdas]
         np.testing.assert_allclose(errors, found, rtol=LOOP_RTOL, atol=0.0, err_msg=algorithm)
-
-
-def test_diverged_loop_is_infinite():
-    assert run_loop("true_online_td", simulate_run("large", "normal", 1), 0.9, 1e6) == np.inf
 
 
 def test_timings_beside_loop_and_paper():

@@ -27,7 +27,6 @@ from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import read_model, write_model
 from lstd.experiments.reproduce.folder import PROVENANCE
-from lstd.files import replacing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
@@ -311,33 +310,6 @@ def check_refusal(command, path, name, reason):
     assert not Path("model").exists()
 
 
-def test_folders_of_results_and_stores_that_may_not_be_written(locked, command):
-    path, lock, reason = locked
-    (path / "old").mkdir()
-    assert command("test_disk:sum_into", path / "store").code == 0
-    assert command("test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", path / "done").code == 0
-    (path / "store" / sorted(os.listdir(path / "store"))[0]).unlink()
-    for inner in ("old", "store", "done", "."):
-        (path / inner).chmod(0o500)
-    lock()
-    before = contents(path)
-    for inner in ("old", "new", "done"):
-        done = command("test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", path / inner, bound=True)
-        assert (done.code, done.out) == (2, "")
-        assert done.err == (
-            f"lstd: `--out` must be a folder that can be written; got '{path / inner}' ({reason}); give another.\n"
-        )
-    done = command("test_disk:sum_into", path / "store", bound=True)
-    assert done.code == 1
-    assert re.fullmatch(rf"lstd: {path}/store/.* could not be written: {reason}; free some space or .*\n", done.err)
-    done = command("test_disk:sum_into", path / "new", bound=True)
-    assert done.code == 2
-    assert done.err.startswith(f"lstd: `store` must be a folder that can be written; got '{path / 'new'}' ({reason})")
-    assert contents(path) == before
-    for inner in ("old", "store", "done"):
-        (path / inner).chmod(0o700)
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a-model"])
 def test_inputs_that_may_not_be_read(folder, command, name):
     Path(name).chmod(0)
@@ -347,19 +319,6 @@ def test_inputs_that_may_not_be_read(folder, command, name):
             assert (done.code, done.out) == (2, "")
             assert done.err == f"lstd: {name} could not be read: Permission denied.\n"
     assert sorted(os.listdir()) == ["a-model", "a.csv"]
-
-
-def test_a_folder_that_is_locked_while_a_model_is_fitted(folder, command):
-    Path("out").mkdir()
-    stopped = command(*FIT[:-1], "out/model", at=3, number=signal.SIGSTOP, bound=True)
-    assert stopped.code is None
-    assert list(Path("out").iterdir()) == []
-    Path("out").chmod(0o500)
-    done = command.resume(stopped)
-    Path("out").chmod(0o700)
-    assert (done.code, done.out) == (1, "")
-    assert done.err == "lstd: out/model could not be written: Permission denied; free some space or fix the folder.\n"
-    assert list(Path("out").iterdir()) == []
 
 
 # Others who write to the same place
@@ -384,35 +343,6 @@ def test_two_commands_with_one_output_file(folder, command, name):
         assert command.resume(stopped).code == 0
         assert undated(name) == (mine if at < steps else theirs)
         assert set(contents()) == {"a.csv", "a-model", name}
-
-
-def test_two_writers_of_one_file_in_one_process(tmp_path):
-    """As threads are, and processes of two machines or containers that have the same number."""
-    path = tmp_path / "a"
-    with replacing(path) as one:
-        one.write(b"one, ")
-        with replacing(path) as two:
-            two.write(b"two")
-        assert path.read_bytes() == b"two"
-        one.write(b"whole")
-    assert path.read_bytes() == b"one, whole"
-    assert [file.name for file in tmp_path.iterdir()] == ["a"]
-
-
-def test_two_sums_with_one_store(folder, command):
-    undisturbed = command("test_disk:sum_into", "undisturbed")
-    assert undisturbed.code == 0
-    expected, total = contents("undisturbed"), Path("sum").read_bytes()
-    steps = undisturbed.steps
-    for at in (1, steps // 2, steps):
-        stopped = command("test_disk:sum_into", "store", at=at, number=signal.SIGSTOP)
-        assert stopped.code is None
-        assert command("test_disk:sum_into", "store").code == 0
-        assert Path("sum").read_bytes() == total
-        assert command.resume(stopped).code == 0
-        assert Path("sum").read_bytes() == total
-        assert {name.replace("store", "undisturbed"): found for name, found in contents("store").items()} == expected
-        shutil.rmtree("store")
 
 
 def test_a_second_reproduce_in_one_folder_is_refused_at_any_moment(folder, command):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 import traceback
 import warnings
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -286,16 +285,6 @@ def test_broken_sparse_row(maker, part):
         assert model.n_updates == 0
 
 
-def test_sparse_row_with_entries_beyond_its_end():
-    row, more = sparse.csr_array(np.array([[1.0, 2.0, 0.0]])), sparse.csr_array(np.array([[1.0, 2.0, 3.0]]))
-    more.indptr[1] = 2
-    for maker in (RecursiveLSTD, TD, TrueOnlineTD):
-        models = maker(N), maker(N)
-        for model, x in zip(models, (row, more), strict=True):
-            model.update(x, 1.0, x)
-        assert (models[0].weights == models[1].weights).all()
-
-
 def test_sparse_values_of_another_type():
     rows = sparse.lil_array(np.ones((12, N)))
     rows.data[3] = ["a", "b", "c"]
@@ -357,11 +346,6 @@ def ids_with_an_array():
     ids = np.array([0] * 39 + [None], dtype=object)
     ids[-1] = np.array([1, 2])
     return ids
-
-
-def test_intervals_of_no_rows_and_levels_of_other_types():
-    assert sound().predict_interval(X[:0]).lower.shape == (0,)
-    assert sound().predict_interval(X, Fraction(1, 2)).level == 0.5
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e100, 1e153, 1e154, 1e300])

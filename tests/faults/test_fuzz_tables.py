@@ -208,18 +208,6 @@ def test_other_schemas(models, tmp_path):
     assert CASES // 5 < n_read < 2 * CASES
 
 
-def test_values_of_all_sizes(models, tmp_path):
-    rng = np.random.default_rng(5)
-    path = tmp_path / "a.parquet"
-    for case in range(CASES):
-        table, powers = episodes([5] * 8, 0), rng.choice([-320, -200, -155, 0, 0, 0, 100, 155, 200, 307], 3)
-        for name, power in zip(("x", "y", "r"), powers, strict=True):
-            values = table[name].to_numpy() * 10.0 ** (power // 2) * 10.0 ** (power - power // 2)
-            table = table.set_column(table.column_names.index(name), name, pa.array(values))
-        pq.write_table(table, path, row_group_size=7)
-        check(models, path, rng, f"case {case}: {powers}")
-
-
 # What is damaged is named
 
 
@@ -237,19 +225,6 @@ def all_readers(models, path):
     yield lambda: score(models, path, rng)
 
 
-def test_a_damaged_row_group_is_named_by_all_readers(models, tmp_path):
-    path = tmp_path / "a.parquet"
-    pq.write_table(episodes([50] * 40, 6), path, row_group_size=500, write_page_checksum=True, compression="none")
-    group = pq.ParquetFile(path).metadata.row_group(2).column(0)
-    content = bytearray(path.read_bytes())
-    content[(group.dictionary_page_offset or group.data_page_offset) + 200] ^= 1
-    path.write_bytes(content)
-    message = rf"^{re.escape(str(path))}: row group 3 \(rows 1001 to 1500\) could not be read"
-    for call in all_readers(models, str(path)):
-        with pytest.raises(InvalidInputError, match=message):
-            call()
-
-
 def test_an_archive_that_is_cut_off_is_named_by_all_readers(models, tmp_path):
     path = tmp_path / "a.csv.gz"
     write(episodes([5] * 400, 6), path)
@@ -259,21 +234,6 @@ def test_an_archive_that_is_cut_off_is_named_by_all_readers(models, tmp_path):
         for call in all_readers(models, str(path)):
             with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}( could not|, after row| is empty)"):
                 call()
-
-
-@pytest.mark.parametrize("order", [["x", "y", "r", "id", "done", "cut"], ["cut", "done", "id", "r", "y", "x"]])
-@pytest.mark.parametrize("column", ["id", "x"])
-def test_a_column_that_is_no_text_is_named_wherever_it_stands(models, tmp_path, order, column):
-    path = tmp_path / "a.csv"
-    write(episodes([5] * 20, 0).select(order), path)
-    lines = path.read_bytes().split(b"\n")
-    cells = lines[4].split(b",")
-    cells[order.index(column)] = b"\xff"
-    lines[4] = b",".join(cells)
-    path.write_bytes(b"\n".join(lines))
-    for call in all_readers(models, str(path)):
-        with pytest.raises(InvalidInputError, match=rf"column '{column}', row 4 \(.*\): is not UTF-8 text"):
-            call()
 
 
 def test_a_column_that_changes_its_type_is_named_with_its_file(models, tmp_path):

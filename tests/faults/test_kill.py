@@ -219,25 +219,6 @@ def some_steps(steps, most=6):
     return sorted({*range(1, ends), *between, *range(steps - ends, steps + 1)} & set(range(1, steps + 1)))
 
 
-@pytest.mark.parametrize("name", WORK)
-def test_before_a_step_on_files(folder, command, name):
-    """Between the first block of a file and the last one too: what is written goes to the disk block by block."""
-    words = WORK[name]
-    steps = command(*words).steps
-    expected, before = content(name), visible()
-    for at in some_steps(steps):
-        Path(name).write_bytes(b"old")
-        assert command(*words, at=at).code == -signal.SIGKILL
-        assert visible() == before
-        # The last step makes the name of the new file last.
-        assert (Path(name).read_bytes() == b"old") == (at < steps)
-        remove_hidden()
-        assert command(*words).code == 0
-        assert content(name) == expected
-        assert hidden() == []
-    assert steps >= 7  # making, writing, flushing and renaming
-
-
 def test_report_before_a_step_on_files(folder, command):
     """The model and the page are each the old one or the new one, whole; and the model is written first."""
     steps = command(*REPORT).steps

@@ -87,11 +87,6 @@ def test_binary_features_have_the_bits_of_the_state_plus_one(k):
     np.testing.assert_array_equal(make_features(RandomMRP(k, 1, 0.0, 0), "binary"), expected)
 
 
-def test_features_by_name_of_any_model():
-    np.testing.assert_array_equal(make_features(RandomWalk(5), "tabular"), np.eye(5))
-    np.testing.assert_array_equal(make_features(RandomWalk(5), "binary"), naive.make_features("binary", 5, None))
-
-
 # ---------------------------------------------------------------- exact quantities of any model
 
 
@@ -111,18 +106,6 @@ def test_stationary_distribution_is_the_long_run_average(drawn):
     model, restarted = drawn
     from_each_state = naive.stationary(restarted, slice(None))
     assert_close(model.stationary, model.start @ from_each_state, "stationary")
-
-
-def test_transient_states_have_no_share_at_all():
-    d = paper_model("deterministic").stationary
-    np.testing.assert_array_equal(np.flatnonzero(d == 0), [9, 19, 25, 30, 33, 39, 76, 79, 80, 91])
-
-
-def test_a_single_state():
-    forever = MRP([[1.0]], [[2.0]], gamma=0.9)
-    assert_close([forever.values[0], forever.stationary[0]], [20.0, 1.0], "sums")
-    once = MRP([[0.0]], [[0.0]], gamma=1.0, termination_reward=[3.0])
-    assert_close([once.values[0], once.stationary[0]], [3.0, 1.0], "sums")
 
 
 def test_a_rounded_row_does_not_terminate():
@@ -194,11 +177,6 @@ def test_random_walk_in_closed_form(k):
     middle = (k + 1) // 2  # expected visits per episode: Green's function of the symmetric walk
     visits = 2 * np.minimum(place, middle) * (k + 1 - np.maximum(place, middle)) / (k + 1)
     assert_close(walk.stationary, visits / visits.sum(), "stationary")
-
-
-def test_random_walk_defaults_are_those_of_sutton_and_barto():
-    assert_close(RandomWalk().values, np.arange(-9, 10) / 10, "sums")
-    assert_close(RandomWalk(5, left_reward=0.0).values, np.arange(1, 6) / 6, "sums")
 
 
 # ---------------------------------------------------------------- simulation

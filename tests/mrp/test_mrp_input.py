@@ -86,10 +86,3 @@ def test_arrays_of_a_model_are_read_only():
     for array in (model.transition, model.reward, model.start, model.termination_reward):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0.0
-
-
-def test_single_precision_transitions_are_refused():
-    P = np.full((3, 3), 1 / 3, dtype=np.float32)
-    with pytest.raises(InvalidInputError, match=r"^`transition` must be in float64; got float32"):
-        MRP(P, np.ones((3, 3)))
-    assert MRP(np.eye(2, dtype=int), np.ones((2, 2))).n_states == 2

@@ -5,16 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from online_streams import COMPILED, PLACES, PYTHON
+from online_streams import COMPILED, PYTHON
 from tolerances import assert_close
 
 BOTH = {"Python": PYTHON, "compiled": COMPILED}
-
-
-def test_python_bodies_are_not_compiled():
-    for name in PLACES:
-        assert not [item for item in vars(getattr(PYTHON, name)).values() if hasattr(item, "py_func")]
-        assert getattr(PYTHON, name) is not getattr(COMPILED, name)
 
 
 @pytest.mark.parametrize("n", [16, 32, 112, 1008])

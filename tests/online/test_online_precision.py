@@ -167,16 +167,6 @@ def test_a_singular_system_is_told_and_mended_by_more_data():
     assert_close(model.weights, [22.0 / (-1.0 + 21 * 0.5 + 1.0), 0.0], "solve")
 
 
-def test_denominators_of_read_outs_may_vanish():
-    model = RecursiveLSTD(1, gamma=1.0, lmbda=0.0, alpha=1.0)
-    model.update([1.0], 1.0, [2.0])  # A_Boyan + α = 1 (1 − 2) + 1 = 0
-    with pytest.warns(IllConditionedWarning, match="singular"):
-        model.weights  # noqa: B018
-    assert model.weights_for("uncorrected")[0] == 0.5
-    model.update([2.0], 1.0, [0.0])
-    assert_close(model.weights, [3.0 / (1.0 * (1 - 2) + 2.0 * 2.0 + 1.0)], "solve")
-
-
 @pytest.mark.parametrize("excess", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_denominators_of_read_outs_may_nearly_vanish(excess):
     random = np.random.default_rng(0)

@@ -104,17 +104,6 @@ def test_several_rewards_survive_lost_digits():
     assert_close(model.predict(X), batch.partial_fit(X, y).predict(X), "fixed_point")
 
 
-def test_an_update_in_between_takes_the_place_of_the_next_row():
-    X, y, _ = drawn()
-    y = np.nan_to_num(y)
-    one, two = RecursiveLSTD(5, **SETTINGS), RecursiveLSTD(5, **SETTINGS)
-    one.partial_fit(X[:4], y[:4])
-    one.update(X[3], y[3], X[4])
-    for t in range(4):
-        two.update(X[t], y[t], X[t + 1])
-    assert one.weights.tolist() == two.weights.tolist()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -138,12 +127,6 @@ def test_rows_that_are_refused_change_nothing(arguments, message):
         assert np.array_equal(values, before[name]), name
     rest = np.random.default_rng(0).normal(size=(5, 3)), np.ones(5)
     assert model.partial_fit(*rest).weights.tolist() == twin.partial_fit(*rest).weights.tolist()
-
-
-def test_a_successor_that_is_too_large_is_named():
-    X_next = np.array([[0.0, 1.0], [1e200, 0.0]])
-    with pytest.raises(InvalidInputError, match=r"`X_next\[1\]` must be below 1e\+145"):
-        RecursiveLSTD(2).partial_fit(np.eye(2), np.ones(2), X_next=X_next)
 
 
 def test_rewards_that_are_refused():

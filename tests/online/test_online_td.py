@@ -196,14 +196,6 @@ def test_episodes_without_terminations_warn_once_in_whichever_chunk(before):
     model.partial_fit(**TWO_ROWS)
 
 
-def test_the_warning_of_missing_terminations_turned_into_an_error_comes_before_anything_is_learned():
-    model = TD(2)
-    for _ in range(2):
-        with pytest.raises(MissingTerminationWarning):
-            model.partial_fit(**TWO_ROWS)
-    assert model.n_updates == 0
-
-
 @pytest.mark.parametrize("value", [10**400, -(10**400), np.nan, np.inf])
 def test_rewards_that_are_not_finite_are_refused(value):
     for kind in KINDS:

@@ -56,13 +56,6 @@ def test_only_predictions_that_are_asked_for_are_compared():
     assert model.snapshot()["beyond"].sum() == 0.0
 
 
-def test_each_of_several_rewards_is_compared():
-    X, y = persistent(5)
-    model = RecursiveLSTD(3, 0.97, 0.9, 1.0, n_rewards=2)
-    with pytest.warns(BoundsWarning, match="are outside"):
-        model.partial_fit(X, np.column_stack([np.ones(len(y)), y]), return_predictions=True)
-
-
 @pytest.mark.parametrize("gamma", [0.0, 0.9, 1.0])
 def test_states_whose_values_are_known_are_silent(gamma):
     states = np.tile(np.arange(3), 60)

@@ -68,20 +68,6 @@ def test_errors_are_monitored_while_ratios_leave_enough_runs_of_rows():
     assert model.reader.charts[0, ERRORS] + model.reader.charts[0, COUNT] == len(kept)
 
 
-def test_errors_that_were_all_zero_do_not_hide_those_that_come_later():
-    X, y, _ = rows(BEFORE + 400, jump=2.0)
-    y[:500] = 0.0
-    with pytest.warns(ChangeWarning):
-        RecursiveLSTD(3, 0.97).partial_fit(X, y)
-
-
-def test_learning_without_noise_is_no_change():
-    X = np.tile(np.random.default_rng(0).normal(size=(64, 10)), (400, 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ChangeWarning)
-        RecursiveLSTD(10, 0.99).partial_fit(X, np.ones(len(X)))
-
-
 def test_errors_that_are_correlated_do_not_hide_a_jump():
     random = np.random.default_rng(0)
     noise = lfilter([np.sqrt(1.0 - 0.95**2)], [1.0, -0.95], random.normal(size=20_000))

@@ -38,12 +38,6 @@ def test_lines_and_bands_are_predictions_and_intervals(data):
     assert np.isclose(band[band[:, 0] == 5, 1].max(), upper)
 
 
-def test_one_curve_for_a_sum_of_rows(data):
-    model = HorizonLSTD(5).fit(**data | {"y": data["y"][:, 0]})
-    (line,) = plot_curve(model, data["X"], weights=np.ones(80))
-    np.testing.assert_allclose(line.get_ydata(), model.predict_curve(data["X"]).sum(axis=0), rtol=1e-10)
-
-
 def test_without_blocks_there_are_no_bands(data):
     model = HorizonLSTD(5, n_blocks=0).fit(**data)
     assert not plot_curve(model, data["X"])[0].axes.collections

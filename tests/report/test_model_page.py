@@ -33,7 +33,6 @@ from lstd.report import (
 )
 from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
-from lstd.report.model_figures import draw_degrees_of_freedom
 from lstd.report.style import rendered
 from other_user import other_user
 from page_outline import assert_sound, outline
@@ -141,17 +140,6 @@ def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     assert len(rendered(figure)) < 300_000
 
 
-def test_the_window_begins_where_rows_are_scored():
-    episode = np.repeat([0, 1, 2], [5, 400, 5])
-    terminated = np.zeros(410, dtype=bool)
-    X, y = np.random.default_rng(0).normal(size=(410, 2)), np.append(np.diff(episode) == 0, False) * 1.0
-    model = LSTD(gamma=0.9).fit(X, y, episode=episode, terminated=terminated)
-    assert evaluate(model, X, y, episode=episode, terminated=terminated).window == (0, 200)
-    found = evaluate(model, X, y, episode=episode, terminated=terminated, unobserved="drop")
-    assert found.window == (5, 205)
-    assert found.weight.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")  # some of its predictions are negative
 def test_a_mean_error_of_a_model_without_an_intercept_is_said(tmp_path, quick):
     random = np.random.default_rng(0)
@@ -231,14 +219,6 @@ def test_calibration_shows_deciles_with_intervals_over_episodes():
     diagonal = ax.lines[0].get_xydata()
     assert (diagonal[:, 0] == diagonal[:, 1]).all()
     assert ax.get_xlim() == ax.get_ylim()
-
-
-def test_bars_of_one_stream_take_long_blocks_as_independent():
-    X, y = stream(3000)
-    found = evaluate(LSTD().fit(X, y), X, y)
-    assert found.groups == "blocks"
-    n_rows = found.weight.sum()
-    assert max(found.calibration(0, 1).n_groups) == n_rows // 200  # two horizons of 100 rows each
 
 
 # ---------------------------------------------------------------- choice of λ and α
@@ -329,18 +309,6 @@ def test_each_feature_has_its_line_and_name():
     dots = {int(y): x for line in ax.lines for x, y in line.get_xydata()}
     assert_close([dots[i] for i in range(5)], effective_degrees_of_freedom(model), "sums")
     assert dots[4] == 0.0
-
-
-def test_many_features_are_drawn_in_order_and_not_all_of_them():
-    random = np.random.default_rng(0)
-    values, little = random.random(5000), random.random(5000) < 0.1
-    figure = draw_degrees_of_freedom(values, [""] * 5000, little)[0].figure
-    plain_dots, flagged_dots = (line.get_xydata() for line in figure.axes[0].lines)
-    both = np.vstack([plain_dots, flagged_dots])
-    assert len(both) == 400
-    ranked = np.sort(values)[::-1]
-    assert_close(both[:, 1], ranked[both[:, 0].astype(int) - 1], "sums")
-    assert {1, 5000} <= set(both[:, 0])
 
 
 # ---------------------------------------------------------------- the page
@@ -470,21 +438,6 @@ def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
 
 
-def test_groups_are_taken_as_independent(tmp_path, quick):
-    X, y, terminated = chain()
-    groups = (np.cumsum(terminated) - terminated) // 5
-    model = LSTD(gamma=0.95).fit(X, y, terminated=terminated, groups=groups)
-    found = evaluate(model, X, y, terminated=terminated, groups=groups)
-    expected = calibration(found.prediction[:, 0], found.observed, groups=groups)
-    assert_close(found.calibration(0, 10).standard_error, expected.standard_error, "sums")
-    path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated, groups=groups)
-    words = " ".join(path.read_text(encoding="utf-8").split())
-    assert "They take groups as independent" in words
-    assert " blocks of one or more groups, taken as independent" in words
-    names = {"terminated": terminated, "groups": groups}
-    assert len(plot_predictions(model, X, y, **names)) == len(plot_calibration(model, X, y, **names)) == 1
-
-
 def test_a_backtest_is_shown(tmp_path, quick):
     random = np.random.default_rng(0)
     X, y = random.normal(size=(300, 1)), random.normal(size=300)
@@ -540,9 +493,3 @@ def test_bars_of_contributions_add_up_and_few_are_drawn():
     np.testing.assert_allclose(np.ptp(segment[:, 0]), 2 * half)
     with pytest.raises(InvalidInputError, match="one row of features"):
         plot_contributions(model, X[:2])
-
-
-def test_errors_that_hardly_differ_have_nearly_one_colour():
-    scores = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.5, 0.4925, 0.495, 0.494]}
-    colours, _ = plot_grid(scores, 0, 1)
-    assert colours.norm.vmax == 1.1

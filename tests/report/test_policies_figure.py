@@ -33,22 +33,10 @@ def test_policies_are_in_order_with_their_intervals(comparison):
     assert_close(filled, [comparison.values[comparison.names.index(name)].value for name in comparison.best], "sums")
 
 
-def test_values_alone_are_drawn_too(comparison):
-    for values in (comparison.values, dict(enumerate(comparison.values))):
-        assert_close(
-            plot_policy_values(values)[0].get_xdata(), [comparison.values[i].value for i in comparison.order], "sums"
-        )
-
-
 @pytest.mark.parametrize("values", [[], [1.0], {}, {"a": None}, None])
 def test_other_values_are_refused(values):
     with pytest.raises(InvalidInputError, match="`values` must be a PolicyComparison"):
         plot_policy_values(values)
-
-
-def test_a_value_is_one_of_those(comparison):
-    model = LSTDQ(0.9).fit(**PROCESS.simulate(60, 5, 1))
-    assert len(plot_policy_values([policy_value(model)])[0].get_xdata()) == 1
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of a small log

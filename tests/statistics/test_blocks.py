@@ -73,14 +73,6 @@ def stream_of(T, **columns):
     return Stream(random.normal(size=(T, 2)), random.normal(size=T), 0.9, 0.5, **columns)
 
 
-def test_rows_count_until_a_second_episode_begins():
-    first, second = stream_of(40, episode=np.repeat(1, 40)), stream_of(3, episode=np.repeat(2, 3))
-    alone = blocks_of([first], 8)
-    assert (alone.by_episode, alone.size, len(alone.prefixes)) == (False, 8, 4)
-    both = blocks_of([first, second], 8)
-    assert (both.by_episode, both.size, [prefix.n_rows for prefix in both.prefixes]) == (True, 1, [40])
-
-
 def test_no_blocks_without_a_limit():
     blocks = blocks_of([stream_of(30)], 0)
     assert blocks.prefixes == ()

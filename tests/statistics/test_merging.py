@@ -122,13 +122,6 @@ def test_rewards_of_horizon_rows_are_counted_at_any_split(stream, data):
     assert (merged + merged).n_unused_rewards == 2 * expected
 
 
-def test_with_successors_all_rewards_are_used():
-    X, ids = np.eye(4), [0, 0, 1, 1]
-    options = {"episode": ids, "terminated": [False] * 4}
-    assert sums(X, **options).n_unused_rewards == 2
-    assert sums(X, **options, X_next=X).n_unused_rewards == 0
-
-
 # ---------------------------------------------------------------- blocks
 
 
@@ -171,14 +164,6 @@ def test_blocks_of_merged_statistics_are_limited():
     assert len(LSTD(0.9, 0.8, fit_intercept=True, n_blocks=20).fit_statistics(found).model_.influence.shares) == 20
     with pytest.raises(InvalidInputError, match="`n_blocks` of at least 10; the model was fitted with 0"):
         LSTD(0.9, 0.8, fit_intercept=True, n_blocks=0).fit_statistics(found).predict_interval(X)
-
-
-def test_too_few_blocks_are_refused():
-    found, X, *_ = nights(4)
-    model = LSTD(0.9, 0.8, fit_intercept=True).fit_statistics(found)
-    with pytest.raises(InvalidInputError, match="Intervals need at least 5 blocks of the data; got 4"):
-        model.predict_interval(X)
-    assert np.isfinite(model.predict(X)).all()
 
 
 def test_all_ways_in_say_that_rewards_of_last_rows_are_not_used():

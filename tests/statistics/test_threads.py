@@ -55,11 +55,3 @@ def test_it_is_put_back_after_an_error():
     with pytest.raises(KeyError), one_blas_thread(), one_blas_thread():
         raise KeyError
     assert threads_of_the_blas() == before
-
-
-def test_it_may_be_asked_for_again():
-    before = threads_of_the_blas()
-    for _ in range(3):
-        with one_blas_thread():
-            assert set(threads_of_the_blas()) == {1}
-        assert threads_of_the_blas() == before

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import naive
-from lstd import LSTD, Trajectories
+from lstd import Trajectories
 from lstd.errors import InvalidInputError
 from tolerances import assert_close
 
@@ -104,14 +104,6 @@ def test_rows_are_the_same_from_every_kind_of_table_and_file(tmp_path):
             np.testing.assert_array_equal(getattr(data, field), getattr(expected, field), err_msg=name)
 
 
-def test_until_may_be_any_kind_of_date():
-    expected = read()
-    for until in (
-        dt.date(2024, 1, 29), dt.datetime(2024, 1, 29), np.datetime64("2024-01-29"), pd.Timestamp("2024-01-29"),
-    ):  # fmt: skip
-        np.testing.assert_array_equal(read(until=until).X, expected.X)
-
-
 def test_months_keep_the_day_or_take_the_last_one():
     data = read({"id": [1, 1], "day": ["2023-11-15", "2024-02-29"]}, step="month", until="2024-03-31")
     assert data.time.astype("M8[D]").astype(str).tolist() == [
@@ -184,12 +176,6 @@ def test_a_total_has_no_rounding_of_other_ids():
     columns = {"id": np.repeat([0, 1], n), "day": np.tile(np.arange(n), 2), "spend": [1e15 / 3] * n + [0.1] * n}
     data = read(columns, amount="spend", step=1, until=n)
     assert_close(data.X[-1, 1], 0.1 * n, "sums")
-
-
-def test_the_rows_are_fitted_as_they_are():
-    data = read(terminated="closed")
-    model = LSTD(gamma=0.5, n_blocks=0).fit(**data.to_arrays(frame="pandas"))
-    assert model.n_transitions_ == data.n_transitions
 
 
 def test_amounts_before_the_first_row_keep_their_decimals():

@@ -49,21 +49,6 @@ def test_without_ids_an_episode_ends_where_it_terminates():
     assert (data.n_episodes, data.n_transitions) == (3, 3)
 
 
-def test_one_stream_has_its_last_row_pending():
-    data = Trajectories(X4, np.ones(4))
-    assert (data.n_episodes, data.n_transitions) == (1, 3)
-
-
-def test_no_rows():
-    data = Trajectories(np.empty((0, 3)), [])
-    assert (len(data), data.n_features, data.n_episodes, data.n_transitions) == (0, 3, 0, 0)
-
-
-def test_episodes_of_one_row():
-    data = Trajectories(X4, [NAN, 1.0, NAN, NAN], episode=[4, 3, 2, 1], terminated=[False, True, False, False])
-    assert (data.n_episodes, data.n_transitions) == (4, 1)
-
-
 def test_optional_arrays():
     data = example(discount=[0.9, 0.5, 0.9, 0.9], importance_ratio=2.0, feature_names=["p", "q"])
     assert_array_equal(data.discount, [0.9, 0.0, 0.9, 0.9])  # a transition that terminates has discount 0
@@ -149,14 +134,6 @@ def test_sparse_features_are_copied_into_rows(form):
         data.X.data[0] = 3.0
 
 
-def test_unsorted_sparse_features_of_the_caller_stay_as_they_are():
-    X = sparse.csr_array((np.array([1.0, 2.0, 4.0]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
-    data = Trajectories(X, [1.0], terminated=[True])
-    assert_array_equal(data.X.toarray(), [[2.0, 5.0]])
-    assert X.data.tolist() == [1.0, 2.0, 4.0]
-    assert X.indptr.tolist() == [0, 3]
-
-
 def test_concat():
     first, second = example(), example(episode=["c", "c", "d", "d"])
     both = Trajectories.concat([first, second])
@@ -169,16 +146,6 @@ def test_concat():
 def test_concat_renumbers_episodes_that_share_ids():
     both = Trajectories.concat([example(), example()], renumber=True)
     assert both.episode.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-def test_concat_makes_missing_ratios_one():
-    both = Trajectories.concat([example(), example(episode=list("ccdd"), importance_ratio=2.0)])
-    assert_array_equal(both.importance_ratio, [1, 1, 1, 1, 2, 2, 2, 2])
-
-
-def test_concat_of_sparse_and_dense():
-    both = Trajectories.concat([example(), example(X=sparse.csr_array(X4), episode=list("ccdd"))])
-    assert_array_equal(both.X.toarray(), np.vstack([X4, X4]))
 
 
 @pytest.mark.parametrize(

@@ -64,17 +64,6 @@ def test_rows_are_the_same_from_every_kind_of_table():
         assert (data.n_episodes, data.n_transitions) == (3, 4)
 
 
-def test_the_index_of_a_pandas_frame_does_not_matter():
-    frame = pd.DataFrame(COLUMNS, index=[3, 3, 1, 0, 9, 9])
-    assert_array_equal(Trajectories.from_frame(frame, **NAMES).X, read().X)
-
-
-def test_several_rewards():
-    data = read(COLUMNS | {"s": [1, 2, 3, 4, 5, 6]}, reward=["r", "s"])
-    assert_array_equal(data.y, [[1, 1], [2, 2], [np.nan, 3], [4, 4], [5, 5], [np.nan, 6]])
-    assert read(reward=["r"]).y.shape == (6, 1)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_means_what_it_means_in_a_file(kind):
     """The columns as a CSV file has them: numbers, flags and ids as text, with white space and words for no value."""
@@ -144,28 +133,10 @@ def test_truncated_says_that_nothing_terminated(flag):
         assert read(columns, terminated=None, truncated="cut").n_transitions == 3
 
 
-def test_without_ids_an_episode_ends_where_it_is_cut_off():
-    columns = {"x": [1, 2, 3, 4], "r": [1.0, None, 3.0, 4.0], "cut": [0, 1, 0, 0], "end": [0, 0, 0, 1]}
-    data = Trajectories.from_frame(
-        pl.DataFrame(columns), features="x", reward="r", truncated="cut", terminated="end", time="x"
-    )
-    assert (data.episode.tolist(), data.horizon.tolist()) == ([0, 0, 1, 1], [False, True, False, False])
-
-
 def test_rows_out_of_order_are_named_before_their_ends():
     """A flag may be in mid-episode only because rows are not sorted: to give the rows after it an id would be wrong."""
     with pytest.raises(InvalidInputError, match=r"'t' \(`time`\), row 1 .* is earlier than the row before it"):
         read(COLUMNS | {"end": [1, 0, 0, 0, 0, 0], "t": [1, 0, 0, 5, 6, 9]}, time="t")
-
-
-def test_both_flags_mean_terminated():
-    data = read(changed("cut", [False, True, True, False, True, False]), truncated="cut")
-    assert data.terminated.tolist() == COLUMNS["end"]
-    assert data.n_transitions == 4
-
-
-def test_a_table_may_end_inside_an_episode():
-    assert read(changed("cut", [False] * 6), truncated="cut").n_transitions == 4
 
 
 REFUSED = {
@@ -210,11 +181,6 @@ def test_refusals_name_the_column_and_the_first_bad_row(case, kind):
         columns["r"] = [1.0, None, None, 4.0, 5.0, None]
     with pytest.raises(InvalidInputError, match=message):
         read(columns, kind, **arguments)
-
-
-def test_rows_are_counted_from_the_first_row():
-    with pytest.raises(InvalidInputError, match=r"row 1002 \(counting from 1000\)"):
-        read(changed("x", [1, 2, None, 4, 5, 6]), first_row=1000)
 
 
 def test_rows_are_named_as_they_were_before_sorting():
@@ -344,12 +310,6 @@ def test_sorted_intervals_rewards_groups_and_actions():
 def test_intervals_that_break_a_rule(change, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         spans(SPANS | change, **arguments)
-
-
-def test_times_that_agree_up_to_rounding_follow_one_another():
-    edges = np.cumsum([0.1] * 4)
-    columns = {"who": [1] * 3, "from": [0.1, 0.2, 0.3], "to": edges[1:], "died": [0, 0, 1], "x": np.ones(3)}
-    assert spans(columns).n_transitions == 3
 
 
 # ---------------------------------------------------------------- actions

@@ -93,10 +93,6 @@ def toward_left_each(observations):
     return np.array([toward_left(observation) for observation in observations])
 
 
-def torque(observation):
-    return np.array([-observation[1]], dtype=np.float32)
-
-
 def cartpole(limit=9):
     return lambda: gym.make("CartPole-v1", max_episode_steps=limit)
 
@@ -113,20 +109,6 @@ def test_frozen_lake():
     assert 0 < data.terminated.sum() < 20  # both kinds of end are met
     again = Trajectories.from_gymnasium(env, lambda state: env.action_space.sample(), n_episodes=20, seed=3)
     assert_array_equal(again.X, data.X)
-
-
-def test_pendulum_is_always_truncated():
-    env = gym.make("Pendulum-v1", max_episode_steps=5)
-    data = Trajectories.from_gymnasium(env, torque, n_episodes=4, seed=1)
-    check(data, by_hand(env, torque, 1, 4))
-    assert (len(data), data.n_transitions, data.terminated.sum()) == (24, 20, 0)
-
-
-def test_features_of_the_caller():
-    env = gym.make("Pendulum-v1", max_episode_steps=5)
-    features = lambda x: [1.0, x[0] * x[2]]  # noqa: E731
-    data = Trajectories.from_gymnasium(env, torque, features=features, n_episodes=2, seed=1)
-    check(data, by_hand(env, torque, 1, 2, lambda x: np.array(features(x), dtype=np.float64)))
 
 
 def test_both_flags_mean_terminated():
@@ -271,11 +253,6 @@ def test_short_episodes_are_not_favoured():
     assert np.bincount(data.episode).tolist() == [1, 1, 8, 8]
 
 
-def test_more_sub_environments_than_episodes():
-    envs = SyncVectorEnv([lambda: Script([episode(1.0, 2.0, truncated=True)])] * 3)
-    assert Trajectories.from_gymnasium(envs, lambda x: np.zeros(3, dtype=int), n_episodes=2).n_episodes == 2
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_vector_environment_with_composite_observations(mode):
     space = spaces.Dict({"a": spaces.Box(-9, 9, (1,), np.float64), "b": spaces.Discrete(2)})
@@ -325,13 +302,6 @@ def test_a_missing_final_observation_is_refused(change):
         InvalidInputError, match=r"info\['final_obs'\].* after step 1 of episode 0 of environment 0.*NEXT"
     ):
         Trajectories.from_gymnasium(same_step(change), lambda x: np.zeros(2, dtype=int), n_episodes=4)
-
-
-def test_a_final_observation_is_not_needed_where_all_terminate():
-    functions = [lambda: Script([episode(1.0, 2.0, 3.0, terminated=True)])] * 2
-    envs = ChangeInfo(SyncVectorEnv(functions, autoreset_mode=AutoresetMode.SAME_STEP), lambda info: {})
-    data = Trajectories.from_gymnasium(envs, lambda x: np.zeros(2, dtype=int), n_episodes=4)
-    assert_array_equal(data.X[:, 0], [1, 2] * 4)
 
 
 def test_a_mode_that_is_not_told_is_refused():

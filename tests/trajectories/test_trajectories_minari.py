@@ -120,11 +120,6 @@ def test_a_terminated_episode_needs_no_final_observation():
     assert_array_equal(data.X[:, 0], [1, 2])
 
 
-def test_episodes_with_the_same_id_stay_apart():
-    episodes = [made(0, [[1.0], [2.0]], [1.0], truncated=True)] * 2
-    assert Trajectories.from_minari(Dataset(episodes)).episode.tolist() == [0, 0, 1, 1]
-
-
 def test_neither_flag_warns():
     with pytest.warns(MissingTerminationWarning, match=r"1 of 2 episodes \(first: episode 1\)") as caught:
         data = Trajectories.from_minari(
