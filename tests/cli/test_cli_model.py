@@ -65,8 +65,9 @@ def files():
 # Results
 
 
-@pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize(
+    ("data", "variant"), [("data.csv", "boyan"), ("data.parquet", "uncorrected"), ("data.csv", "mixed")]
+)
 def test_fit_predict_score_inspect(folder, capsys, data, variant):
     settings = ["--lmbda", "0.5", "--alpha", "2", "--variant", variant, "--no-intercept", "--quiet", "--json"]
     assert run(["fit", data, "--features", "x", "--features", "y", *COLUMNS, *settings, "-o", "model"]) == 0
@@ -130,8 +131,7 @@ def test_what_people_read(folder, capsys):
     assert " of 200 rows scored; " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("extension", [".csv", ".parquet"])
-@pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
+@pytest.mark.parametrize(("data", "extension"), [("data.csv", ".parquet"), ("data.parquet", ".csv")])
 def test_predictions_in_a_file(folder, capsys, data, extension):
     assert run([*FIT, "--quiet"]) == 0
     capsys.readouterr()

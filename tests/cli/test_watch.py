@@ -66,7 +66,7 @@ def test_predictions_are_those_of_the_recursion(rows):
         model.update([u, v], r, following, terminated=bool(done))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_rate_of_forgetting_is_chosen_as_defined(tmp_path, monkeypatch, seed):
     """Each prediction is that of the rate with which recursions beside it predicted the rows so far best."""
     monkeypatch.chdir(tmp_path)
@@ -363,7 +363,7 @@ def test_broken_json_is_left_out(rows, capsys):
     assert len(predictions()) == N
 
 
-@pytest.mark.parametrize("line", ["[1, 2]", " []", '["u", "r"]', "null", "3", "{}"])
+@pytest.mark.parametrize("line", ['["u", "r"]', "null", "{}"])
 def test_json_without_names_in_the_first_line_is_refused_for_its_format(rows, capsys, line):
     written("b.jsonl", [line, "[3, 4]"])
     assert watch(data="b.jsonl") == 2

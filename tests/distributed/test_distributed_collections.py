@@ -328,10 +328,7 @@ def test_data_frames_of_all_kinds(kind, reference):
         (lambda: 1 / 0, ROLES, r"`source\[0\]`: could not be loaded: ZeroDivisionError"),
         ("missing.csv", ROLES, "missing.csv could not be read"),
         (pd.DataFrame({"x": [1.0]}), ROLES, r"`source\[0\]`: column 'x0' is missing; the data frame has 'x'"),
-        ("a.csv", ROLES | {"reward": 3}, "`reward` must be the name of a column or several; got 3"),
-        ("a.csv", ROLES | {"features": []}, "`features` must name at least one"),
         ("a.csv", ROLES | {"episode": ["ep"]}, "`episode` must be the name of a column"),
-        ("a.csv", {"reward": "r", "truncated": "t"}, "`truncated` must come with `terminated`"),
     ],
 )
 def test_bad_tables_and_roles(chunk, roles, message):

@@ -163,13 +163,8 @@ def test_times_that_go_back_are_refused_by_row(tmp_path):
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [
-        ({"disc": 1.5}, {}, r"column 'disc', row 3 .* has 1.5; it must be in \[0, 1\]"),
-        ({"impo": -1.0}, {}, "column 'impo', row 3 .* has -1; it must be finite and at least 0"),
-        ({"weig": np.inf}, {}, "column 'weig', row 3 .* has inf; it must be finite"),
-        ({"disc": np.nan}, {}, "column 'disc', row 3 .* may be missing only in the last row of an episode"),
         ({"rew": np.nan}, {"next_features": "*_next"}, "column 'rew', row 3 .* every row is a transition"),
         ({"u_next": np.nan}, {"next_features": "*_next"}, "column 'u_next', row 3 .* has no value"),
-        ({"t": np.nan}, {"time": "t"}, "column 't', row 3 .* has no value"),
         ({}, {"next_features": ["u_next"]}, "`next_features` must name one column per feature, 2; got 1"),
         ({}, {"next_features": ["u_next"], "features": None}, "`next_features` must be a pattern such as"),
         ({}, {"next_features": "after_*"}, "column 'after_u' is missing"),

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import naive
-from lstd import LSTD, Trajectories
+from lstd import LSTD, Trajectories, fit_tables
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 
 pd = pytest.importorskip("pandas")
@@ -210,6 +210,24 @@ def test_other_refusals():
         InvalidInputError, match=r"'x' \(`features`\), row 0 .* is not numeric; the column is of type large_list"
     ):
         read(changed("x", [[1], [2], [3], [4], [5], [6]]), "polars")
+
+
+OTHER_TYPES = {  # of the same rows, as columns of data frames and of `lstd.fit_tables`
+    "mixed objects": pd.DataFrame(COLUMNS | {"id": pd.Series([0, 0, 1, "c", "c", "c"], dtype=object)}),
+    "sparse columns": pd.DataFrame(COLUMNS).astype({"x": "Sparse[float]"}),
+    "categories": pl.DataFrame(COLUMNS).with_columns(pl.col("end").replace_strict({True: "yes", False: "no"}))
+    .with_columns(pl.col("end").cast(pl.Categorical), pl.col("id").cast(pl.Enum(["a", "b", "c"]))),
+    "bytes": pl.DataFrame(COLUMNS | {"id": [name.encode() for name in COLUMNS["id"]]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHER_TYPES)
+def test_columns_of_other_types_are_those_of_arrays(kind):
+    data = Trajectories.from_frame(OTHER_TYPES[kind], **NAMES)
+    for name in ("X", "y", "terminated", "horizon"):
+        assert_array_equal(getattr(data, name), getattr(read(), name))
+    model = fit_tables(OTHER_TYPES[kind], **NAMES, gamma=0.9)
+    np.testing.assert_allclose(model.coef_, LSTD(0.9).fit(**data.to_arrays()).coef_, rtol=1e-12)
 
 
 # ---------------------------------------------------------------- intervals of time
