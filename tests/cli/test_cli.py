@@ -16,7 +16,7 @@ import lstd
 from lstd.cli.app import run
 from lstd.cli.options import OPTIONS
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
+from lstd.experiments.reproduce.folder import CONFIGURATION
 
 DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
@@ -265,23 +265,3 @@ def test_terminal_gets_a_bar_and_its_cursor_back(tmp_path):
     assert " s left" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     assert text.endswith("lstd: interrupted; what is finished is kept, and the same command resumes.\r\n")
-
-
-# The real thing
-
-
-def test_real_command_on_the_small_problem(tmp_path, capsys):
-    words = ["reproduce", "small", "--runs", "2", "--out", str(tmp_path), "--json", "--quiet"]
-    assert run(words) == 0
-    assert json.loads(capsys.readouterr().out)["status"] == "done"
-    written = {file for file in tmp_path.rglob("*") if file.is_file()}
-    assert written == {*ResultsFolder(tmp_path, {}).files(), tmp_path / CONFIGURATION}
-    others = ("figure4", "figure5", "table2", "table3", "cells/large", "cells/deterministic")
-    assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
-        name for name in OUR_FILES if any(other in name for other in others)
-    }
-    before = {file: file.stat().st_mtime_ns for file in written}
-    assert run(words) == 0
-    assert json.loads(capsys.readouterr().out)["cells"] == {"computed": 0, "reused": 6}
-    after = {file: file.stat().st_mtime_ns for file in written}
-    assert [file.name for file in written if after[file] != before[file]] == []

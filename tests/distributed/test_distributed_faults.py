@@ -19,7 +19,7 @@ from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, proce
 from chunk_loaders import N_CHUNKS, chunk, load, load_and_die_sending, process_context, sum_chunks
 from dask_commands import commands
 from lstd import LSTDStatistics
-from lstd.distributed import local_processes, runner
+from lstd.distributed import runner
 from lstd.errors import InvalidInputError, LSTDError
 
 SECONDS = 300.0  # after which something hangs
@@ -53,9 +53,8 @@ def deadly(folder, **options):
     return [partial(load_and_die_sending, str(folder), place, 6, **options) for place in range(N_CHUNKS)]
 
 
-@pytest.mark.parametrize("executor", [local_processes, processes])
-def test_a_process_that_dies_while_it_sends_is_replaced(executor, reference, tmp_path):
-    found = within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=executor)
+def test_a_process_that_dies_while_it_sends_is_replaced(reference, tmp_path):
+    found = within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=processes)
     assert_same_bits(found, reference)
     assert len(list((tmp_path / "calls").glob("6-*"))) == 2
 

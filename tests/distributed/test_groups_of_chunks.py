@@ -107,7 +107,7 @@ def cut(table, edges):
     return [table.iloc[a:b] for a, b in pairwise(edges)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=12)
+@settings(derandomize=True, deadline=None, max_examples=6)
 @given(st.lists(st.integers(0, 150), max_size=8), st.booleans(), st.sampled_from([1, 5, None]))
 def test_tables_that_cut_groups_are_those_of_whole_data(cuts, text, chunk_rows):
     arrays = data(text=text)

@@ -424,13 +424,14 @@ def unsupported():
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning", "ignore::lstd.errors.UnobservedWarning")
-@pytest.mark.parametrize("size", [10**6, 100, 11])
 @pytest.mark.parametrize(
-    ("table", "category", "intercept"),
+    ("table", "category", "intercept", "size"),
     [
-        (unlike_rewards(), BoundsWarning, False),
-        (growing_table(), ExtrapolationWarning, True),
-        (unsupported(), SupportWarning, True),
+        (unlike_rewards(), BoundsWarning, False, 11),
+        (growing_table(), ExtrapolationWarning, True, 11),
+        (growing_table(), ExtrapolationWarning, True, 100),
+        (unsupported(), SupportWarning, True, 100),
+        (unsupported(), SupportWarning, True, 10**6),
     ],
 )
 def test_tables_are_doubted_as_the_same_rows_in_memory_are(table, category, intercept, size):

@@ -41,7 +41,7 @@ def system_of(stream, ridge=0.0):
 
 
 @given(all_streams(rows=(1, 2, 5, 12, 24), forms=SPARSE), st.integers(0, 2**32 - 1), st.sampled_from(sorted(BOTH)))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_products_are_those_of_the_definition(stream, seed, body):
     """b − A v of any weights, in batches of five rows."""
     A, b = definition(stream, stream.variant)
@@ -60,7 +60,7 @@ def test_products_are_those_of_the_definition(stream, seed, body):
 
 
 @given(all_streams(rows=(2, 5, 24), forms=SPARSE, successors=(True,)), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_products_have_their_adjoint(stream, seed):
     """⟨u, A v⟩ = ⟨Aᵀu, v⟩, with Aᵀu by a pass forwards."""
     stream = replace(stream, variant="boyan")
@@ -80,7 +80,7 @@ def test_products_have_their_adjoint(stream, seed):
 
 
 @given(all_streams(rows=(5, 12, 24), forms=SPARSE), st.sampled_from([1.0, 2.0**-6]))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_weights_are_those_of_the_direct_solver(stream, alpha):
     A, _ = definition(stream.regressors, stream.variant)
     ridge = np.diag(np.append(np.full(stream.X.shape[1], alpha), [0.0] * stream.fit_intercept))

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lstd.report
-from lstd.cli.app import run
+from lstd.cli.app import run as command
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES, Cell
 from lstd.experiments.reproduce.figures import differences, figure2, sensitivity
 from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
@@ -57,7 +57,7 @@ def small():
 def full(tmp_path_factory):
     """The folder of `lstd reproduce small --runs 2`."""
     folder = tmp_path_factory.mktemp("full")
-    assert run(["reproduce", "small", "--runs", "2", "--out", str(folder), "--quiet"]) == 0
+    assert command(["reproduce", "small", "--runs", "2", "--out", str(folder), "--quiet"]) == 0
     return folder
 
 
@@ -73,7 +73,7 @@ def test_every_file_is_written_and_the_same_command_has_nothing_to_do(full, caps
     others = ("figure4", "figure5", "table2", "table3", "cells/large", "cells/deterministic")
     assert set(OUR_FILES) - written == {name for name in OUR_FILES if any(other in name for other in others)}
     before = {name: (full / name).stat().st_mtime_ns for name in written}
-    assert run(["reproduce", "small", "--runs", "2", "--out", str(full), "--json", "--quiet"]) == 0
+    assert command(["reproduce", "small", "--runs", "2", "--out", str(full), "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["cells"] == {"computed": 0, "reused": 6}
     assert {name: (full / name).stat().st_mtime_ns for name in written} == before
 

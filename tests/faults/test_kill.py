@@ -27,7 +27,7 @@ from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
-KILLS = 6  # of each command
+KILLS = 4  # of each command
 COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
@@ -246,7 +246,7 @@ def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
     words = ["test_kill:reproduce", "0", *REPRODUCE, "out"]
     steps = command(*words).steps
     expected, seen = results("out"), set()
-    for at in some_steps(steps, 12):
+    for at in some_steps(steps, 8):
         shutil.rmtree("out", ignore_errors=True)
         assert command(*words, at=at).code == -signal.SIGKILL
         found = results("out") if Path("out").exists() else {}

@@ -42,7 +42,7 @@ def test_scores_are_those_of_the_whole(tmp_path, gamma, unobserved):
     weight, returns = expected.weight, expected.returns
     mse = np.average((returns - predicted) ** 2, weights=weight)
     variance = np.average((returns - np.average(returns, weights=weight)) ** 2, weights=weight)
-    for chunk_rows in (1, 13, 100, 10_000):
+    for chunk_rows in (13, 10_000) if gamma == 0.99 else (1, 100):
         score = score_tables(model, [path], ROLES, unobserved=unobserved, chunk_rows=chunk_rows)
         assert (score.rows, score.scored) == (sum(lengths), np.count_nonzero(weight))
         assert_close(score.mse, [mse], "solve")
