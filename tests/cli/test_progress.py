@@ -19,17 +19,6 @@ def clock(monkeypatch):
     return now
 
 
-def test_time_left_starts_from_the_estimate_and_follows_the_clock(clock, capsys):
-    """The clock starts with the first work, after compilation; a twentieth of the work is too little to judge."""
-    lines = progress.Display()
-    for seconds, done in ((0.0, 0.0), (100.0, 1.0), (110.0, 2.0), (1000.0, 101.0)):
-        clock["s"] = seconds
-        lines.show("working", done, 130.0)
-    shown = capsys.readouterr().err.splitlines()
-    left = ["2 min 10 s", "2 min 9 s", "2 min 8 s", "4 min 21 s"]  # nine times slower than estimated
-    assert [line.partition(", ")[2] for line in shown] == [f"{each} left: working" for each in left]
-
-
 def test_lines_come_at_most_every_few_seconds(clock, capsys):
     lines = progress.Display()
     for step in range(100):

@@ -12,7 +12,7 @@ import pytest
 import lstd
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd._kernels.traces import observed_weight, sample_sums
+from lstd._kernels.traces import sample_sums
 from lstd.data.doubts import small
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
@@ -34,13 +34,6 @@ def weighted(n, length):
     weight, coefficient = random.uniform(size=(2, n * length))
     coefficient *= 2.0
     return {**episodes(n, length), "weight": weight, "trace_coefficient": coefficient}
-
-
-def test_the_python_body_gives_the_observed_weight_of_the_compiled_kernel():
-    random, none = np.random.default_rng(1), np.empty(0)
-    columns = random.uniform(size=12), random.uniform(size=12) < 0.8, random.uniform(0.0, 1.5, 12), random.random(12)
-    for given in (columns, (*columns[:2], none, none)):
-        assert_close(observed_weight(*given), getattr(observed_weight, "py_func", observed_weight)(*given), "sums")
 
 
 def sums(data, gamma, lmbda):

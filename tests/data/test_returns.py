@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import naive
 from lstd.data.check_rows import check_rows
-from lstd.data.returns import Cuts, completed_returns, discounted_returns, observed, steps_to_complete
+from lstd.data.returns import Cuts, completed_returns, observed, steps_to_complete
 from lstd.errors import InvalidInputError
 from streams import streams
 from tolerances import assert_close
@@ -76,19 +76,6 @@ def test_lambda_returns_are_sums_of_errors(stream, lmbda, seed):
         assert_close(found[part, 0], expected, "sums")
 
 
-def test_without_ratios_it_is_the_observed_return_and_the_discounted_value_at_the_cut():
-    random = np.random.default_rng(0)
-    y, last = random.normal(size=12), np.arange(12) % 4 == 3
-    rows = check_rows(np.ones((12, 1)), y, gamma=0.7, episode=np.arange(12) // 4, terminated=last & (np.arange(12) > 8))
-    values = random.normal(size=(12, 1))
-    found = observed(rows, values)
-    plain, share = discounted_returns(y, 0.7, last, rows.terminated)
-    assert_close(found.returns, plain + share * np.repeat(values[3::4, 0], 4), "sums")
-    direct, _ = discounted_returns(y, 0.7, last, rows.terminated, values[:, 0])
-    assert_close(direct, found.returns, "sums")
-    assert_close(found.share, 1 - share[rows.full].mean(), "sums")
-
-
 # ---------------------------------------------------------------- the inverse probability of a complete return
 
 
@@ -149,14 +136,6 @@ def test_weights_are_inverse_probabilities_of_a_complete_return(drawn, gamma, to
     assert_close(found.weight.sum(), np.sum(rows.full & (ages + needed <= until)), "sums")
 
 
-def test_a_log_that_ends_at_a_row_shows_no_longer_episodes():
-    lengths = np.minimum(np.random.default_rng(0).geometric(1 / 40, 500), 20)
-    ended = np.random.default_rng(0).geometric(1 / 40, 500) <= 20
-    rows, _ = rows_of_episodes(lengths - ~ended, ended, 1.0)  # 20 rows each at most, the last a horizon row or an end
-    with pytest.raises(InvalidInputError, match="episodes are cut off after 19 steps at the latest"):
-        observed(rows, np.zeros((len(rows), 1)), unobserved="ipcw")
-
-
 def test_the_steps_of_a_complete_return():
     assert [steps_to_complete(g, 0.01) for g in (0.0, 0.5, 0.8, 0.99, 1.0)] == [1, 7, 21, 459, np.inf]
     assert steps_to_complete(0.5, 1.0) == 1
@@ -173,6 +152,3 @@ def test_drop_takes_complete_returns_of_episodes_that_all_ended_or_were_all_cut(
     rows, _ = rows_of_episodes(np.array([6, 6]), np.array([True, False]), 0.5)
     with pytest.raises(InvalidInputError, match=r"all terminated or were all cut off; 1 terminated, and 3 of 12 rows"):
         observed(rows, np.zeros((len(rows), 1)), unobserved="drop", tolerance=0.1)
-
-
-# ---------------------------------------------------------------- reference cases with values by hand

@@ -147,17 +147,6 @@ def test_without_decay_it_is_ridge_regression_on_complete_windows():
     assert n > 0
 
 
-def test_one_interval_for_a_weighted_sum_of_rows():
-    data = stream(3, n_episodes=30)
-    model = HorizonLSTD(HORIZON).fit(**data)
-    alone = model.predict_interval(data["X"][:1])
-    first = model.predict_interval(data["X"][:4], weights=[1.0, 0.0, 0.0, 0.0])
-    assert_close(first.lower, alone.lower[0], "sums")
-    total = model.predict_interval(data["X"], weights=np.ones(len(data["X"])), horizon=2)
-    assert_close(total.prediction, model.predict(data["X"], 2).sum(), "sums")
-    assert total.lower < total.prediction < total.upper
-
-
 def test_units_of_features_make_no_difference_to_a_choice():
     random = np.random.default_rng(1)
     X, episode = random.normal(size=(600, 4)), np.repeat(np.arange(60), 10)

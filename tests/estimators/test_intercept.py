@@ -142,12 +142,3 @@ def test_predictions_shrink_to_their_mean():
     X, y, columns = walk()
     far, mean = LSTD(0.9, alpha=1e9).fit(X, y, **columns), LSTD(0.9).fit(np.zeros((240, 1)), y, **columns).intercept_
     np.testing.assert_allclose(far.predict(STATES), np.full(4, mean), rtol=1e-5)
-
-
-def test_columns_that_repeat_each_other_are_reported_as_before():
-    X, y, columns = walk()
-    with pytest.warns(IllConditionedWarning, match="repeat each other"):
-        LSTD(0.9, alpha=0.0).fit(np.hstack([X, X]), y, **columns)
-    with pytest.warns(IllConditionedWarning, match="no end is reached"):
-        LSTD(1.0).fit(X, y)
-    LSTD(1.0, variant="uncorrected").fit(X, y)

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse, stats
 
 import lstd
-from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
+from lstd import LSTD, LSTDCV, fit_chunks
 from lstd.errors import InvalidInputError
 from lstd.inference import difference
 from tolerances import assert_close
@@ -129,19 +129,6 @@ def test_several_rewards_and_other_rows_for_b():
     assert difference(a, b, NEW).lower.shape == (5, 2)
 
 
-def test_statistics_of_nights_are_paired_as_they_are():
-    X, y, columns = arm(0, episodes=60)
-    nights = [
-        LSTDStatistics.from_arrays(
-            X[i : i + 24], y[i : i + 24], gamma=GAMMA, lmbda=0.9, fit_intercept=True,
-            **{name: column[i : i + 24] for name, column in columns.items()},
-        )
-        for i in range(0, 240, 24)
-    ]  # fmt: skip
-    a, b = (LSTD(GAMMA, alpha=alpha).fit_statistics(nights) for alpha in (0.1, 5.0))
-    assert difference(a, b, NEW).paired
-
-
 def test_other_models_are_refused():
     X, y, columns = arm(0)
     a = fitted((X, y, columns))
@@ -162,11 +149,3 @@ def test_other_models_are_refused():
     with pytest.raises(InvalidInputError, match="`X_b` must have as many rows as `X`, 5; got 2"):
         difference(a, a, NEW, X_b=NEW[:2])
     assert difference(a, fitted((X, y, columns), gamma=0.5), NEW, any_gamma=True).paired
-
-
-def test_a_model_does_not_differ_from_itself():
-    a = fitted(arm(0))
-    found = difference(a, a, NEW)
-    assert not found.prediction.any()
-    assert not found.standard_error.any()
-    assert (found.degrees_of_freedom >= 1.0).all()

@@ -242,41 +242,6 @@ def test_another_version_is_refused_with_the_remedy(tmp_path):
             read_model(path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda document, entries: {},
-        lambda document, entries: [1],
-        lambda document, entries: {**document, "version": "1"},
-        lambda document, entries: document["settings"].update(gamma=2.0),
-        lambda document, entries: document["settings"].update(gamma=0.8),
-        lambda document, entries: document["settings"].update(variant="none"),
-        lambda document, entries: document["settings"].update(choose=["lmbda"]),
-        lambda document, entries: document["statistics"]["about"].update(feature_names=["a"]),
-        lambda document, entries: document["statistics"]["about"].update(intercept=False),
-        lambda document, entries: document["selection"].update(results={"lmbda": [1]}),
-        lambda document, entries: document.update(selection=None),
-        lambda document, entries: document.update(options={"n_features": 3}),
-        lambda document, entries: document["statistics"].update(sums=[2, 8]),
-        lambda document, entries: document["statistics"].update(pending={"missing": False}),
-        lambda document, entries: document.update(no_intervals=""),
-        lambda document, entries: entries.update({A: entries[A][:-8] + np.float64(np.nan).tobytes()}),
-        lambda document, entries: entries.pop(A) and None,
-        lambda document, entries: entries.update({A: entries["statistics.trace.npy"]}),
-        lambda document, entries: entries.update({A: entries[A].replace(b"'<f8'", b"'|O' ")}),
-        lambda document, entries: entries.update({A: entries[A].replace(b"(5, 6), } ", b"(999999999999,)}")}),
-    ],
-)
-def test_content_of_another_form_is_refused(tmp_path, change):
-    path = tmp_path / "m"
-    write_model(model(), path)
-    reseal(path, lambda document, entries: None)
-    assert_identical(read_model(path), model())
-    reseal(path, change)
-    with pytest.raises(InvalidInputError, match=r"/m does not hold a model written by lstd"):
-        read_model(path)
-
-
 def places(content, place=()):
     """Yield where the values of a document are."""
     items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()

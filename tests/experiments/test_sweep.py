@@ -203,15 +203,6 @@ def test_one_hot_kernel_is_for_many_unit_vectors_in_order(monkeypatch, k, featur
     assert set(used) == {chosen}
 
 
-def test_the_problems_by_name_are_models():
-    model = RandomMRP(10, 3, 0.1, 1000)
-    phi = naive.problem("small", "binary")[2]
-    pairs = {"lmbdas": [0.0, 1.0], "alphas": [0.5], "run_seeds": [1, 2], "n_steps": 10}
-    by_name = run_sweep("small", "binary", "boyan", **pairs)
-    np.testing.assert_array_equal(run_sweep(model, "binary", "boyan", **pairs), by_name)
-    np.testing.assert_array_equal(run_sweep(model, phi.tolist(), "boyan", **pairs), by_name)
-
-
 # ---------------------------------------------------------------- the same bits in any company
 
 COMPANY = [("small", "tabular"), ("small", "normal"), ("large", "tabular"), ("deterministic", "binary")]

@@ -316,7 +316,6 @@ def sound():
         (lambda: TD(N).update(np.ma.zeros(N, "?,?"), 1.0, X[0]), "`x` must be an array of real numbers"),
         (lambda: sound().score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),
         (lambda: LSTDCV(n_jobs=10**9).fit(X, Y), r"`n_jobs` must be in \[-1024, 1024\]; got 1000000000"),
-        (lambda: LSTDCV(n_jobs=2.0).fit(X, Y), "`n_jobs` must be an integer; got 2.0"),
         (
             lambda: sound().score(X, Y[:, 0], np.zeros(40)),
             "`sample_weight` must be above 0 for some row that is scored",
@@ -330,11 +329,7 @@ def sound():
         (lambda: sound().predict(X, np.ones(2)), r"`return_std` must be True or False; got ndarray of shape \(2,\)"),
         (lambda: sound().predict(X, return_std=pd.NA), "`return_std` must be True or False; got <NA>"),
         (lambda: RecursiveLSTD(10**7), r"`n_features` must be so small .* needs 1.49e\+6 GiB. Select or hash"),
-        (lambda: TD(10**15), r"`n_features` must be so small .* needs 1.49e\+7 GiB"),
         (lambda: LSTD().fit(Unreadable(X), Y), "`X` must be an array of real numbers: cannot be read"),
-        (lambda: LSTD().fit(X, Y, episode=Unreadable(X[0])), "`episode` must be a vector of ids: cannot be read"),
-        (lambda: LSTD().fit(X, Y, terminated=Unreadable(X[0])), "`terminated` must be a vector of flags: cannot be"),
-        (lambda: TD(N).predict(Unreadable(X[0])), "`x` must be an array of real numbers: cannot be read"),
     ],
 )
 def test_message(call, message):

@@ -27,18 +27,11 @@ from online_streams import (
     UNIT,
     VARIANTS,
     Transition,
-    check_reading,
     entries,
-    exact_every_step,
-    read_weights,
-    sensitivities,
     streams,
 )
-from tolerances import TOLERANCES, assert_close
+from tolerances import assert_close
 from twins import compiled_only
-
-bounded = settings(max_examples=60, deadline=None, derandomize=True)
-ALPHAS = st.sampled_from([1e-8, 1e-4, 0.1, 1.0, 1e8])
 
 
 @contextlib.contextmanager
@@ -50,37 +43,7 @@ def quiet():
         yield
 
 
-# ---------------------------------------------------------------- RecursiveLSTD is the definition
-
-
-def check_against_definition(stream, variant, lmbda, alpha, form):
-    """Every reading is within what rounding may do on the way to it, and within what is promised of all readings."""
-    model = RecursiveLSTD(len(stream[0].x), lmbda=lmbda, alpha=alpha, variant=variant)
-    exact = exact_every_step(stream, VARIANTS, lmbda, alpha)
-    factors = sensitivities(stream, variant, VARIANTS, lmbda, alpha)
-    largest = dict.fromkeys(VARIANTS, 0.0)
-    for t, step in enumerate(stream):
-        step.feed(model, form)
-        assert model.n_updates == t + 1
-        for read, (M, expected) in exact[t].items():
-            found, warned = read_weights(model, read)
-            if expected is None:  # singular
-                assert warned
-                largest[read] = np.inf
-                continue
-            largest[read] = max(largest[read], np.abs(expected).max())
-            check_reading(found, warned, M, expected)
-            size = max(largest[r] for r in (variant, read, "uncorrected"))
-            move = TOLERANCES["per_condition"].rtol * factors[t][read] * (t + 1) * size
-            np.testing.assert_allclose(found, expected, rtol=0.0, atol=move + 1e-300)
-    return model
-
-
-@bounded
-@given(streams(weighted=True), st.sampled_from(VARIANTS), UNIT, ALPHAS, st.sampled_from(list(FORMS)))
-def test_weights_are_those_of_the_definition(stream, variant, lmbda, alpha, form):
-    with quiet():
-        check_against_definition(stream, variant, lmbda, alpha, FORMS[form])
+# ---------------------------------------------------------------- weights
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -91,13 +54,19 @@ def test_weights_are_those_of_the_definition(stream, variant, lmbda, alpha, form
     st.sampled_from(["dense", "entries"]),
 )
 def test_weights_by_the_python_bodies(stream, variant, lmbda, form):
-    with (
-        quiet(),
-        mock.patch("lstd.online.recursive_lstd.kernels", PYTHON.online_step),
-        mock.patch("lstd.online.recursion.kernels", PYTHON.online_step),
-        np.errstate(all="ignore"),
-    ):
-        check_against_definition(stream, variant, lmbda, 0.5, FORMS[form])
+    """After every transition; `laws/test_recursion.py` holds the compiled ones to the batch estimator."""
+    compiled, body = (RecursiveLSTD(len(stream[0].x), lmbda=lmbda, alpha=10.0, variant=variant) for _ in range(2))
+    for step in stream:
+        with quiet():
+            step.feed(compiled, FORMS[form])
+            with (
+                mock.patch("lstd.online.recursive_lstd.kernels", PYTHON.online_step),
+                mock.patch("lstd.online.recursion.kernels", PYTHON.online_step),
+                np.errstate(all="ignore"),
+            ):
+                step.feed(body, FORMS[form])
+                found = [body.weights_for(read) for read in VARIANTS]
+            assert_close(found, [compiled.weights_for(read) for read in VARIANTS], "solve")
 
 
 @compiled_only
@@ -231,14 +200,10 @@ def document(**changes):
 
 BAD_SNAPSHOTS = {
     "none": lambda: None,
-    "number": lambda: 1,
     "text": lambda: "snapshot",
     "empty": dict,
     "damaged": lambda: Damaged(good()),
     "later version": lambda: broken(version=np.array(99)),
-    "version is text": lambda: broken(version=np.array("x")),
-    "version is NaN": lambda: broken(version=np.array(np.nan)),
-    "two versions": lambda: broken(version=np.array([2, 2])),
     "no document": lambda: broken(document=None),
     "another document": lambda: broken(document=np.array("[1]")),
     "no JSON": lambda: broken(document=np.array("{")),
@@ -246,12 +211,9 @@ BAD_SNAPSHOTS = {
     "no recursions": lambda: document(cores=[]),
     "state of one dimension": lambda: broken(**{"cores.0.state": np.zeros(3)}),
     "objects": lambda: broken(**{"cores.0.state": good()["cores.0.state"].astype(object)}),
-    "complex state": lambda: broken(**{"cores.0.state": good()["cores.0.state"].astype(complex)}),
     "other buffer": lambda: broken(**{"cores.0.buffer": np.zeros((1, 3))}),
-    "one row less": lambda: broken(**{"cores.0.buffer": good()["cores.0.buffer"][:-1]}),
     "buffer of NaN": lambda: broken(**{"cores.0.buffer": good()["cores.0.buffer"] * np.nan}),
     "variant is a number": lambda: document(variant=1),
-    "interval is a float": lambda: document(check_every=10.5),
     "warned is a number": lambda: document(warned=1),
     **{f"count {k} is negative": lambda k=k: counted(k, -1) for k in range(rank_one.N_COUNTS)},
     **{f"count {k} is large": lambda k=k: counted(k, 2**40) for k in range(rank_one.AHEAD + 1)},
@@ -260,9 +222,7 @@ BAD_SNAPSHOTS = {
     "discount of NaN": lambda: core((rank_one.SCALARS, rank_one.BOOTSTRAP), np.nan),
     "trace of NaN": lambda: core((rank_one.TRACE, 0), np.nan),
     "another rate of forgetting": lambda: core((rank_one.SCALARS, rank_one.FORGETTING), 0.5),
-    "growth below 1": lambda: core((rank_one.SCALARS, rank_one.GROWTH), 0.5),
     "negative ridge": lambda: core((rank_one.RIDGE, 0), -1.0),
-    "fraction of 2": lambda: core((rank_one.SCALARS, rank_one.FRACTION), 2.0),
 }
 
 
@@ -296,17 +256,12 @@ BAD_UPDATES = [
     ((np.array([1.0, np.nan, 0.0]), 1.0, NEXT), {}, r"`x` must be finite; entry 1 is nan"),
     ((ROW, 1.0, np.array([1.0, 0.0, np.inf])), {}, r"`x_next` must be finite; entry 2 is inf"),
     ((ROW, np.nan, NEXT), {}, "`reward` must be"),
-    ((ROW, np.inf, NEXT), {}, "`reward` must be finite"),
     ((ROW, "1", NEXT), {}, "`reward` must be a number; got '1'"),
-    ((ROW, None, NEXT), {}, "`reward` must be a number"),
     ((ROW, 1.0, None), {}, "`x_next` must be a row of 3 features unless the transition terminated"),
     ((ROW, 1.0, NEXT), {"discount": 1.5}, r"`discount` must be in \[0, 1\]; got 1.5"),
-    ((ROW, 1.0, NEXT), {"discount": np.nan}, "`discount` must be in"),
     ((ROW, 1.0, NEXT), {"importance_ratio": -0.5}, "`importance_ratio` must be in"),
-    ((ROW, 1.0, NEXT), {"importance_ratio": np.inf}, "`importance_ratio` must be finite"),
     ((ROW, 1.0, NEXT), {"terminated": "no"}, "`terminated` must be True or False; got 'no'"),
     ((ROW, 1.0, NEXT), {"truncated": 2}, "`truncated` must be True or False"),
-    ((ROW, 1.0, NEXT), {"truncated": np.array([True, False])}, "`truncated` must be True or False"),
     ((np.array(["a", "b", "c"]), 1.0, NEXT), {}, "`x` must be an array of real numbers"),
     ((ROW + 1j, 1.0, NEXT), {}, "`x` must be an array of real numbers"),
     ((([0, 3], [1.0, 1.0]), 1.0, NEXT), {}, r"`x\[0\]`, the indices, must be in \[0, 3\); got 3"),

@@ -27,9 +27,6 @@ TOO_LARGE = {
     "negative reward": ((X0, -1e300, X1), {}, "`reward` and `importance_ratio` must be so small"),
     "ratio": ((X0, 1.0, X1), {"importance_ratio": 1e146}, "`reward` and `importance_ratio` must be so small"),
     "both": ((X0, 1e200, X1), {"importance_ratio": 1e100}, "`reward` and `importance_ratio` must be so small"),
-    "reward as an integer": ((X0, 10**400, X1), {}, "`reward` must be finite"),
-    "infinite reward": ((X0, -np.inf, X1), {}, "`reward` must be finite; got -inf"),
-    "missing reward": ((X0, np.nan, X1), {}, "`reward` must be finite; got nan"),
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 from unittest import mock
@@ -19,7 +18,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import lstd.statistics.adding as running_module
 import lstd.statistics.adding as summing_module
 import naive
-from lstd._kernels.traces import count_transitions
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
@@ -271,18 +269,6 @@ def test_chunks_of_any_size_give_the_same(stream, size, work):
     assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
 
 
-def test_fits_in_several_threads_leave_the_blas_as_it_was():
-    before = threadpool_info()
-    random = np.random.RandomState(0)
-    X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
-    settings = {"gamma": 0.9, "lmbda": 0.8}
-    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000), ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: LSTDStatistics.from_arrays(X, y, **settings), range(12)))
-    assert threadpool_info() == before
-    for other in found[1:]:
-        np.testing.assert_array_equal(other.A, found[0].A)
-
-
 def test_chunks_that_are_left_undone_leave_the_blas_as_it_was():
     before = threadpool_info()
     rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
@@ -326,24 +312,3 @@ def test_the_mark_of_rewards_is_its_definition(m):
     ]
     assert parts[0].then(parts[1]).then(parts[2]).counts.reward_mark == expected
     assert parts[0].then(parts[1].then(parts[2])).counts.reward_mark == expected
-
-
-@pytest.mark.parametrize(
-    "kernel", [getattr(count_transitions, "py_func", count_transitions), count_transitions], ids=["Python", "compiled"]
-)
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("T", [0, 1, 50])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_kernel_of_reward_marks_is_its_definition(kernel, m, T, weighted):
-    random = np.random.default_rng(T + m)
-    rewards, full = random.normal(size=(T, m)), random.random(T) < 0.7
-    weights = random.random(T) if weighted else np.ones(1)
-    g = np.uint64(0x9E3779B97F4A7C15)
-    ends, found = np.array([0, T // 3, T // 3, T]), np.empty((4, 2), np.uint64)
-    factors = g * np.arange(1, 2 * m + 3, 2, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        kernel(rewards.view(np.uint64), weights.view(np.uint64), full, factors, g, ends, found)
-    for end, (mark, number) in zip(ends, found.tolist(), strict=True):
-        some = np.flatnonzero(full[:end])
-        assert number == len(some)
-        assert mark == naive.reward_mark(rewards[some], weights[some] if weighted else np.ones(len(some)))

@@ -97,15 +97,6 @@ def load_and_die_sending(folder, place, deadly, always=False):
     return found
 
 
-def die_once(frame, folder):
-    """The frame; kills its process at the first call for a frame whose first row is of the episode of a file's name."""
-    for deadly in os.listdir(folder):
-        if len(frame) and f"{frame['ep'].iloc[0]}" == deadly:
-            os.remove(os.path.join(folder, deadly))
-            os.kill(os.getpid(), signal.SIGKILL)
-    return frame
-
-
 def slow(place):
     time.sleep(random.uniform(0.0, 0.01))
     return chunk(place)

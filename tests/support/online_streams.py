@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import warnings
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, getcontext, localcontext
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lstd._kernels import blocked, change_detection, online_step, rank_one, td_update
 from lstd.errors import IllConditionedWarning
 from streams import draw_rows
 from tolerances import TOLERANCES
@@ -19,13 +17,9 @@ from twins import python_bodies
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 PLACES = ("blocked", "change_detection", "rank_one", "online_step", "td_update")
-ENDS = [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.8, 0.0, 0.2), (0.6, 0.2, 0.2)]  # chances: none, terminated, truncated
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 
 
-COMPILED = SimpleNamespace(
-    blocked=blocked, change_detection=change_detection, rank_one=rank_one, online_step=online_step, td_update=td_update
-)
 PYTHON = python_bodies({name: f"lstd._kernels.{name}" for name in PLACES}, lanes=0)
 
 
@@ -222,43 +216,6 @@ def check_reading(found, warned, M, expected):
     error = relative_size(found - expected, np.where(expected == 0.0, 1e-300, expected), columns)
     tolerance = TOLERANCES["reading"]
     assert error <= tolerance.atol + tolerance.rtol * condition, (error, condition)
-
-
-def sensitivities(stream, own, reads, lmbda, alpha):
-    """Factors by which rounding may grow on the way to the weights of each of `reads`, from a recursion for `own`.
-
-    After each transition: the largest inverse of all matrices on the way times the largest of them, and for what is
-    read out at the end of the data the square of what its denominator magnifies by.
-    """
-    n = len(stream[0].x)
-    inverse, size, grown = 1.0 / alpha, alpha, dict.fromkeys(reads, 1.0)
-    result = []
-
-    def include(*matrices):
-        nonlocal inverse, size
-        for A in matrices:
-            M = A + alpha * np.eye(n)
-            size = max(size, np.linalg.norm(M))
-            inverse = max(inverse, np.linalg.norm(np.linalg.pinv(M, rcond=1e-30)))
-
-    def grow(*shares):
-        """The growth of each read-out, with that of a part of the boundary term at this transition."""
-        with np.errstate(divide="ignore"):
-            return max((1 + np.linalg.norm(y) * np.linalg.norm(c * end) / abs(1 - c * (end @ y))) ** 2 for c in shares)
-
-    for t, step in enumerate(stream):
-        head = stream[: t + 1]
-        within = system([*head[:-1], step._replace(truncated=False, terminated=True)], own, lmbda)[0]
-        z, end = trace(stream, t, lmbda), step.weight * step.ahead * step.x_next
-        include(within, system(head, own, lmbda)[0])
-        y = np.linalg.lstsq(within + alpha * np.eye(n), z, rcond=None)[0]
-        for read in reads:
-            grown[read] = max(grown[read], grow(share(read, lmbda), share(own, lmbda) if step.truncated else 0.0))
-        result.append({read: inverse * size * grown[read] for read in reads})
-        if t + 1 < len(stream) and not np.array_equal(step.x_next, stream[t + 1].x):  # a gap
-            include(within - np.outer(z, end))
-            grown = {read: max(growth, grow(1.0)) for read, growth in grown.items()}
-    return result
 
 
 def td_trace(stream, t, lmbda, kind, step_size):

@@ -27,7 +27,6 @@ PLACES = {
     "td": "lstd.experiments.sweep_td",
 }
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
-LENGTHS = st.one_of(st.sampled_from([0, 1, 2]), st.integers(3, 20))
 
 
 def python_bodies(places, lanes):
@@ -54,26 +53,6 @@ COMPILED = SimpleNamespace(
 )
 PYTHON = python_bodies(PLACES, lanes=3)
 BOTH = {"Python": PYTHON, "compiled": COMPILED}
-
-
-def draw_discounts(draw, random, n_steps):
-    """One discount throughout, or one per row with episode ends."""
-    if draw(st.booleans()):
-        return np.full(n_steps + 1, draw(st.sampled_from([0.0, 0.99, 1.0])))
-    return random.uniform(0.3, 1.0, n_steps + 1) * (random.uniform(size=n_steps + 1) < 0.8)
-
-
-def draw_weight(random, n):
-    """Weights of the error, some of them zero but not all."""
-    weight = random.uniform(0.1, 1.0, n) * (random.uniform(size=n) < 0.8)
-    weight[random.randint(n)] = 1.0
-    return weight
-
-
-def draw_pairs(draw, alphas, most=5):
-    """λ (pairs,) and α (pairs,)."""
-    pairs = draw(st.lists(st.tuples(UNIT, alphas), min_size=1, max_size=most))
-    return np.array(pairs).T.copy()
 
 
 def long_stream(n_steps, n, n_pairs, seed=0):
