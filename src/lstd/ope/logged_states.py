@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 from sklearn.base import clone
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from threadpoolctl import threadpool_limits
 
 from lstd.data.arguments import as_real
@@ -35,9 +36,8 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.model import QUIET, Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered
 from lstd.ope.ratio_table import RatioTable, steps_of
-from lstd.ope.value_by_blocks import ValueByBlocks, combined
+from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
-from lstd.statistics.solve import solve
 from lstd.types import Array, Flags
 
 SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
@@ -197,10 +197,7 @@ class LoggedStates:
         for _ in range(N_VISITS):
             target = np.where(begins, 1.0, 0.0)
             target[follows] += decay * u[np.flatnonzero(follows) - 1]
-            u = np.empty(len(target))
-            for k in np.unique(self.fold):
-                own = self.fold == k
-                u[own] = boosting(LEAF_OF_VISITS).fit(self.at[~own], target[~own]).predict(self.at[own])
+            u = cross_val_predict(boosting(LEAF_OF_VISITS), self.at, target, cv=PredefinedSplit(self.fold))
             mean, slope = shrinkage(target, u)
             u = np.maximum(mean + slope * (u - mean), 0.0)
         return np.asarray(u)
@@ -299,11 +296,8 @@ class LoggedStates:
 
     def _dual(self, found: ValueByBlocks) -> Array:
         """Return ωᵀφ of each transition at λ = 0, (N,)."""
-        model, X = found.fitted, self.logged.rows.X[self.logged.full]
-        right = np.append(found.phi, [1.0] * model.settings.fit_intercept)[:, np.newaxis]
-        A = model.statistics.matrix(model.settings.variant)
-        omega = solve(A.T, right, model.ridge, penalty=model.penalty, warn=False).weights[:, 0]
-        return np.asarray(X @ omega[: X.shape[1]] + omega[X.shape[1] :].sum())
+        omega, ones = dual_solution(found.fitted, found.phi)
+        return np.asarray(self.logged.rows.X[self.logged.full] @ omega + ones)
 
     @cached_property
     def ratios(self) -> RatioTable | None:

@@ -31,9 +31,9 @@ from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.ratio_table import RatioTable
-from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
+from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, dual_solution, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
-from lstd.statistics.solve import check_range, solve, without_rounding
+from lstd.statistics.solve import check_range
 from lstd.types import Array
 
 FEW_OF_ROWS = 0.05  # effective sample in transitions, and share of actions without a like, that give a warning
@@ -327,11 +327,5 @@ def _coverage(model: Any, found: ValueByBlocks) -> tuple[float | None, float | N
     share = unlogged / (pairs + float(P.sum()))
     if model.logged_ is None or fitted.free is not None:  # the dual weights need the matrix
         return None, share, None
-    A = s.matrix(fitted.settings.variant)
-    has_ones = fitted.settings.fit_intercept
-    A = without_rounding(A, s.total_weight) if has_ones else A
-    right = np.append(found.phi, [1.0] * has_ones)[:, np.newaxis]
-    omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
-    ones = float(omega[-1]) if has_ones else 0.0
-    g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
+    g = model.logged_.dual_weights(*dual_solution(fitted, found.phi), s.lmbda)
     return effective_size(g), share, g

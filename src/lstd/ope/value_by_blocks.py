@@ -21,6 +21,7 @@ from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows
+from lstd.statistics.solve import solve, without_rounding
 from lstd.types import Array
 
 SAMPLES = ("auto", "episodes", "independent", "fixed")
@@ -61,6 +62,15 @@ def combined(
     elif sample == "independent":
         of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
     return ValueByBlocks(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
+
+
+def dual_solution(fitted: Model, phi: Array) -> tuple[Array, float]:
+    """Solve (A + αI)ᵀ ω = φ̄₀; return ω of the features, (k,), and of the column of ones, 0 without it."""
+    A, has_ones = fitted.statistics.matrix(fitted.settings.variant), fitted.settings.fit_intercept
+    A = without_rounding(A, fitted.statistics.total_weight) if has_ones else A
+    right = np.append(phi, [1.0] * has_ones)[:, np.newaxis]
+    omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
+    return omega[: len(phi)], float(omega[-1]) if has_ones else 0.0
 
 
 def effective_size(weights: Array) -> float:
