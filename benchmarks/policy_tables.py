@@ -163,20 +163,21 @@ def misses(every: list[Cell]) -> list[str]:
 
 def in_short(every: list[Cell]) -> str:
     """Return the sentences of the guide."""
-    own = [cell for cell in every if cell.enough]
-    new = [cell for cell in own if cell.name[0] in UNSEEN]
-    of_all, of_new = measured(own), measured(new)
-    ratio, safe = "error beside that of the best single method, median", "truth in the interval, or a warning, all"
-    found, share = ({key[0]: value for key, value in one.items()} for one in (of_all, of_new))
-    low = sum(cell.safe < 0.8 for cell in own)
-    return (
-        f"In {len(new)} rows of {len({cell.name[0] for cell in new})} processes that did not make the rule, the first "
-        f"choice has {share[ratio]:.2f} times the error of the method that turned out best there, in the median, and "
-        f"at most {max(cell.ratio for cell in new):.1f} times. The truth is in its interval, or a warning comes, in "
-        f"{share[safe]:.0%} of the logs. In all {len(own)} rows that were repeated often enough, these are "
-        f"{found[ratio]:.2f}, {max(cell.ratio for cell in own):.1f} and {found[safe]:.0%}; in {low} of them, the "
-        "truth is in the interval, or a warning comes, in less than 80%."
-    ).replace("%", " %")
+    parts = [[cell for cell in every if cell.enough and (cell.name[0] in UNSEEN) == new] for new in (True, False)]
+    lines = []
+    for own, which in zip(parts, ("did not make the rule", "made the rule, with other logs"), strict=True):
+        if own:
+            found = {what[0]: value for what, value in measured(own).items()}
+            low = sum(cell.safe < 0.8 for cell in own)
+            lines.append(
+                f"On {len({cell.name[0] for cell in own})} processes that {which}, the error of the first choice is "
+                f"{found['error beside that of the best single method, median']:.2f} times that of the method that "
+                f"turned out best there, in the median of {len(own)} rows, and at most "
+                f"{max(cell.ratio for cell in own):.1f} times. The truth is in its interval, or a warning comes, in "
+                f"{100 * found['truth in the interval, or a warning, all']:.0f} % of the logs; in {low or 'none'} of "
+                "the rows, it does in less than 80 %."
+            )
+    return "\n\n".join(lines)
 
 
 def by_target(every: list[Cell]) -> list[str]:
@@ -289,6 +290,6 @@ def write() -> None:
     """Write the tables and the figure from the newest results."""
     found, others, pairs = newest("policies"), newest("policy-baselines"), newest("policy-pairs")
     every = list(cells(found, others))
-    draw(every, PAGE.parent / "figures" / "policy-evaluation.png")
+    draw([cell for cell in every if cell.enough], PAGE.parent / "figures" / "policy-evaluation.png")
     write_between(GUIDE, SOURCE, in_short(every))
     write_between(PAGE, SOURCE, text(found, others, pairs))

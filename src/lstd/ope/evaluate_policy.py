@@ -1,9 +1,9 @@
 """One call for the value of a policy: which estimate to take, and what the log says against it.
 
 Three estimates, from the least to the most corrected: LSTD(0) with ratios; the same with rows weighted by visits; and
-doubly robust, with action values fitted out of fold. The last is right if the action values are, or the ratios of visits,
-or if the features represent what the action values lack. So it is taken, unless it is much less certain than the second. What it adds to the action values
-alone is shrunk as far as it is noise (James and Stein 1961).
+doubly robust, with action values fitted out of fold. The last is right if the action values are, or the ratios of
+visits, or if the features represent what the action values lack. So it is taken, unless it is much less certain than
+the second. What it adds to the action values alone is shrunk as far as it is noise (James and Stein 1961).
 """
 
 from __future__ import annotations
