@@ -140,6 +140,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     unlogged_share_ : float
         Share of the target policy's actions, over logged successors, about which the data say nothing: a feature of the
         pair is zero in all logged pairs.
+    is_weighted_ : bool
+        Whether rows count by their importance ratios.
     n_features_in_ : int
         Number of features of states.
 
