@@ -27,7 +27,7 @@ from tolerances import assert_close
 @pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
 def test_weights_are_those_of_the_definition(trace, variant):
     data = logged()
-    model = LSTDQ(0.9, 0.7, trace, alpha=0.5, fit_intercept=False, variant=variant).fit(**data)
+    model = LSTDQ(0.9, 0.7, trace, 0.5, False, variant, weighting="none").fit(**data)
     A, b = systems(data, 0.7, trace, variant, 0.9)
     assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
 
@@ -87,7 +87,7 @@ def test_weights_of_pairs_without_arrays_are_those_of_the_definition(trace, vari
     without_arrays(monkeypatch)
     data, random = logged(), np.random.default_rng(2)
     weight, discount = random.uniform(0.2, 2.0, len(data["y"])), random.uniform(0.5, 1.0, len(data["y"]))
-    model = LSTDQ(0.9, 0.7, trace, alpha=0.5, fit_intercept=False, variant=variant)
+    model = LSTDQ(0.9, 0.7, trace, 0.5, False, variant, weighting="none")
     model.fit(**data, weight=weight, discount=discount)
     A, b = systems(data, 0.7, trace, variant, 0.9, weight, discount)
     assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
