@@ -11,7 +11,6 @@ default 1. ``lmbda`` is a scalar λ or, of the double sums, an array (T,), c_tλ
 from __future__ import annotations
 
 import math
-import struct
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -1017,19 +1016,6 @@ def excesses(heights):
 
 
 # ---------------------------------------------------------------- fingerprints
-
-
-def reward_mark(rewards, weights):
-    """Σ_t gᵗ Σ_j k_j b_tj mod 2⁶⁴ over full transitions: b_t0 of the weight and b_tj of the rewards (T, m).
-
-    k_j = (2j + 1) g, g = 2⁶⁴ over the golden ratio; b is the float as an integer, its lowest 52 bits as the highest.
-    """
-    g, mark = 0x9E3779B97F4A7C15, 0
-    for t, row in enumerate(np.column_stack([weights, rewards])):
-        for j, value in enumerate(row):
-            (bits,) = struct.unpack("<Q", struct.pack("<d", value))
-            mark += g**t * (2 * j + 1) * g * ((bits >> 52) + (bits << 12) % 2**64)
-    return mark % 2**64
 
 
 # ---------------------------------------------------------------- backtests

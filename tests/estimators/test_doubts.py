@@ -14,7 +14,6 @@ from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd._kernels.scales import any_outside
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
 from lstd.report import write_fit_report
-from lstd.statistics.counts import Counts, signs_of
 from support.tolerances import assert_close
 
 
@@ -142,44 +141,6 @@ def test_every_way_to_fit_says_that_returns_were_hardly_observed(way):
         assert WAYS[way](table, parts_of(table)).coef_.shape == (1,)
     table["done"] = table.index % 11 == 10
     assert WAYS[way](table, parts_of(table)).model_.doubts == ()
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
-def test_rows_that_were_only_summed_apart_are_no_unobserved_returns():
-    X, y = stream()
-    table = pd.DataFrame({"x": X[:, 0], "y": y, "done": False, "id": 0})
-    apart = [summed(part) for part in parts_of(table, 10)]
-    for sums in (apart, [summed(part, **IDS) for part in parts_of(table, 10)]):
-        model = LSTD(0.99).fit_statistics(sums, independent=True)
-        assert model.model_.doubts == ()
-        assert model.statistics_.observed_share < 0.1
-        assert LSTD(0.99).fit_statistics(sum(sums)).model_.doubts == ()
-        assert LSTD(0.99).fit_statistics(sums).statistics_.observed_share > 0.5
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
-@pytest.mark.parametrize("name", ["machine {}", "{}"])
-def test_machines_of_many_days_are_no_unobserved_returns_unless_cut_ones_follow(name):
-    random = np.random.default_rng(0)
-    days = [
-        pd.DataFrame({"x": random.normal(size=60), "y": np.tile([1.0, np.nan], 30), "done": False}) for _ in range(6)
-    ]
-    ids = np.repeat([name.format(i) for i in range(30)], 2)
-    model = LSTD(0.99).fit_statistics([summed(day.assign(id=ids), **IDS) for day in days], independent=True)
-    assert model.model_.doubts == ()
-    X, columns = random.normal(size=(4400, 1)), {"episode": np.arange(4400) // 11, "terminated": np.zeros(4400, bool)}
-    with pytest.warns(UnobservedWarning, match=r"Only \d\.\d % of the"):
-        model.partial_fit(X, X[:, 0], **columns).predict([[0.0]])
-    others = [summed(day.assign(id=np.char.add(ids, f" of {k}")), **IDS) for k, day in enumerate(days)]
-    with pytest.warns(UnobservedWarning, match=r"Only 1 % of the"):
-        LSTD(0.99).fit_statistics(others, independent=True)
-
-
-@pytest.mark.parametrize("times", [1, 2, 5])
-def test_the_number_of_ids_that_were_cut_is_known_up_to_chance(times):
-    for n in (1, 30, 3000):
-        signs = sum(signs_of([*range(n)]) for _ in range(times))
-        assert 0.7 * n <= Counts(n_rows=n * times, cut_ids=signs).real_cuts <= 1.3 * n
 
 
 def test_ratios_that_are_wrong_are_said_when_scored():

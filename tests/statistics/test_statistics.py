@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import lstd.statistics.adding as running_module
 import lstd.statistics.adding as summing_module
-import naive
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
@@ -291,24 +290,17 @@ def test_the_number_of_threads_does_not_change_a_bit():
         np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))
 
 
-@pytest.mark.parametrize("m", [1, 2])
-def test_the_mark_of_rewards_is_its_definition(m):
-    """Those of horizon rows do not count; whether the sums are in one piece or in several does not either."""
-    random = np.random.default_rng(m)
-    y, weight, episode = random.normal(size=(40, m)).round(1), random.integers(1, 3, 40) / 2, np.arange(40) // 8
-    y[7::8] = np.nan
-    data = {
-        "X": random.normal(size=(40, 2)),
-        "y": y,
-        "weight": weight,
-        "episode": episode,
-        "terminated": np.zeros(40, bool),
-    }
-    full = np.arange(40) % 8 != 7
-    expected = naive.reward_mark(y[full], weight[full])
-    parts = [
-        LSTDStatistics.from_arrays(**{name: values[i:j] for name, values in data.items()}, gamma=0.9, lmbda=0.5)
-        for i, j in ((0, 3), (3, 20), (20, 40))
-    ]
-    assert parts[0].then(parts[1]).then(parts[2]).counts.reward_mark == expected
-    assert parts[0].then(parts[1].then(parts[2])).counts.reward_mark == expected
+def test_the_mark_of_rewards_is_that_of_the_data():
+    """It does not depend on the pieces; other rewards and other weights have another one."""
+    random = np.random.default_rng(0)
+    X, y, weight = random.normal(size=(40, 2)), random.normal(size=(40, 2)), random.random(40)
+
+    def summed(first, end, y=y, weight=weight):
+        some = slice(first, end)
+        return LSTDStatistics.from_arrays(X[some], y[some], weight=weight[some], gamma=0.9, lmbda=0.5)
+
+    whole = summed(0, 40).counts
+    assert summed(0, 3).then(summed(3, 20)).then(summed(20, 40)).counts.reward_mark == whole.reward_mark
+    for other in (summed(0, 40, y=2.0 * y), summed(0, 40, weight=weight**2)):
+        assert other.counts.mark == whole.mark
+        assert other.counts.reward_mark != whole.reward_mark

@@ -70,6 +70,7 @@ from lstd._kernels.rank_one import (
     restore_ridge,
     sherman_morrison,
 )
+from lstd._kernels.traces import add_to_sample
 
 # What a transition returns. LOOK: done, and the buffer is full, P is to be computed anew, or the stream has changed.
 # After a negative code nothing has changed. BAD: an argument is invalid, or so large that sums would overflow. JUMP:
@@ -301,7 +302,7 @@ def advance(state, counts, buffer):  # type: ignore[no-untyped-def]
         note_error(row[2 * counts[FEATURES]], here, False, state, counts)
     lost = sherman_morrison(phi_p, phi_y, p, y, q, (ratio, weight, decay, bootstrap))
     copy(state[PHI_P], state[counts[R_AT] + k])
-    add_to_sample(row, state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[SCALARS, FORGETTING], state[SAMPLE])
+    note_sample(row, state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[SCALARS, FORGETTING], state[SAMPLE])
     for i in range(len(z)):
         z[i] = ratio * (decay * z[i] + phi[i])
     for j in range(counts[REWARDS]):
@@ -352,7 +353,7 @@ def note_error(reward, here, over, state, counts):  # type: ignore[no-untyped-de
 
 
 @kernel
-def add_to_sample(row, decay, forgetting, sample):  # type: ignore[no-untyped-def]
+def note_sample(row, decay, forgetting, sample):  # type: ignore[no-untyped-def]
     """Add a transition, a row of the buffer, to the effective sample sizes of `lstd.statistics.counts`.
 
     `decay` is λγ on arrival, 0 at the start of an episode. All that came before counts `forgetting` times as much.
@@ -361,14 +362,13 @@ def add_to_sample(row, decay, forgetting, sample):  # type: ignore[no-untyped-de
         sample[OFF_POLICY] = 1.0
     if row[RATIO] != 1.0 or row[OF_ROW] != 1.0 or row[OF_TRACE] != 1.0:
         sample[FACTORS] = 1.0
-    for which in range(3):
-        sums = sample[SIZES + 4 * which : SIZES + 4 * which + 4]
-        left = decay * (row[OF_TRACE] if which == 0 else min(row[OF_TRACE], 1.0))
-        sums[E] = (row[RATIO] if which == 0 else 1.0) * (left * sums[E] + 1.0)
-        g = (row[OF_ROW] if which == 1 else 1.0) * sums[E]
-        sums[F] = g + left * forgetting * sums[F]
-        sums[TOTAL] = forgetting * sums[TOTAL] + g
-        sums[SQUARE] = forgetting * forgetting * sums[SQUARE] + g * (2.0 * sums[F] - g)
+    sums = sample[SIZES : SIZES + 12].reshape((3, 4))
+    for k in range(3):
+        sums[k, E] *= decay
+        sums[k, F] *= decay * forgetting
+        sums[k, TOTAL] *= forgetting
+        sums[k, SQUARE] *= forgetting * forgetting
+    add_to_sample(row[RATIO], row[OF_ROW], row[OF_TRACE], sums)
 
 
 @kernel

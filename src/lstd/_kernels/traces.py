@@ -11,8 +11,6 @@ to batch. Traces may be longer than the features, which then are zero at the end
 
 from __future__ import annotations
 
-import numpy as np
-
 from lstd._kernels.compilation import kernel
 
 
@@ -175,46 +173,30 @@ def observed_weight(discounts, full, coefficients, weights):  # type: ignore[no-
 
 
 @kernel
-def sample_sums(ratios, weights, coefficients, decay, step, square):  # type: ignore[no-untyped-def]
-    """Compute the sums of an effective sample size, which `lstd.statistics.counts` defines.
+def sample_sums(full, ratios, weights, coefficients, decay, sums):  # type: ignore[no-untyped-def]
+    """Add rows to the sums of effective samples, (3, 4), of `lstd.statistics.counts`.
 
-    Rows: `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving. `step` (4, 4), the unit matrix,
-    becomes M, and K is added to `square` (3, 3).
+    Rows: `full`, false in horizon rows; `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving.
     """
-    u, v, total = step[1], step[2], step[3]
-    for t in range(len(ratios)):
-        ratio, coefficient = ratios[t], coefficients[t]
-        for i in range(3):
-            u[i] = ratio * (coefficient * u[i] + (1.0 if i == 0 else 0.0))
-            v[i] = weights[t] * u[i] + coefficient * v[i]
-            total[i] += weights[t] * u[i]
-        for i in range(3):
-            g = weights[t] * u[i]
-            for j in range(3):
-                square[i, j] += g * v[j] + v[i] * weights[t] * u[j] - g * weights[t] * u[j]
-        for i in range(3):
-            u[i] *= decay[t]
-            v[i] *= decay[t]
+    for t in range(len(full)):
+        if full[t]:
+            add_to_sample(ratios[t], weights[t], coefficients[t], sums)
+        for k in range(3):
+            for i in range(2):
+                sums[k, i] *= decay[t] if full[t] else 0.0
 
 
 @kernel
-def count_transitions(rewards, weights, full, factors, g, ends, found):  # type: ignore[no-untyped-def]
-    """Write to `found` (K, 2) the mark of the transitions before each of `ends` (K,), and their number.
+def add_to_sample(ratio, weight, coefficient, sums):  # type: ignore[no-untyped-def]
+    """Add a transition to the sums of effective samples, (3, 4): with ratios alone, with weights alone, without both.
 
-    Parameters: the bits of floats as integers, `rewards` (T, m) and `weights` (T,) or (1,) for all rows; `full` (T,);
-    `factors` (1 + m,), k_j of the weight and of the rewards. `lstd.statistics.counts` defines the mark.
+    u and v, which enter it, become its e and f.
     """
-    mark, power, count, same = np.uint64(0), np.uint64(1), np.uint64(0), len(weights) == 1
-    high, low = np.uint64(52), np.uint64(12)  # the lowest bits then differ between small integers and halves
-    for k in range(len(ends)):
-        for t in range(0 if k == 0 else ends[k - 1], ends[k]):
-            if full[t]:
-                bits = weights[0 if same else t]
-                term = factors[0] * (bits >> high | bits << low)
-                for j in range(rewards.shape[1]):
-                    bits = rewards[t, j]
-                    term += factors[j + 1] * (bits >> high | bits << low)
-                mark += power * term
-                power *= g
-                count += np.uint64(1)
-        found[k, 0], found[k, 1] = mark, count
+    for k in range(3):
+        kept = coefficient if k == 0 else min(coefficient, 1.0)
+        e = (ratio if k == 0 else 1.0) * (kept * sums[k, 0] + 1.0)
+        g = (weight if k == 1 else 1.0) * e
+        f = g + kept * sums[k, 1]
+        sums[k, 0], sums[k, 1] = e, f
+        sums[k, 2] += g
+        sums[k, 3] += g * (2.0 * f - g)

@@ -338,7 +338,7 @@ def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, boo
     blocks = no_blocks(ones, settings.lmbda, limit).extended(ones)
 
     def marked(one: LSTDStatistics) -> LSTDStatistics:
-        counts = one.counts.changed(mark=marks_until(rows, [one.n_rows])[0], unused=one.n_unused_rewards)
+        counts = one.counts.changed(mark=int(marks_until(rows, [one.n_rows])[0, 0]), unused=one.n_unused_rewards)
         return one.changed(pending=None, cuts=None, counts=counts)
 
     endless = settings.fit_intercept and blocks.total.total_weight > 0.0 and _is_endless(blocks.total, settings)

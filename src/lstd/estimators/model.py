@@ -34,7 +34,6 @@ _SOLVER = ("solver", "tol", "max_iter")
 OPTIONS = ("n_blocks", *_SOLVER)  # parameters of LSTD that are not settings
 QUIET = frozenset({"ratios", "unused", "unobserved", "ridge"})  # for models beside the one that a user fits
 _SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
-_MOST = 2 / 3  # of the cuts; two sums of the same episodes have a half
 _RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
 _RESULTS = {"lmbda", "observed_share", "rank_test_score"}
 _GONE = (
@@ -209,8 +208,7 @@ class Model:
     def unobserved(self) -> str:
         """Why predictions are doubtful if several episodes were cut off so early that most of the returns is hidden.
 
-        Empty if that is not so, or if most cuts were made by summing apart. Where settings were chosen, held-out
-        returns decide, also of two episodes.
+        Empty if that is not so. Where settings were chosen, held-out returns decide, also of two episodes.
         """
         s, chosen = self.statistics, self.selection
         if chosen is not None:
@@ -219,8 +217,6 @@ class Model:
             return little_observed(chosen.observed_share, effect) if several else ""
         cuts = s.n_rows - s.n_transitions
         if cuts < _SEVERAL or "ends" in self.warned:
-            return ""
-        if s.counts.real_cuts < max(_SEVERAL, _MOST * cuts):
             return ""
         return little_observed(s.observed_share, COMPLETED)
 

@@ -14,41 +14,30 @@ Observed share. With f_t = w_t + min(1, c_t) v_t and v_{t+1} = γ_t f_t, the dis
 returns is Σ_t (1 − γ_t) f_t over full transitions, of Σ_t w_t. The rest lies behind cuts, or is what coefficients below
 one take (:func:`lstd.data.returns.unobserved_shares` has the same of each row).
 
-All of it is linear in s = (1, u, v, total), and the sum of g f is quadratic. So a chunk is s' = M s and sᵀKs, and
-consecutive chunks join exactly at any split of the data.
-
-Cuts. Sums over one part of the data cut each episode that goes on in another part. That says nothing about what was
-observed, if the sums of both are merged. The id comes again then, or no rows have ids. With 256 random signs for each
-id, let f_j be the sum of the j-th signs over n cuts. The mean of f_j² is about Σ_i c_i², with c_i the cuts of id i; if
-all have as many, n² / mean f_j² is the number of ids (Alon, Matias and Szegedy 1999). Only sums by
-:meth:`LSTDStatistics.from_arrays` know the ids of their cuts; other cuts count as real.
+The observed share is exact at any split of the data. The effective sample of rows summed apart leaves out what the
+first rows of one part share with the last rows of another.
 
 Fingerprints are called marks: two models whose blocks have equal marks were fitted to the same data. The mark of the
 features of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as an integer. For
 speed, the sum takes all of the first 1024 rows of a stream and then every 64th. Different features have different
-marks, except by a chance of 2⁻⁶⁴, or where they have few values that occur equally often in every block.
-
-The mark of rewards and weights takes all full transitions, t = 0, 1, …, in their order: Σ_t gᵗ h_t modulo 2⁶⁴. As
-above, h_t sums over the weight and the rewards of a row, but their bits are rotated by 12. The marks M and N of
-consecutive data, n transitions and later ones, join to M + gⁿ N. Those of independent data add up.
+marks, except by a chance of 2⁻⁶⁴, or where they have few values that occur equally often in every block. The weight and
+the rewards of these rows have a mark of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import blake2b
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.traces import count_transitions, observed_weight, sample_sums
+from lstd._kernels.traces import observed_weight, sample_sums
 from lstd.data.episode_warnings import unused_rows
 from lstd.data.feature_arrays import Features
-from lstd.data.ids import id_keys
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError
 from lstd.types import Array
@@ -59,70 +48,30 @@ _ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are fa
 
 
 _NONE = np.empty(0)
-_CUT = np.array([[1.0], [0.0], [0.0], [1.0]])  # what is left of s at the end of an episode
-# By chain, by how many factors w its u, v and total grow; first the observed share, then three sizes.
-_POWERS = {1: np.array([[0, 0, 1, 1]]), 3: np.array([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]])}
 
 
 @dataclass(frozen=True, eq=False)
-class Chains(Record):
-    """What full transitions of a chunk do to s = (1, u, v, total), for the observed share or for three sample sizes."""
+class Sample(Record):
+    """Effective samples: with ratios alone, with weights alone, and without both."""
 
-    step: Annotated[Array, "1 4 4 nan"] | Annotated[Array, "3 4 4 nan"]  # M; NaN if it is not known
-    square: Annotated[Array, "3 3 3 nan"] | None = None  # K, of sample sizes
+    sums: Annotated[Array, "3 4 nan"]  # u, v, Σ g and the double sum of each; NaN if not known
     off_policy: bool = False  # whether a ratio is not one
 
-    @classmethod
-    def sampled(cls, ratio: Array, coefficient: Array, weight: Array, decay: Array, ones: Array) -> Chains:
-        """Return the chains of sample sizes: with ratios alone, with weights alone, and without both.
+    def then(self, later: Sample) -> Sample:
+        """Return the samples of these rows and later ones, which were summed apart."""
+        sums = later.sums.copy()
+        sums[:, 2:] += self.sums[:, 2:]
+        return Sample(sums, self.off_policy or later.off_policy)
 
-        Rows have decays λγ on leaving; horizon rows have zero as ratio and in `ones`.
-        """
-        step, square, most_one = np.stack([np.eye(4)] * 3), np.zeros((3, 3, 3)), np.minimum(coefficient, 1.0)
-        three = (ratio, ones, coefficient), (ones, weight, most_one), (ones, ones, most_one)
-        for columns, M, K in zip(three, step, square, strict=True):
-            sample_sums(*(np.ascontiguousarray(column, np.float64) for column in (*columns, decay)), M, K)
-        return cls(step, square, bool((ratio != ones).any()))
-
-    @np.errstate(all="ignore")
-    def then(self, later: Chains) -> Chains:
-        """Return the chains of this chunk and the next one."""
-        M = self.step
-        if self.square is None or later.square is None:
-            return self.changed(step=later.step @ M)
-        M3 = M[:, :3, :3]
-        square = self.square + M3.transpose(0, 2, 1) @ later.square @ M3
-        return Chains(later.step @ M, square, self.off_policy or later.off_policy)
-
-    def closed(self) -> Chains:
-        """Return the chains with the end of the chunk as the end of an episode."""
-        return self.changed(step=self.step * _CUT)
-
-    @np.errstate(all="ignore")
-    def scaled(self, factor: float) -> Chains:
-        """Return the chains with all weights times `factor`."""
-        powers = _POWERS[len(self.step)]
-        of_rows, of_columns = powers[:, :, np.newaxis], powers[:, np.newaxis, :]
-        step = self.step * np.float64(factor) ** np.maximum(of_rows - of_columns, 0)
-        if self.square is None:
-            return self.changed(step=step)
-        left = 2 * powers[:, 3, np.newaxis, np.newaxis] - of_rows[:, :3] - of_columns[:, :, :3]
-        return self.changed(step=step, square=self.square * np.float64(factor) ** left)
-
-    def unknown(self) -> Chains:
-        """Return chains of which nothing is known."""
-        return self.changed(step=np.nan * self.step, square=None if self.square is None else np.nan * self.square)
+    def times(self, u: float, v: float, total: float, square: float) -> Sample:
+        """Return the samples with their sums times factors."""
+        return self.changed(sums=self.sums * np.array([u, v, total, square]))
 
     @property
     @np.errstate(all="ignore")
     def size(self) -> Array:
-        """Effective sample sizes, (3,), in the order of :meth:`sampled`; NaN if not known or beyond floats."""
-        assert self.square is not None
-        return np.asarray(self.step[:, 3, 0] ** 2 / self.square[:, 0, 0])
-
-
-NOTHING_OBSERVED = Chains(np.diag([1.0, 0.0, 1.0, 1.0])[np.newaxis])  # there is no u
-_NOT_OBSERVED = NOTHING_OBSERVED.unknown()
+        """Effective sample sizes, (3,); NaN if not known or beyond floats."""
+        return np.asarray(self.sums[:, 2] ** 2 / self.sums[:, 3])
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,134 +83,101 @@ class Counts(Record):
     total_weight: float = 0.0  # of full transitions
     unused: int = 0  # rewards of horizon rows, other than 0 and NaN
     mark: int = 0  # of the features of all rows
-    reward_mark: int = 0
-    sample: Chains | None = None  # None without ratios, weights and trace coefficients
-    observed: Chains = NOTHING_OBSERVED  # not known if successors were given
-    cut_ids: Annotated[NDArray[np.int64], "257"] | None = None  # cuts with known ids, and sums of 256 signs of the ids
+    reward_mark: int = 0  # of their rewards and weights
+    sample: Sample | None = None  # None without ratios, weights and trace coefficients
+    # What rows do to (1, v, observed weight); NaN if it is not known, as successors were given.
+    observed: Annotated[Array, "3 3 nan"] = field(default_factory=partial(np.eye, 3))
 
     def with_rows(self, rows: Rows, ends: Sequence[int], summed: Sequence[int]) -> list[Counts]:
         """Return the counts with the next rows up to each of `ends`; transitions are those up to `summed`.
 
-        The chains stay.
+        The effective sample and the observed share stay.
         """
-        full, weight, y = rows.full, rows.weight, np.ascontiguousarray(rows.y)
-        found = np.empty((len(ends), 2), np.uint64)
-        weights, until = np.ascontiguousarray(weight[:1] if uniform(weight) else weight), np.array(summed)
-        count_transitions(
-            y.view(np.uint64), weights.view(np.uint64), full, _factors(y.shape[1] + 1), np.uint64(_ODD), until, found
-        )
-        totals = found[:, 1] if uniform(weight) else np.append(0.0, np.cumsum(weight * full))[until]
+        until, weight = np.array(summed), rows.weight
+        n = until - np.searchsorted(np.flatnonzero(~rows.full), until)
+        totals = float(weight[0]) * n if uniform(weight) else np.append(0.0, np.cumsum(weight * rows.full))[until]
         unused = np.searchsorted(unused_rows(rows, summed[-1]), until)
-        numbers = zip(ends, found.tolist(), totals.tolist(), unused.tolist(), marks_until(rows, ends), strict=True)
-        counts = []
-        for end, (reward_mark, n), total, lost, mark in numbers:
-            counts.append(self.changed(
-                n_rows=self.n_rows + end, n_transitions=self.n_transitions + n, unused=self.unused + lost,
+        numbers = zip(
+            ends, n.tolist(), totals.tolist(), unused.tolist(), marks_until(rows, ends).tolist(), strict=True
+        )  # fmt: skip
+        return [
+            self.changed(
+                n_rows=self.n_rows + end, n_transitions=self.n_transitions + count, unused=self.unused + lost,
                 total_weight=self.total_weight + total, mark=(self.mark + mark) % _MODULUS,
-                reward_mark=self._reward_mark_with(reward_mark),
-            ))  # fmt: skip
-        return counts
+                reward_mark=(self.reward_mark + reward_mark) % _MODULUS,
+            )
+            for end, count, total, lost, (mark, reward_mark) in numbers
+        ]  # fmt: skip
 
     def with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
-        """Add the rows of `part`, which are counted and summed, to the chains."""
+        """Add the rows of `part`, which are counted and summed, to the effective sample and the observed share."""
         full, coefficient, weight = rows.full_among(part), rows.trace_coefficient[part], rows.weight[part]
-        sample, observed = None, _NOT_OBSERVED
+        step, sample, first = np.eye(3), self.sample, self.n_rows <= len(rows)
         if rows.X_next is None:
-            step = NOTHING_OBSERVED.step.copy()
             kept, counted = _NONE if uniform(coefficient) else coefficient, _NONE if uniform(weight) else weight
-            step[0, 2:, ::2] = observed_weight(np.ascontiguousarray(rows.discount[part]), full, kept, counted)
-            observed = Chains(step)
+            step[1:, :2] = observed_weight(np.ascontiguousarray(rows.discount[part]), full, kept, counted)
+        else:
+            step[:] = np.nan
         if rows.given & FACTORS:
-            ones, ends = full.astype(np.float64), rows.last[part].copy()
+            ends, ratio = rows.last[part].copy(), rows.importance_ratio[part]
             ends[-1:] &= part.stop < len(rows)  # the episode of the last row may go on
             decay = np.where(ends, 0.0, lmbda * rows.discount[part])
-            sample = Chains.sampled(rows.importance_ratio[part] * ones, coefficient, weight, decay, ones)
-        if self.n_rows > len(rows):
-            sample, observed = _joined_samples(self.sample, sample), self.observed.then(observed)
-        return self.changed(sample=sample, observed=observed)
+            sums = np.zeros((3, 4)) if first else np.full((3, 4), np.nan) if sample is None else sample.sums.copy()
+            sample_sums(full, *map(np.ascontiguousarray, (ratio, weight, coefficient, decay)), sums)
+            before = sample is not None and sample.off_policy
+            sample = Sample(sums, before or bool((ratio[full] != 1.0).any()))
+        elif sample is not None:
+            sample = sample.times(*[np.nan] * 4)
+        return self.changed(sample=sample, observed=step @ self.observed)
 
     def then(self, later: Counts) -> Counts:
         """Return the counts of these rows and later ones of the stream."""
-        if not self.n_rows:
-            return later
+        if not (self.n_rows and later.n_rows):
+            return self if self.n_rows else later
+        one, two = self.sample, later.sample
+        known = one or two
         return Counts(
             self.n_rows + later.n_rows,
             self.n_transitions + later.n_transitions,
             self.total_weight + later.total_weight,
             self.unused + later.unused,
             (self.mark + later.mark) % _MODULUS,
-            self._reward_mark_with(later.reward_mark),
-            _joined_samples(self.sample, later.sample) if later.n_rows else self.sample,
-            self.observed.then(later.observed),
-            later.cut_ids if self.cut_ids is None else self.cut_ids + (0 if later.cut_ids is None else later.cut_ids),
+            (self.reward_mark + later.reward_mark) % _MODULUS,
+            one.then(two) if one and two else known and known.times(*[np.nan] * 4),
+            later.observed @ self.observed,
         )
 
-    def _reward_mark_with(self, later: int) -> int:
-        return (self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * later) % _MODULUS
-
-    def __add__(self, other: Counts) -> Counts:
-        """Return the counts of independent data."""
-        return self.then(other).changed(reward_mark=(self.reward_mark + other.reward_mark) % _MODULUS)
-
-    def closed(self, *, unused: bool, cut: tuple[Any, ...]) -> Counts:
-        """Return the counts without a next row; `unused`: the last one has an unused reward; `cut`: ids cut there."""
+    def closed(self, *, unused: bool) -> Counts:
+        """Return the counts without a next row; `unused` says that the last one has an unused reward."""
         return self.changed(
-            cut_ids=self.cut_ids if self.cut_ids is None or not cut else self.cut_ids + signs_of(cut),
             unused=self.unused + unused,
-            sample=self.sample and self.sample.closed(),
-            observed=self.observed.closed(),
+            sample=self.sample and self.sample.times(0.0, 0.0, 1.0, 1.0),
+            observed=self.observed * np.array([[1.0], [0.0], [1.0]]),
         )
-
-    @property
-    def real_cuts(self) -> float:
-        """Number of cuts of episodes, of which those that go on in other sums count once."""
-        cuts = float(self.n_rows - self.n_transitions)
-        if self.cut_ids is None or not self.cut_ids[0]:
-            return cuts
-        n, signs = self.cut_ids[0], self.cut_ids[1:].astype(np.float64)
-        return float(cuts - n + min(n, n**2 / np.mean(signs**2)))
 
     def scaled(self, factor: float) -> Counts:
         """Return the counts of the same rows with their weights times `factor`."""
-        return self.changed(
-            total_weight=factor * self.total_weight,
-            sample=self.sample and self.sample.scaled(factor),
-            observed=self.observed.scaled(factor),
-        )
+        observed = self.observed.copy()
+        observed[1:, 0] *= factor
+        sample = self.sample
+        if sample is not None:  # only the second has weights
+            factors = np.array([np.ones(4), [1.0, factor, factor, factor**2], np.ones(4)])
+            sample = sample.changed(sums=sample.sums * factors)
+        return self.changed(total_weight=factor * self.total_weight, sample=sample, observed=observed)
 
 
-def signs_of(ids: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the number of ids, None for rows without, and the sums of 256 random signs of each, (257,)."""
-    texts = (blake2b(key, digest_size=8).digest() if isinstance(key, bytes) else key for key in id_keys([*ids]))
-    keys = [int.from_bytes(text, "little", signed=True) if isinstance(text, bytes) else text for text in texts]
-    bits = np.array(keys, np.int64).view(np.uint64)[:, np.newaxis] + _factors(4)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64 (Steele et al. 2014)
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    bits ^= bits >> np.uint64(31)
-    ones = np.unpackbits(bits.view(np.uint8)).reshape(-1, 256).sum(axis=0, dtype=np.int64)
-    return np.append(len(ids), 2 * ones - len(ids))
-
-
-def _joined_samples(one: Chains | None, two: Chains | None) -> Chains | None:
-    """Return the chains of sizes, which are not known if only one of the two has ratios or weights."""
-    if one is not None and two is not None:
-        return one.then(two)
-    known = one or two
-    return known and known.unknown()
-
-
-def marks_until(rows: Rows, ends: Sequence[int]) -> list[int]:
-    """Return the marks of the features of rows up to each of `ends`."""
+def marks_until(rows: Rows, ends: Sequence[int]) -> NDArray[np.uint64]:
+    """Return the marks of features, and of rewards and weights, of rows up to each of `ends`, (K, 2)."""
     n, first, last = rows.n_features - rows.intercept, rows.place, ends[-1]  # place in the stream
     head, tail = max(_ALL, first), max(_ALL, first) + -max(_ALL, first) % _EVERY  # first row of every 64th
-    places, marks = [np.zeros(1, np.intp)], [np.zeros(1, np.uint64)]
+    places, marks = [np.zeros(1, np.intp)], [np.zeros((1, 2), np.uint64)]
     for part in (slice(0, min(head - first, last), 1), slice(tail - first, last, _EVERY)):
         if part.start < part.stop:
             places.append(np.arange(part.start + 1, part.stop + 1, part.step))
-            marks.append(_marks_of(rows.X[part], n))
+            numbers = np.column_stack([rows.y[part], rows.weight[part]])
+            marks.append(np.column_stack([_marks_of(rows.X[part], n), _marks_of(numbers, numbers.shape[1])]))
     until = np.searchsorted(np.concatenate(places), ends, side="right")
-    found: list[int] = np.cumsum(np.concatenate(marks))[until - 1].tolist()
-    return found
+    return np.asarray(np.cumsum(np.concatenate(marks), axis=0)[until - 1])
 
 
 def _marks_of(X: Features, n: int) -> NDArray[np.uint64]:

@@ -46,7 +46,7 @@ from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, chunk_edges, chunk_statistics
-from lstd.statistics.counts import UNKNOWN, About, Counts, signs_of
+from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.stream_sums import Pending, StreamSums, check_sums
 from lstd.types import Array
 
@@ -168,7 +168,6 @@ class LSTDStatistics(StreamSums, Saved):
         groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
         warn_of_breaks(rows, lmbda)
-        statistics = statistics.changed(counts=statistics.counts.changed(cut_ids=signs_of(_cut(rows))))
         return statistics if label is None else statistics._with(replace(statistics.about, labels=frozenset({label})))
 
     @classmethod
@@ -314,8 +313,7 @@ class LSTDStatistics(StreamSums, Saved):
                 boundary = np.multiply.outer(row.phi, v)
                 cuts = boundary if cuts is None else cuts + boundary
             if counts.n_rows:
-                cut = () if row is None or row.complete else (self.last_episode,)
-                trace, counts = np.zeros_like(trace), counts.closed(unused=self._is_unused, cut=cut)
+                trace, counts = np.zeros_like(trace), counts.closed(unused=self._is_unused)
         elif row.complete:
             sums = sums.copy()
             sums[:n] -= np.multiply.outer(row.phi, v)
@@ -343,7 +341,7 @@ class LSTDStatistics(StreamSums, Saved):
             n_episodes=self.n_episodes + other.n_episodes,
             n_groups=_together(self, other, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
-            about=about, counts=counts + more,
+            about=about, counts=counts.then(more),
         ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
@@ -404,12 +402,6 @@ def _in_range(s: LSTDStatistics) -> LSTDStatistics:
                 "(`X`, `y`) to order 1 before they are summed."
             )
     return s
-
-
-def _cut(rows: Rows) -> list[Any]:
-    """Return the ids of episodes that were cut off before the last row."""
-    cut = rows.last[:-1] & ~rows.full[:-1]
-    return [] if rows.episode is None else rows.episode[:-1][cut].tolist()
 
 
 def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:

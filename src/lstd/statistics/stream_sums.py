@@ -149,7 +149,7 @@ class StreamSums(ReadOnly):
         The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
         terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
         """
-        seen, total = float(self.counts.observed.step[0, 3, 0]), self.total_weight
+        seen, total = float(self.counts.observed[2, 0]), self.total_weight
         return None if np.isnan(seen) or not total > 0.0 else min(1.0, seen / total)  # above one by rounding
 
     @property
