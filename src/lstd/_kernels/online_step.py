@@ -80,7 +80,6 @@ DONE, LOOK, BAD, JUMP, ASK = 0, 1, -1, -2, -3
 GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
 DISCOUNT, RATIO, OF_TRACE, OF_ROW, EPISODE, TERMINAL = range(-6, 0)  # the last columns of the buffer
 
-RATES = 5  # recursions with forgetting="auto"
 RUNS = 50.0  # of rows, with which errors are those of the stream and not of weights that few products of ratios decide
 SAMPLED = 1024  # transitions between two looks at the effective sample of a stream with ratios or weights
 GROWN_AT = 2.0**32  # g at which P is computed anew, relative to the last weight
@@ -161,48 +160,22 @@ def stream(X, X_next, y, numbers, kinds, first, predictions, state, buffer):  # 
 
 
 @kernel
-def value(x, state):  # type: ignore[no-untyped-def]
-    """Return the prediction for `x` (n,); NaN if weights are to be solved for, or `x` to be checked.
-
-    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term.
-    """
-    counts = counts_of(state)
-    found = read_out(x, 0, along(x, state, counts), state)
-    return found if counts[REWARDS] == 1 and abs(found) <= LARGEST else np.nan
-
-
-@kernel
 def predict(x, values, state):  # type: ignore[no-untyped-def]
-    """Fill `values` (m,) with what `value` is for each reward; return whether all are finite."""
+    """Fill `values` (m,) with the predictions for `x` (n,) of each reward; return whether all are finite.
+
+    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term. NaN if
+    weights are to be solved for, or `x` to be checked.
+    """
     counts = counts_of(state)
     a = along(x, state, counts)
-    if len(values) != counts[REWARDS]:
+    if len(values) != counts[REWARDS] or a != a:
         return False
     for j in range(len(values)):
-        values[j] = read_out(x, j, a, state)
+        theta = state[THETA + j]
+        values[j] = dot(x, theta)
+        if a != 0.0:
+            values[j] += a * dot(theta[: len(x)], state[NEXT])
     return beyond(values, LARGEST) == 0
-
-
-@kernel
-def predict_all(x, values, states, most):  # type: ignore[no-untyped-def]
-    """Fill `values` (K, m) with the predictions of recursions; return whether all are finite.
-
-    Where reading out may multiply errors by more than `most`, the prediction of the next recursion takes its place.
-    """
-    finite, last = True, len(states) - 1
-    for k in range(last, -1, -1):
-        if k < last and denominator(states[k], counts_of(states[k]))[1] > most:
-            copy(values[k + 1], values[k])
-        elif not predict(x, values[k], states[k]):
-            finite = False
-    return finite
-
-
-@kernel
-def step_all(x, x_next, reward, discount, ratio, terminated, states, buffers, codes):  # type: ignore[no-untyped-def]
-    """Let recursions take one transition as `step` does; put their codes into `codes` (K,)."""
-    for k in range(len(states)):
-        codes[k] = step(x, x_next, reward, discount, ratio, terminated, states[k], buffers[k])
 
 
 @kernel
@@ -232,15 +205,6 @@ def denominator(state, counts):  # type: ignore[no-untyped-def]
 def growth(state):  # type: ignore[no-untyped-def]
     """Return the factor by which reading weights out may multiply their errors."""
     return denominator(state, counts_of(state))[1]
-
-
-@kernel
-def read_out(x, reward, a, state):  # type: ignore[no-untyped-def]
-    """Return xᵀθ + a φ₊ᵀθ, NaN if `a` is."""
-    theta = state[THETA + reward]
-    if a == 0.0:
-        return dot(x, theta)
-    return dot(x, theta) + a * dot(theta[: len(x)], state[NEXT]) if a == a else a
 
 
 @kernel
@@ -298,7 +262,7 @@ def advance(state, counts, buffer):  # type: ignore[no-untyped-def]
     decay = row[OF_TRACE] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
     phi_y, phi_p, phi_theta = dots(phi, y, p, state[THETA], lanes)
     if state[CHART, LENGTH] > 0.0:
-        here = phi_theta / (1.0 - state[SCALARS, FRACTION] * bootstrap * phi_y)  # `value` of φ = φ₊
+        here = phi_theta / (1.0 - state[SCALARS, FRACTION] * bootstrap * phi_y)  # the prediction for φ = φ₊
         note_error(row[2 * counts[FEATURES]], here, False, state, counts)
     lost = sherman_morrison(phi_p, phi_y, p, y, q, (ratio, weight, decay, bootstrap))
     copy(state[PHI_P], state[counts[R_AT] + k])
@@ -384,14 +348,10 @@ _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _INDICES = types.Array(types.int64, 1, "C", readonly=True)
 _NUMBERS = (types.float64, types.float64, types.float64, types.boolean)
 _STATE = types.float64[:, ::1]
-_STATES = types.UniTuple(_STATE, RATES)  # type: ignore[no-untyped-call,unused-ignore]
 SIGNATURES = {
     "step": (_ROW, _ROW, *_NUMBERS, _STATE, _STATE),
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, _STATE, _STATE),
     "stream": (_ROWS, _ROWS, _ROWS, _STATE, types.int8[::1], types.int64, _STATE, _STATE, _STATE),
-    "value": (_ROW, _STATE),
     "predict": (_ROW, types.float64[::1], _STATE),
     "growth": (_STATE,),
-    "predict_all": (_ROW, _STATE, _STATES, types.float64),
-    "step_all": (_ROW, _ROW, *_NUMBERS, _STATES, _STATES, types.int64[::1]),
 }

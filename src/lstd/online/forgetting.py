@@ -21,7 +21,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels import online_step
 from lstd._kernels import return_window as kernels
 from lstd.data.arguments import check_integer, check_real
 from lstd.errors import InvalidInputError
@@ -215,23 +214,11 @@ class RateBank:
 
     def predictions(self, x: Any) -> Array:
         """Return the predictions for a row with each rate, (models · rewards,)."""
-        values = np.empty(self.state.squares.shape)
-        if compiled(online_step, "predict_all") and isinstance(x, np.ndarray):
-            states = tuple(model.state for model in self.models)
-            if online_step.predict_all(x, values, states, MOST_GROWTH):
-                return values.ravel()
         return np.concatenate([self._read_from(k).predict(x) for k in range(len(self.models))])
 
     def learn(self, pair: tuple[Any, Any], rewards: Array, numbers: tuple[float, ...]) -> list[int]:
         """Let each recursion learn as by `Recursion.learn`; return their codes."""
-        discount, ratio, weight, coefficient, terminated = numbers
-        plain = isinstance(pair[0], np.ndarray) and len(rewards) == weight == coefficient == 1
-        if not (plain and compiled(online_step, "step_all")):
-            return [model.learn(*pair, rewards, numbers) for model in self.models]
-        states, buffers = zip(*[(model.state, model.buffer) for model in self.models], strict=True)
-        codes = np.empty(len(states), np.int64)
-        online_step.step_all(*pair, rewards[0], discount, ratio, bool(terminated), states, buffers, codes)
-        return codes.tolist()
+        return [model.learn(*pair, rewards, numbers) for model in self.models]
 
     def note(self, before: Array, rewards: Array, numbers: tuple[float, ...]) -> None:
         """Compare predictions, made before a transition, with returns; `numbers` are those of `Recursion.learn`."""

@@ -57,8 +57,7 @@ from lstd.statistics.solve import Solution, solve
 from lstd.types import Array
 
 _PAGE = 512  # float64 in a page of 4 KiB
-_BUFFERED, _ENTRIES = 8192, 2**20  # largest number of rows in the buffer, and of features of rows and successors
-_PART = 1024  # rows of the buffer that are summed once for all readings
+_BUFFERED, _ENTRIES = 2048, 2**20  # largest number of rows in the buffer, and of features of rows and successors
 _BYTES = 2**26  # of all blocks, with "auto"
 _SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
 _FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals
@@ -127,13 +126,11 @@ class Recursion:
         self.warned = False  # of ratios or weights
         self.buffer = self._new_buffer()
         self._read: tuple[Any, Any] = (None, None)  # what the last solved reading was of, and its weights
-        self._parts: tuple[int, Any] = (0, None)  # how many rows of the buffer are in sums without blocks, and these
-        self._total = -1, nothing  # the number of transitions of the last `total`, and its result
         self.compile()
 
     def compile(self) -> bool:
         """Compile the kernels that each stream needs; returns whether Numba's compiler is on."""
-        return compiled(kernels, "step") and compiled(kernels, "value" if self.m == 1 else "predict")
+        return compiled(kernels, "step") and compiled(kernels, "predict")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -202,16 +199,7 @@ class Recursion:
 
     def total(self) -> LSTDStatistics:
         """Return the sums with the rows of the buffer, without those of its blocks, in less time."""
-        if self._total[0] != self.n_updates:
-            (at, sums), k = self._parts, int(self.counts[BUFFERED])
-            sums = sums or self.blocks.changed(limit=0, prefixes=())
-            while at < k:
-                stop = min(at + _PART, k)
-                sums, at = self._extended(sums, at, stop), stop
-                if stop % _PART == 0:  # the next reading goes on from here
-                    self._parts = stop, sums
-            self._total = self.n_updates, sums.total
-        return self._total[1]
+        return self._extended(self.blocks.changed(limit=0, prefixes=()), 0, int(self.counts[BUFFERED])).total
 
     def _extended(self, blocks: Blocks, first: int, stop: int) -> Blocks:
         """Return the blocks with some rows of the buffer."""
@@ -244,32 +232,18 @@ class Recursion:
         if counts[SOLVED] and counts[RENEWED]:  # not each time, as there may be too few rows for a regular system
             soon = counts[RENEWED] + max(_FIRST, self.n // 8)
             counts[RENEW_AT] = min(counts[RENEW_AT], max(counts[UPDATES], soon))
-        if self.state[SCALARS, GROWTH] >= kernels.GROWN_AT:
-            self._rescale()
-        room, until = len(self.buffer), counts[RENEW_AT] - counts[UPDATES]
-        full = counts[BUFFERED] >= room
-        due = until <= 0 or (full and until < room <= counts[INTERVAL])  # else it would sum most of these rows again
-        if full:
+        due = counts[UPDATES] >= counts[RENEW_AT] or self.state[SCALARS, GROWTH] >= kernels.GROWN_AT
+        if due or counts[BUFFERED] >= len(self.buffer):
             self._flush()
         if due:
             self._renew()
         if due or counts[UPDATES] % kernels.SAMPLED == 0:
             self.warn_of_ratios()
 
-    @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
-    def _rescale(self) -> None:
-        """Divide by the growth of the weights, rounded to a power of two, so that nothing else is rounded."""
-        state, first = self.state, int(self.counts[layout.R_AT])
-        down = 1.0 / np.exp2(np.floor(np.log2(state[SCALARS, GROWTH])))
-        state[SCALARS, [GROWTH, BOOTSTRAP]] *= down
-        state[layout.RIDGE] *= down
-        state[[Y, layout.P_NEXT, layout.NEXT_P]] /= down
-        state[first:] /= down  # R and M
-
     def _flush(self) -> None:
         """Move the rows of the buffer into the sums."""
-        self.blocks, self._parts = self.summed(), (0, None)
-        self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
+        self.blocks, self.buffer = self.summed(), np.empty_like(self.buffer)
+        self.counts[BUFFERED] = 0
 
     @property
     @np.errstate(all="ignore")
@@ -286,13 +260,13 @@ class Recursion:
 
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:
-        """Compute P, y and θ from the sums, relative to the last weight; if they have no digits, solve from now on."""
+        """Compute P, y and θ from the sums, which have all rows; if they have no digits, solve from now on."""
         counts, n, state, scalars = self.counts, self.n, self.state, self.state[SCALARS]
         ridge, z, again = self.ridge, state[TRACE, :n], max(_FIRST, n)
         scalars[BOOTSTRAP] /= scalars[GROWTH]
         scalars[GROWTH] = 1.0
         c = scalars[layout.FRACTION] * scalars[BOOTSTRAP]
-        total = self.total()
+        total = self.blocks.total
         A = total.matrix(self.variant) + np.outer(c * z, state[NEXT, :n])
         solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
         state[[Y, layout.P_NEXT, layout.NEXT_P]] = state[THETA:] = 0.0  # the padding may hold NaN
@@ -386,9 +360,7 @@ class Recursion:
         if isinstance(x, SparseRow):
             return np.asarray(self.weights(self.variant)[:, x.indices] @ x.values)
         values = np.empty(self.m)
-        if self.m == 1:
-            values[0] = kernels.value(x, self.state)
-        if np.isfinite(values).all() if self.m == 1 else kernels.predict(x, values, self.state):
+        if kernels.predict(x, values, self.state):
             return values
         return np.asarray(self.weights(self.variant) @ x)
 

@@ -105,7 +105,7 @@ class RecursiveLSTD(OnlinePredictor):
 
     Notes
     -----
-    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 8192 transitions, or of 8 MiB.
+    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 2048 transitions, or of 8 MiB.
 
     Weights have at least eight correct digits, or those that :class:`lstd.LSTD` has on the same data. They are read
     from the recursion, in O(n), while the condition number of the system, after scaling rows and columns, was at most
@@ -411,14 +411,9 @@ class RecursiveLSTD(OnlinePredictor):
         if type(x) is ndarray and self._typed:  # no conversion needed
             state = self._core.state if self._bank is None else self._bank.chosen.state
             try:
-                if self.n_rewards is None:
-                    found = kernels.value(x, state)
-                    if found == found:
-                        return found
-                else:
-                    values = np.empty(self.n_rewards)
-                    if kernels.predict(x, values, state):
-                        return values
+                values = np.empty(self.n_rewards or 1)
+                if kernels.predict(x, values, state):
+                    return float(values[0]) if self.n_rewards is None else values
             except Exception:  # arguments of other types are converted below, or raise
                 pass
         return super().predict(x)
