@@ -334,8 +334,7 @@ class LSTD(Predictor):
         IllConditionedWarning, UnusedRewardWarning, EffectiveSampleWarning, RidgeWarning
             As by :meth:`fit`.
         UnobservedWarning
-            As by :meth:`fit`, unless most cuts were only made by summing apart, so that the ids of the episodes come
-            again in other statistics, or rows have no ids.
+            As by :meth:`fit`; an episode that goes on in other statistics is cut off in each of them.
 
         Examples
         --------

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels.scales import widen
+from lstd._kernels.ranges import widen
 from lstd.data.doubts import FEWEST, bounds_of
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
@@ -21,7 +21,6 @@ PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
-_FEW_ENTRIES, _FEW_COLUMNS = 2000, 4
 SIGNIFICANT = 0.01  # p-value below which there is a warning
 
 
@@ -267,10 +266,10 @@ class Limits:
         full, y, part, rewards, ranges = rows.full, rows.y, rows.part, self.rewards.copy(), None
         if goes_on:
             widen(self.open, rewards)
-        _widen(y if full.all() else y[:-1] if full[:-1].all() else y.compress(full, axis=0), rewards)
+        widen(y if full.all() else y[:-1] if full[:-1].all() else y.compress(full, axis=0), rewards)
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = self.ranges.copy()
-            _widen(part, ranges)
+            widen(np.ascontiguousarray(part, np.float64), ranges)
             if len(part) < len(rows):
                 (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
                 ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
@@ -311,16 +310,6 @@ class Limits:
         low, high = self.ranges
         more = np.maximum(0.5 * (high - low), 1e-6 * np.maximum(np.abs(low), np.abs(high)))
         return np.stack([low - more, high + more])
-
-
-def _widen(X: Array, ranges: Array) -> None:
-    """Widen ranges in place; NumPy is faster for many entries of few columns."""
-    if X.size < _FEW_ENTRIES or X.shape[1] >= _FEW_COLUMNS:
-        widen(np.ascontiguousarray(X, np.float64), ranges)
-        return
-    columns = np.ascontiguousarray(X.T)
-    ranges[0] = np.minimum(ranges[0], columns.min(axis=1))
-    ranges[1] = np.maximum(ranges[1], columns.max(axis=1))
 
 
 def _joined(one: Any, two: Any) -> Array:

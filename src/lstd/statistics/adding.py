@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import add_entries, dense_traces, sparse_sums, sparse_sums_of_pairs
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.rows import Rows, uniform
@@ -145,9 +144,10 @@ class Adding:
             left[0] -= first
         if len(ends):
             assert self.cuts is not None
-            add_product(self.cuts, boundary if self._given else right[ends], left[ends], 2.0 * self._given - 1.0)
+            beyond = boundary if self._given else -right[ends]
+            self.cuts[:, :width] += beyond.T @ left[ends]
             left[ends] *= float(self._given)  # without successors, horizon rows are in B alone
-        add_product(self.sums, right, left)
+        self.sums[:n, :width] += right.T @ left
 
     def _differences(self, batch: _Batch, ends: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return φ_t − γ_t φ'_t, without the second term where it is not in A, and γ_t φ'_t of the cuts."""

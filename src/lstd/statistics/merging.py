@@ -322,7 +322,9 @@ class LSTDStatistics(StreamSums, Saved):
             rows = row.as_rows(frozenset() if counts.sample is None else FACTORS)
             adding, one = Adding(rows, self.lmbda, Added(sums, cuts, trace)), slice(0, 1)
             adding.add_until(1)
-            counts = counts.with_rows(rows, [0], [1])[0].with_chains(rows, one, self.lmbda)
+            counts = counts.changed(
+                n_transitions=counts.n_transitions + 1, total_weight=counts.total_weight + row.weight
+            ).with_chains(rows, one, self.lmbda)  # fmt: skip
             return adding.sums_before(None, None), counts
         return Added(sums, cuts, trace), counts
 

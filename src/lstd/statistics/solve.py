@@ -1,7 +1,7 @@
 """From (A, b, α) to weights, the condition number, and what went wrong.
 
 The system M = A + αI is factorised, never inverted, after its rows and columns are multiplied by powers of two that
-bring their absolute sums close together:
+bring their largest entries close together:
 
     S = R M C,   S x = R b,   θ = C x
 
@@ -37,7 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from lstd._kernels.scales import equilibration
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.types import Array
@@ -59,6 +58,20 @@ class Solution:
     singular: bool
     unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
     left_out: bool = False  # the system is singular, and solved without the column of ones, which repeats the others
+
+
+def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return exponents r and c, (n,), that bring the largest entries of rows and of columns near one.
+
+    They start from the diagonal, as for a Gram matrix, so that features scaled by powers of two give the same S. Rows
+    and columns of zeros keep their scale.
+    """
+    start = -(np.frexp(M.diagonal())[1] // 2)
+    scale = np.exp2(start)
+    size = np.abs(M) * scale[:, np.newaxis] * scale
+    rows = -np.frexp(size.max(axis=1))[1]
+    size *= np.exp2(rows)[:, np.newaxis]
+    return start + rows, start - np.frexp(size.max(axis=0))[1]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
