@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
-from lstd._kernels import rank_one
+from lstd._kernels import online_step
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from online_streams import (
@@ -190,7 +190,7 @@ def core(place, value):
 
 def counted(place, value):
     array = good()["cores.0.state"].copy()
-    array[rank_one.COUNTS : rank_one.CHART].reshape(-1).view(np.int64)[place] = value
+    array[online_step.COUNTS : online_step.CHART].reshape(-1).view(np.int64)[place] = value
     return broken(**{"cores.0.state": array})
 
 
@@ -215,14 +215,14 @@ BAD_SNAPSHOTS = {
     "buffer of NaN": lambda: broken(**{"cores.0.buffer": good()["cores.0.buffer"] * np.nan}),
     "variant is a number": lambda: document(variant=1),
     "warned is a number": lambda: document(warned=1),
-    **{f"count {k} is negative": lambda k=k: counted(k, -1) for k in range(rank_one.N_COUNTS)},
-    **{f"count {k} is large": lambda k=k: counted(k, 2**40) for k in range(rank_one.AHEAD + 1)},
-    "trace decay of 99": lambda: core((rank_one.SCALARS, rank_one.LMBDA), 99.0),
-    "discount of 2": lambda: core((rank_one.SCALARS, rank_one.DECAY), 2.0),
-    "discount of NaN": lambda: core((rank_one.SCALARS, rank_one.BOOTSTRAP), np.nan),
-    "trace of NaN": lambda: core((rank_one.TRACE, 0), np.nan),
-    "another rate of forgetting": lambda: core((rank_one.SCALARS, rank_one.FORGETTING), 0.5),
-    "negative ridge": lambda: core((rank_one.RIDGE, 0), -1.0),
+    **{f"count {k} is negative": lambda k=k: counted(k, -1) for k in range(online_step.N_COUNTS)},
+    **{f"count {k} is large": lambda k=k: counted(k, 2**40) for k in range(online_step.AHEAD + 1)},
+    "trace decay of 99": lambda: core((online_step.SCALARS, online_step.LMBDA), 99.0),
+    "discount of 2": lambda: core((online_step.SCALARS, online_step.DECAY), 2.0),
+    "discount of NaN": lambda: core((online_step.SCALARS, online_step.BOOTSTRAP), np.nan),
+    "trace of NaN": lambda: core((online_step.TRACE, 0), np.nan),
+    "another rate of forgetting": lambda: core((online_step.SCALARS, online_step.FORGETTING), 0.5),
+    "negative ridge": lambda: core((online_step.RIDGE, 0), -1.0),
 }
 
 

@@ -7,12 +7,22 @@ r the reward, γ the discount and w₋ the weight of the transition before, and 
     z' = ρ(cλγ z + φ),   u = w z' − w₋γ z,   A' = A + u φᵀ,   b' = b + w r z'
     P' = P − q (φᵀP),   q = Pu / (1 + φᵀPu),   y' = P'z',   θ' = θ − q φᵀθ + w r y'
 
-(Sherman–Morrison; `rank_one.sherman_morrison` forms y' without the terms that cancel where φᵀp is large, as they do
+(Sherman–Morrison; `sherman_morrison` forms y' without the terms that cancel where φᵀp is large, as they do
 with a small α.) If the denominator is large, P' is smaller than P along φ by that factor, and loses as many digits. If
 its terms cancel, it loses digits itself. Weights are then solved for until P is computed anew.
 
 Transitions wait in a buffer, from which they are added to the sums: x, x₊, the rewards, discount, importance ratio,
 trace coefficient, weight, the number of the episode, and whether it terminates.
+
+Most of the time of a transition is spent reading P from memory. Rank-one changes are therefore gathered in panels Q and
+R, P = M − Σ_k Q_kᵀR_k, and applied to M together. As φ₊ is the φ of the next transition, one pass over M forms the
+products with both, and every other transition needs none. Each row is padded with zeros to whole blocks, so that no
+loop has a remainder.
+
+With forgetting f, each transition weighs 1/f times the one before it, and the ridge shrinks beside them. It is restored
+one feature i at a time, with g the weight now:
+
+    R_ii' = g α_i,  P' = P − q (e_iᵀP),  q = c P e_i / (1 + c P_ii),  c = g α_i − R_ii,  θ' = θ − q θ_i,  y' = y − q y_i
 """
 
 from __future__ import annotations
@@ -20,57 +30,51 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from lstd._kernels.blocked import LARGEST, beyond, copy, differs, dots, increasing, load, scatter, sum_beyond, valid
+from lstd._kernels.blocked import (
+    BLOCK,
+    LARGEST,
+    add,
+    add_both,
+    beyond,
+    clear,
+    copy,
+    differs,
+    dots,
+    fold,
+    increasing,
+    load,
+    scatter,
+    sum_beyond,
+    valid,
+)
 from lstd._kernels.change_detection import LENGTH, LEVEL, N_CHART, OPEN, REWARD, VALUE, add_error
 from lstd._kernels.compilation import kernel
-from lstd._kernels.rank_one import (
-    AHEAD,
-    ARRIVES,
-    BOOTSTRAP,
-    BUFFERED,
-    CHANGED,
-    CHART,
-    COEFFICIENT,
-    DECAY,
-    EPISODES,
-    FACTORS,
-    FEATURES,
-    FORGETTING,
-    FRACTION,
-    GROWTH,
-    LANES,
-    LMBDA,
-    MOST_GROWN,
-    NEXT,
-    OFF_POLICY,
-    P_PHI,
-    PHI,
-    PHI_P,
-    Q_AT,
-    R_AT,
-    RENEW_AT,
-    REWARDS,
-    SAMPLE,
-    SCALARS,
-    SIZES,
-    SOLVED,
-    SQUARE,
-    THETA,
-    TOTAL,
-    TRACE,
-    UPDATES,
-    WAITING,
-    WEIGHT,
-    E,
-    F,
-    Y,
-    counts_of,
-    project,
-    project_sparse,
-    restore_ridge,
-    sherman_morrison,
-)
 from lstd._kernels.traces import add_to_sample
+
+# The state is one array, as each array among the arguments of a call takes 50 ns. Its rows are these vectors, of which
+# COUNTS, integers in the same memory, has two and CHART six, and those from PHI on are scratch; then θ of each reward,
+# Q, R and M. RIDGE is the diagonal of R, ALPHA what it is restored to; P_NEXT and NEXT_P are products of M with NEXT.
+Y, TRACE, NEXT, P_NEXT, NEXT_P, RIDGE, ALPHA, SCALARS, COUNTS, SAMPLE, CHART, PHI = *range(9), 10, 11, 17
+P_PHI, PHI_P, ARRIVES, LANES, THETA = 18, 19, 20, 21, 29
+# λ; the discount of the transition before, for the trace, and times its weight, for A (0 where its boundary term is
+# closed); the fraction of the boundary term that weights are read with; f and g; weight and trace coefficient of the
+# transition to take, 1 between calls; the growth of errors above which a read-out is solved for.
+LMBDA, DECAY, BOOTSTRAP, FRACTION, FORGETTING, GROWTH, WEIGHT, COEFFICIENT, MOST_GROWN = range(9)
+# Features, rewards, rows of a panel; where Q, R and M begin; the number of transitions in which the ridge of each
+# feature is restored once.
+FEATURES, REWARDS, PANEL, Q_AT, R_AT, M_AT, ROTATION = range(7)
+# Changes that wait in the panels, and whether P_NEXT and NEXT_P are known. Transitions so far, those in the buffer,
+# those after which P was computed anew and is to be again, and how many were to be in between. Whether weights are
+# solved for. Episodes that are over, and whether one was cut off. Whether the charts say that the stream has changed.
+WAITING, AHEAD, UPDATES, BUFFERED, RENEWED, RENEW_AT, INTERVAL, SOLVED, EPISODES, CUT, CHANGED = range(7, 18)
+N_COUNTS = 18
+# Entries of SAMPLE: whether a ratio was other than one, and whether any factor was. Then, for the effective sample
+# sizes with ratios alone, with weights alone, and without both, the traces e and f, Σ g and the double sum.
+OFF_POLICY, FACTORS, SIZES = range(3)
+E, F, TOTAL, SQUARE = range(4)
+
+LOST = 1e-6  # a denominator this much smaller than its terms, or larger than 1 / LOST, loses six digits
+COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
 
 # What a transition returns. LOOK: done, and the buffer is full, P is to be computed anew, or the stream has changed.
 # After a negative code nothing has changed. BAD: an argument is invalid, or so large that sums would overflow. JUMP:
@@ -339,6 +343,203 @@ def note_sample(row, decay, forgetting, sample):  # type: ignore[no-untyped-def]
 def few_runs(sample):  # type: ignore[no-untyped-def]
     """Return whether importance ratios leave fewer than RUNS runs of rows."""
     return sample[OFF_POLICY] == 1.0 and sample[SIZES + TOTAL] ** 2 < RUNS * sample[SIZES + SQUARE]
+
+
+# ---------------------------------------------------------------- one change of P
+
+
+@kernel
+def sherman_morrison(phi_p, phi_y, p, y, q, numbers):  # type: ignore[no-untyped-def]
+    """Set q = Pu / d and y = P'z' for A' = A + u φᵀ, d = 1 + φᵀPu; return whether digits were lost.
+
+    `numbers` are ρ, w, cλγ and w₋γ, `p` is Pφ and `y` is Pz:
+
+        z' = ρ(cλγ z + φ),  Pu = wρ p − o y,  o = w₋γ − wρcλγ,  y' = ρ((1 − w₋γ φᵀy) p + (cλγ + w₋γ φᵀp) y) / d
+    """
+    ratio, weight, decay, bootstrap = numbers
+    o = bootstrap - weight * ratio * decay
+    d = 1.0 + weight * ratio * phi_p - o * phi_y
+    along_p, along_y = ratio * (1.0 - bootstrap * phi_y) / d, ratio * (decay + bootstrap * phi_p) / d
+    of_p, of_y = weight * ratio / d, o / d
+    for i in range(len(q)):
+        q[i] = of_p * p[i] - of_y * y[i]
+        y[i] = along_p * p[i] + along_y * y[i]
+    return lost_digits(d, 1.0 + abs(weight * ratio * phi_p) + abs(o * phi_y))
+
+
+@kernel
+def counts_of(state):  # type: ignore[no-untyped-def]
+    """Return a view of the counts."""
+    return state[COUNTS:SAMPLE].reshape(-1).view(np.int64)
+
+
+@kernel
+def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
+    """Return whether `denominator`, a sum of terms of this size, cancelled, is large or is NaN: digits are lost."""
+    return not (abs(denominator) >= LOST * size and LOST * abs(denominator) <= 1.0)
+
+
+# ---------------------------------------------------------------- products with P
+
+
+@kernel
+def project(state, counts, with_next):  # type: ignore[no-untyped-def]
+    """Compute P_PHI = Pφ and PHI_P = φᵀP, with a pass over M unless the pass before has formed its products."""
+    make_room(state, counts)
+    if counts[AHEAD] == 1:
+        copy(state[P_NEXT], state[P_PHI])
+        copy(state[NEXT_P], state[PHI_P])
+        counts[AHEAD] = 0
+    else:
+        pass_over(state, counts)
+        counts[AHEAD] = with_next and counts[WAITING] + 1 < counts[PANEL]
+    lanes = state[LANES:THETA].reshape(-1)
+    for k in range(counts[WAITING]):
+        q, r = state[counts[Q_AT] + k], state[counts[R_AT] + k]
+        phi_r, phi_q, _ = dots(state[PHI], r, q, q, lanes)
+        add_both(-phi_r, q, state[P_PHI], -phi_q, r, state[PHI_P])
+
+
+@kernel
+def pass_over(state, counts):  # type: ignore[no-untyped-def]
+    """Compute the products of M with φ and φ₊; those with φ₊ add a third to the time."""
+    first = counts[M_AT]
+    clear(state[PHI_P])
+    clear(state[NEXT_P])
+    lanes = state[LANES:THETA].reshape(-1)[: 8 * BLOCK].reshape((8, BLOCK))
+    for i in range(0, counts[FEATURES], 4):
+        read(
+            state[first + i], state[first + i + 1], state[first + i + 2], state[first + i + 3],
+            state, i, lanes,
+        )  # fmt: skip
+        for j in range(4):
+            state[P_PHI, i + j], state[P_NEXT, i + j] = fold(lanes[j]), fold(lanes[4 + j])
+
+
+@kernel
+def read(row0, row1, row2, row3, state, first_row, lanes):  # type: ignore[no-untyped-def]
+    """Set lane j to the terms of row_jᵀφ and lane 4 + j to those of row_jᵀφ₊; add φ_j row_j to φᵀM, likewise φ₊ᵀM."""
+    phi, phi_m, psi, psi_m = state[PHI], state[PHI_P], state[NEXT], state[NEXT_P]
+    lane0, lane1, lane2, lane3 = lanes[0], lanes[1], lanes[2], lanes[3]
+    lane4, lane5, lane6, lane7 = lanes[4], lanes[5], lanes[6], lanes[7]
+    phi0, phi1, phi2, phi3 = phi[first_row], phi[first_row + 1], phi[first_row + 2], phi[first_row + 3]
+    psi0, psi1, psi2, psi3 = psi[first_row], psi[first_row + 1], psi[first_row + 2], psi[first_row + 3]
+    clear(lanes.reshape(-1))
+    for first in range(0, len(phi), BLOCK):
+        for k in range(BLOCK):
+            i = np.uint64(first + k)
+            a, b, c, d, phi_i, psi_i = row0[i], row1[i], row2[i], row3[i], phi[i], psi[i]
+            phi_m[i] += (phi0 * a + phi1 * b) + (phi2 * c + phi3 * d)
+            psi_m[i] += (psi0 * a + psi1 * b) + (psi2 * c + psi3 * d)
+            lane0[k] += a * phi_i
+            lane1[k] += b * phi_i
+            lane2[k] += c * phi_i
+            lane3[k] += d * phi_i
+            lane4[k] += a * psi_i
+            lane5[k] += b * psi_i
+            lane6[k] += c * psi_i
+            lane7[k] += d * psi_i
+
+
+@kernel
+def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-def]
+    """Compute what `project` does, from the rows and columns of P at these indices."""
+    make_room(state, counts)
+    counts[AHEAD] = 0
+    p, phi_p, first = state[P_PHI], state[PHI_P], counts[M_AT]
+    clear(phi_p)
+    for i in range(counts[FEATURES]):
+        total = 0.0
+        for j in range(len(indices)):
+            total += values[j] * state[first + i, np.uint64(indices[j])]
+        p[i] = total
+    for j in range(len(indices)):
+        add(values[j], state[first + indices[j]], phi_p)
+    for k in range(counts[WAITING]):
+        q, r, phi_q, phi_r = state[counts[Q_AT] + k], state[counts[R_AT] + k], 0.0, 0.0
+        for j in range(len(indices)):
+            phi_q += values[j] * q[indices[j]]
+            phi_r += values[j] * r[indices[j]]
+        add_both(-phi_r, q, p, -phi_q, r, phi_p)
+
+
+# ---------------------------------------------------------------- changes of P
+
+
+@kernel
+def make_room(state, counts):  # type: ignore[no-untyped-def]
+    """Apply the panels to M if they are full: M ← M − Σ_k Q_kᵀR_k."""
+    if counts[WAITING] < counts[PANEL]:
+        return
+    counts[WAITING] = counts[AHEAD] = 0
+    n, q, r, m = state.shape[1], counts[Q_AT], counts[R_AT], counts[M_AT]
+    for left in range(0, n, COLUMNS):
+        part = slice(left, min(left + COLUMNS, n))
+        for i in range(0, counts[FEATURES], 4):
+            row0, row1 = state[m + i][part], state[m + i + 1][part]
+            row2, row3 = state[m + i + 2][part], state[m + i + 3][part]
+            for k in range(0, counts[PANEL], 4):
+                apply_four(
+                    row0, row1, row2, row3, state, q + k, i,
+                    state[r + k][part], state[r + k + 1][part], state[r + k + 2][part], state[r + k + 3][part],
+                )  # fmt: skip
+
+
+@kernel
+def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3):  # type: ignore[no-untyped-def]
+    """The loop of `make_room` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers."""
+    a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
+    b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
+    c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]
+    d0, d1, d2, d3 = -Q[k, i + 3], -Q[k + 1, i + 3], -Q[k + 2, i + 3], -Q[k + 3, i + 3]
+    for first in range(0, len(row0), BLOCK):
+        for column in range(BLOCK):
+            j = np.uint64(first + column)
+            e, f, g, h = r0[j], r1[j], r2[j], r3[j]
+            row0[j] = row0[j] + a0 * e + a1 * f + a2 * g + a3 * h
+            row1[j] = row1[j] + b0 * e + b1 * f + b2 * g + b3 * h
+            row2[j] = row2[j] + c0 * e + c1 * f + c2 * g + c3 * h
+            row3[j] = row3[j] + d0 * e + d1 * f + d2 * g + d3 * h
+
+
+@kernel
+def restore_ridge(state, counts):  # type: ignore[no-untyped-def]
+    """Restore the ridge of the features i with ⌊iL/n⌋ = T mod L, L = ROTATION; return whether digits were lost."""
+    n, rotation, lost = counts[FEATURES], counts[ROTATION], False
+    phase = counts[UPDATES] % rotation
+    for i in range((phase * n + rotation - 1) // rotation, n):
+        if i * rotation // n != phase:
+            break
+        more = state[SCALARS, GROWTH] * state[ALPHA, i] - state[RIDGE, i]
+        if more > 0.0:
+            lost = add_ridge(i, more, state, counts) or lost
+    return lost
+
+
+@kernel
+def add_ridge(i, more, state, counts):  # type: ignore[no-untyped-def]
+    """Add `more` to the ridge of feature i; return whether digits were lost."""
+    make_room(state, counts)
+    first, k, y = counts[M_AT], counts[WAITING], state[Y]
+    q, r = state[counts[Q_AT] + k], state[counts[R_AT] + k]
+    copy(state[first + i], r)
+    for j in range(len(q)):
+        q[j] = state[first + j, i]
+    for earlier in range(k):
+        before, after = state[counts[Q_AT] + earlier], state[counts[R_AT] + earlier]
+        add_both(-after[i], before, q, -before[i], after, r)
+    denominator = 1.0 + more * q[i]
+    lost = lost_digits(denominator, 1.0 + abs(more * q[i]))
+    factor = more / denominator
+    for j in range(len(q)):
+        q[j] *= factor
+    add(-y[i], q, y)
+    for reward in range(counts[REWARDS]):
+        theta = state[THETA + reward]
+        add(-theta[i], q, theta)
+    counts[WAITING] += 1
+    state[RIDGE, i] += more
+    return lost
 
 
 # ---------------------------------------------------------------- signatures: other argument types are not compiled

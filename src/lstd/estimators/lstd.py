@@ -334,7 +334,7 @@ class LSTD(Predictor):
         IllConditionedWarning, UnusedRewardWarning, EffectiveSampleWarning, RidgeWarning
             As by :meth:`fit`.
         UnobservedWarning
-            As by :meth:`fit`; an episode that goes on in other statistics is cut off in each of them.
+            As by :meth:`fit`. With `independent`, an episode that goes on in the next statistics counts as cut off.
 
         Examples
         --------

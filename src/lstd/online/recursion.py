@@ -23,30 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import change_detection
+from lstd._kernels import online_step as at  # places in the state
 from lstd._kernels import online_step as kernels
-from lstd._kernels import rank_one as layout
 from lstd._kernels.blocked import BLOCK
-from lstd._kernels.online_step import DISCOUNT, EPISODE, OF_ROW, OF_TRACE, RATIO, TERMINAL
-from lstd._kernels.rank_one import (
-    BOOTSTRAP,
-    BUFFERED,
-    CUT,
-    EPISODES,
-    GROWTH,
-    INTERVAL,
-    NEXT,
-    RENEW_AT,
-    RENEWED,
-    SCALARS,
-    SOLVED,
-    THETA,
-    TRACE,
-    UPDATES,
-    WAITING,
-    Y,
-)  # fmt: skip
 from lstd.data.doubts import warn_of_ratios
-from lstd.data.rows import Rows, repeated
+from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import SparseRow, aligned, compiled, take
@@ -107,20 +88,20 @@ class Recursion:
         self.blocks = empty_blocks(nothing, n_blocks, _BYTES).changed(largest=largest)
         length, panel = -(-n // BLOCK) * BLOCK, 4 if n <= 48 else 8 if n <= 256 else 32
         length += BLOCK if length % _PAGE == 0 else 0  # columns that are whole pages apart would share cache lines
-        self.state = aligned(THETA + m + 2 * panel + length, length)
+        self.state = aligned(at.THETA + m + 2 * panel + length, length)
         self.counts = self._view_of_counts()
-        first = THETA + m
-        self.counts[[layout.FEATURES, layout.REWARDS, layout.PANEL]] = n, m, panel
-        self.counts[[layout.Q_AT, layout.R_AT, layout.M_AT]] = first, first + panel, first + 2 * panel
+        first = at.THETA + m
+        self.counts[[at.FEATURES, at.REWARDS, at.PANEL]] = n, m, panel
+        self.counts[[at.Q_AT, at.R_AT, at.M_AT]] = first, first + panel, first + 2 * panel
         first_at = min(renew_every, max(_FIRST, n))
-        self.counts[[layout.ROTATION, RENEW_AT, INTERVAL]] = rotation(n, forgetting), first_at, first_at
-        scalars = self.state[SCALARS]
-        scalars[[layout.LMBDA, layout.FRACTION]] = lmbda, boundary_share(variant, lmbda)
-        scalars[[GROWTH, layout.WEIGHT, layout.COEFFICIENT]], scalars[layout.MOST_GROWN] = 1.0, _MOST_GROWN
-        scalars[layout.FORGETTING] = forgetting
-        self.state[[layout.RIDGE, layout.ALPHA], :n] = alpha
+        self.counts[[at.ROTATION, at.RENEW_AT, at.INTERVAL]] = rotation(n, forgetting), first_at, first_at
+        scalars = self.state[at.SCALARS]
+        scalars[[at.LMBDA, at.FRACTION]] = lmbda, boundary_share(variant, lmbda)
+        scalars[[at.GROWTH, at.WEIGHT, at.COEFFICIENT]], scalars[at.MOST_GROWN] = 1.0, _MOST_GROWN
+        scalars[at.FORGETTING] = forgetting
+        self.state[[at.RIDGE, at.ALPHA], :n] = alpha
         self._inverse[np.diag_indices(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
-        self.counts[SOLVED] = not np.all(alpha > 0.0)  # until the data determine the weights
+        self.counts[at.SOLVED] = not np.all(alpha > 0.0)  # until the data determine the weights
         if watches:
             self.begin_charts()
         self.warned = False  # of ratios or weights
@@ -144,8 +125,8 @@ class Recursion:
         return {**vars(self), "state": self.state.copy()}
 
     def _view_of_counts(self) -> NDArray[np.int64]:
-        flat = self.state[layout.COUNTS : layout.SAMPLE].reshape(-1)
-        counts: NDArray[np.int64] = flat.view(np.int64)[: layout.N_COUNTS]
+        flat = self.state[at.COUNTS : at.SAMPLE].reshape(-1)
+        counts: NDArray[np.int64] = flat.view(np.int64)[: at.N_COUNTS]
         return counts
 
     def _new_buffer(self) -> Array:
@@ -157,28 +138,28 @@ class Recursion:
     @property
     def _inverse(self) -> Array:
         """View of M, (n, n), of which P is M − QᵀR."""
-        first = int(self.counts[layout.M_AT])
+        first = int(self.counts[at.M_AT])
         return self.state[first : first + self.n, : self.n]
 
     @property
     def thetas(self) -> Array:
         """View of θ of each reward, (m, n)."""
-        return self.state[THETA : THETA + self.m, : self.n]
+        return self.state[at.THETA : at.THETA + self.m, : self.n]
 
     @property
     def charts(self) -> Array:
         """View of the charts of errors, (2, entries)."""
-        flat = self.state[layout.CHART : layout.PHI].reshape(-1)
+        flat = self.state[at.CHART : at.PHI].reshape(-1)
         return flat[: 2 * change_detection.N_CHART].reshape(2, -1)
 
     @property
     def ridge(self) -> Array:
         """Ridge of each feature relative to the weight of the last transition, (n,)."""
-        return np.asarray(self.state[layout.RIDGE, : self.n] / self.state[SCALARS, GROWTH])
+        return np.asarray(self.state[at.RIDGE, : self.n] / self.state[at.SCALARS, at.GROWTH])
 
     @property
     def n_updates(self) -> int:
-        return int(self.counts[UPDATES])
+        return int(self.counts[at.UPDATES])
 
     @property
     def n_effective(self) -> float:
@@ -189,17 +170,17 @@ class Recursion:
     def begin_charts(self) -> None:
         """Begin the charts of errors anew."""
         change_detection.begin(self.charts, self.gamma, self.n)
-        self.counts[layout.CHANGED] = 0
+        self.counts[at.CHANGED] = 0
 
     # ------------------------------------------------------------ from the buffer to the sums, and from these to P
 
     def summed(self) -> Blocks:
         """Return the blocks with the rows of the buffer, which stay there."""
-        return self._extended(self.blocks, 0, int(self.counts[BUFFERED]))
+        return self._extended(self.blocks, 0, int(self.counts[at.BUFFERED]))
 
     def total(self) -> LSTDStatistics:
         """Return the sums with the rows of the buffer, without those of its blocks, in less time."""
-        return self._extended(self.blocks.changed(limit=0, prefixes=()), 0, int(self.counts[BUFFERED])).total
+        return self._extended(self.blocks.changed(limit=0, prefixes=()), 0, int(self.counts[at.BUFFERED])).total
 
     def _extended(self, blocks: Blocks, first: int, stop: int) -> Blocks:
         """Return the blocks with some rows of the buffer."""
@@ -210,14 +191,13 @@ class Recursion:
     def _rows(self, first: int, stop: int) -> Rows:
         """Return some rows of the buffer, in which the last has its own weight and earlier ones less."""
         n, k, rows = self.n, stop - first, self.buffer[first:stop]
-        numbers = np.ascontiguousarray(rows[:, DISCOUNT:].T)
-        episode, terminated = numbers[EPISODE], numbers[TERMINAL] == 1.0
-        columns = {"discount": DISCOUNT, "importance_ratio": RATIO, "trace_coefficient": OF_TRACE, "weight": OF_ROW}
-        values: dict[str, Any] = {name: numbers[at] for name, at in columns.items()}
+        numbers = np.ascontiguousarray(rows[:, at.DISCOUNT :].T)
+        episode, terminated = numbers[at.EPISODE], numbers[at.TERMINAL] == 1.0
+        values: dict[str, Any] = dict(zip(COLUMNS, numbers, strict=False))
         if self.forgetting != 1.0:
             values["weight"] = values["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
-        usual = dict.fromkeys(columns, 1.0) | {"discount": self.gamma}
-        values |= {name: repeated(usual[name], k) for name in columns if (values[name] == usual[name]).all()}
+        usual = dict.fromkeys(COLUMNS, 1.0) | {"discount": self.gamma}
+        values |= {name: repeated(usual[name], k) for name in COLUMNS if (values[name] == usual[name]).all()}
         if terminated.any():
             values["discount"] = np.where(terminated, 0.0, values["discount"])
         return Rows.of(  # all was checked when it came, and the state has the effective sample
@@ -229,61 +209,65 @@ class Recursion:
     def after(self) -> None:
         """Do what is due after a transition: move a full buffer into the sums, and compute P anew."""
         counts = self.counts
-        if counts[SOLVED] and counts[RENEWED]:  # not each time, as there may be too few rows for a regular system
-            soon = counts[RENEWED] + max(_FIRST, self.n // 8)
-            counts[RENEW_AT] = min(counts[RENEW_AT], max(counts[UPDATES], soon))
-        due = counts[UPDATES] >= counts[RENEW_AT] or self.state[SCALARS, GROWTH] >= kernels.GROWN_AT
-        if due or counts[BUFFERED] >= len(self.buffer):
+        if counts[at.SOLVED] and counts[at.RENEWED]:  # not each time, as there may be too few rows for a regular system
+            soon = counts[at.RENEWED] + max(_FIRST, self.n // 8)
+            counts[at.RENEW_AT] = min(counts[at.RENEW_AT], max(counts[at.UPDATES], soon))
+        due = counts[at.UPDATES] >= counts[at.RENEW_AT] or self.state[at.SCALARS, at.GROWTH] >= at.GROWN_AT
+        if due or counts[at.BUFFERED] >= len(self.buffer):
             self._flush()
         if due:
             self._renew()
-        if due or counts[UPDATES] % kernels.SAMPLED == 0:
+        if due or counts[at.UPDATES] % at.SAMPLED == 0:
             self.warn_of_ratios()
 
     def _flush(self) -> None:
         """Move the rows of the buffer into the sums."""
         self.blocks, self.buffer = self.summed(), np.empty_like(self.buffer)
-        self.counts[BUFFERED] = 0
+        self.counts[at.BUFFERED] = 0
 
     @property
     @np.errstate(all="ignore")
     def sample(self) -> Array:
         """Effective sample sizes with ratios alone, with weights alone, and without both, (3,)."""
-        sums = self.state[layout.SAMPLE, layout.SIZES : layout.SIZES + 12].reshape(3, 4)
-        return np.asarray(sums[:, layout.TOTAL] ** 2 / sums[:, layout.SQUARE])
+        sums = self.state[at.SAMPLE, at.SIZES : at.SIZES + 12].reshape(3, 4)
+        return np.asarray(sums[:, at.TOTAL] ** 2 / sums[:, at.SQUARE])
 
     def warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once."""
-        off_policy, factors = self.state[layout.SAMPLE, [layout.OFF_POLICY, layout.FACTORS]] == 1.0
+        off_policy, factors = self.state[at.SAMPLE, [at.OFF_POLICY, at.FACTORS]] == 1.0
         if factors and self.watches and not self.warned:
             self.warned = warn_of_ratios(self.sample, bool(off_policy), self.lmbda)
 
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:
         """Compute P, y and θ from the sums, which have all rows; if they have no digits, solve from now on."""
-        counts, n, state, scalars = self.counts, self.n, self.state, self.state[SCALARS]
-        ridge, z, again = self.ridge, state[TRACE, :n], max(_FIRST, n)
-        scalars[BOOTSTRAP] /= scalars[GROWTH]
-        scalars[GROWTH] = 1.0
-        c = scalars[layout.FRACTION] * scalars[BOOTSTRAP]
+        counts, n, state, scalars = self.counts, self.n, self.state, self.state[at.SCALARS]
+        ridge, z, again = self.ridge, state[at.TRACE, :n], max(_FIRST, n)
+        scalars[at.BOOTSTRAP] /= scalars[at.GROWTH]
+        scalars[at.GROWTH] = 1.0
+        c = scalars[at.FRACTION] * scalars[at.BOOTSTRAP]
         total = self.blocks.total
-        A = total.matrix(self.variant) + np.outer(c * z, state[NEXT, :n])
+        A = total.matrix(self.variant) + np.outer(c * z, state[at.NEXT, :n])
         solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
-        state[[Y, layout.P_NEXT, layout.NEXT_P]] = state[THETA:] = 0.0  # the padding may hold NaN
-        state[layout.RIDGE, :n] = ridge
-        counts[[WAITING, layout.AHEAD]], counts[RENEWED], before = 0, counts[UPDATES], int(counts[SOLVED])
+        state[[at.Y, at.P_NEXT, at.NEXT_P]] = state[at.THETA :] = 0.0  # the padding may hold NaN
+        state[at.RIDGE, :n] = ridge
+        counts[[at.WAITING, at.AHEAD]], counts[at.RENEWED], before = (
+            0,
+            counts[at.UPDATES],
+            int(counts[at.SOLVED]),
+        )
         if solution is None:
-            counts[SOLVED], scalars[layout.MOST_GROWN] = 1, 0.0
-            counts[INTERVAL] = min(2 * counts[INTERVAL], max(again, self.renew_every)) if before else again
+            counts[at.SOLVED], scalars[at.MOST_GROWN] = 1, 0.0
+            counts[at.INTERVAL] = min(2 * counts[at.INTERVAL], max(again, self.renew_every)) if before else again
         else:
-            self._inverse[:], state[Y, :n] = solution.weights[:, :n], solution.weights[:, n]
+            self._inverse[:], state[at.Y, :n] = solution.weights[:, :n], solution.weights[:, n]
             for theta, b in zip(self.thetas, total.b.T, strict=True):  # each by itself: the same bits
                 theta[:] = self._inverse @ np.ascontiguousarray(b)
-            counts[SOLVED], most = 0, _SOLVED_ABOVE / solution.condition_number
-            scalars[layout.MOST_GROWN] = min(_MOST_GROWN, most)
+            counts[at.SOLVED], most = 0, _SOLVED_ABOVE / solution.condition_number
+            scalars[at.MOST_GROWN] = min(_MOST_GROWN, most)
             shortest = min(self.renew_every, max(_FIRST, n // 8))
-            counts[INTERVAL] = shortest if before else min(self.renew_every, _SLOWER * counts[INTERVAL])
-        counts[RENEW_AT] = counts[UPDATES] + counts[INTERVAL]
+            counts[at.INTERVAL] = shortest if before else min(self.renew_every, _SLOWER * counts[at.INTERVAL])
+        counts[at.RENEW_AT] = counts[at.UPDATES] + counts[at.INTERVAL]
 
     # ------------------------------------------------------------ transitions
 
@@ -294,24 +278,24 @@ class Recursion:
         """
         discount, ratio, weight, coefficient, terminated = numbers
         if self.m > 1:
-            self.buffer[self.counts[BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = rewards[1:]
-        scalars = self.state[SCALARS]
-        scalars[layout.WEIGHT], scalars[layout.COEFFICIENT] = weight, coefficient
+            self.buffer[self.counts[at.BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = rewards[1:]
+        scalars = self.state[at.SCALARS]
+        scalars[at.WEIGHT], scalars[at.COEFFICIENT] = weight, coefficient
         given = float(rewards[0]), discount, ratio, bool(terminated)
         try:
             return take(kernels, row, successor, given, self.state, self.buffer)
         finally:
-            scalars[layout.WEIGHT] = scalars[layout.COEFFICIENT] = 1.0
+            scalars[at.WEIGHT] = scalars[at.COEFFICIENT] = 1.0
 
     def cut_off(self) -> None:
         """Cut the episode off at the last successor."""
-        scalars, counts = self.state[SCALARS], self.counts
-        if scalars[BOOTSTRAP] != 0.0:
-            counts[CUT] = 1
-            self.close(scalars[layout.FRACTION])
-        scalars[layout.DECAY] = 0.0
+        scalars, counts = self.state[at.SCALARS], self.counts
+        if scalars[at.BOOTSTRAP] != 0.0:
+            counts[at.CUT] = 1
+            self.close(scalars[at.FRACTION])
+        scalars[at.DECAY] = 0.0
         self.charts[:, change_detection.OPEN] = 0.0
-        counts[EPISODES] += 1
+        counts[at.EPISODES] += 1
         self.after()
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
@@ -320,21 +304,25 @@ class Recursion:
 
         P' = P − q ρ with ρ = φ₊ᵀP and q = −c y / (1 − c φ₊ᵀy);  y' = y − q φ₊ᵀy,  θ' = θ − q φ₊ᵀθ.
         """
-        state, counts, panel = self.state, self.counts, int(self.counts[layout.PANEL])
-        phi, y, theta = state[NEXT], state[Y], state[THETA : THETA + self.m]
-        c, waiting, first = fraction * state[SCALARS, BOOTSTRAP], int(counts[WAITING]), int(counts[layout.Q_AT])
+        state, counts, panel = self.state, self.counts, int(self.counts[at.PANEL])
+        phi, y, theta = state[at.NEXT], state[at.Y], state[at.THETA : at.THETA + self.m]
+        c, waiting, first = (
+            fraction * state[at.SCALARS, at.BOOTSTRAP],
+            int(counts[at.WAITING]),
+            int(counts[at.Q_AT]),
+        )
         Q, R, M = state[first : first + panel], state[first + panel : first + 2 * panel], state[first + 2 * panel :]
         rest = 1.0 - c * float(phi @ y)
         q, row = y * (-c / rest), phi @ M - (Q[:waiting] @ phi) @ R[:waiting]
         if waiting == panel:
             M -= Q.T @ R
-            waiting = counts[layout.AHEAD] = 0
-        Q[waiting], R[waiting], counts[WAITING] = q, row, waiting + 1
+            waiting = counts[at.AHEAD] = 0
+        Q[waiting], R[waiting], counts[at.WAITING] = q, row, waiting + 1
         theta -= np.outer(theta @ phi, q)
         y -= q * (phi @ y)
-        state[SCALARS, BOOTSTRAP] = 0.0
-        if not (abs(rest) >= layout.LOST * (1.0 + abs(1.0 - rest)) and abs(rest) * layout.LOST <= 1.0):
-            counts[SOLVED] = 1
+        state[at.SCALARS, at.BOOTSTRAP] = 0.0
+        if not (abs(rest) >= at.LOST * (1.0 + abs(1.0 - rest)) and abs(rest) * at.LOST <= 1.0):
+            counts[at.SOLVED] = 1
 
     # ------------------------------------------------------------ reading
 
@@ -347,10 +335,10 @@ class Recursion:
     def _read_out(self, variant: str) -> tuple[Array, float]:
         """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), (m, n), and the factor by which this may multiply errors."""
         theta: Array = self.thetas.copy()
-        c = boundary_share(variant, self.lmbda) * self.state[SCALARS, BOOTSTRAP]
+        c = boundary_share(variant, self.lmbda) * self.state[at.SCALARS, at.BOOTSTRAP]
         if c == 0.0:
             return theta, 1.0
-        phi, y = self.state[NEXT, : self.n], self.state[Y, : self.n]
+        phi, y = self.state[at.NEXT, : self.n], self.state[at.Y, : self.n]
         rest = 1.0 - c * float(phi @ y)
         theta += np.outer(theta @ phi, y * (c / rest))
         return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
@@ -366,11 +354,11 @@ class Recursion:
 
     def weights(self, variant: str) -> Array:
         """Return the weights of a variant, (m, n)."""
-        if not self.counts[SOLVED] and (variant == self.variant or not self.counts[CUT]):
+        if not self.counts[at.SOLVED] and (variant == self.variant or not self.counts[at.CUT]):
             theta, grown = self._read_out(variant)
-            if grown <= self.state[SCALARS, layout.MOST_GROWN] and np.isfinite(theta).all():
+            if grown <= self.state[at.SCALARS, at.MOST_GROWN] and np.isfinite(theta).all():
                 return theta
-        key = self.n_updates, int(self.counts[EPISODES]), variant
+        key = self.n_updates, int(self.counts[at.EPISODES]), variant
         if self._read[0] != key:
             total = self.total()
             solution = solve(total.matrix(variant), total.b, self.ridge)

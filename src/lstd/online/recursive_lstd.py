@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import change_detection
 from lstd._kernels import online_step as kernels
-from lstd._kernels import rank_one as layout
 from lstd._kernels.online_step import BAD, DONE, JUMP, LOOK, step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
@@ -287,14 +286,14 @@ class RecursiveLSTD(OnlinePredictor):
     def cut_off(self) -> None:
         """Cut the episode off at the last successor, as ``truncated=True`` with its transition does."""
         if self._bank is not None:
-            self._bank.cut_off(self._core.state[layout.NEXT, : self.n_features].copy())
+            self._bank.cut_off(self._core.state[kernels.NEXT, : self.n_features].copy())
         for core in self._cores:
             core.cut_off()
 
     def after(self, core: Recursion) -> None:
         """Do what is due after a transition of a recursion."""
         core.after()
-        if core.counts[layout.CHANGED]:
+        if core.counts[kernels.CHANGED]:
             charts = core.charts.copy()
             core.begin_charts()
             self.n_changes_ += 1

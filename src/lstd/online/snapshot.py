@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels import rank_one as layout
+from lstd._kernels import online_step as layout
 from lstd.errors import InvalidInputError
 from lstd.files import BROKEN, json_bytes, pack, unpack
 from lstd.online.forgetting import Choice
