@@ -15,7 +15,7 @@ writing as in reading:
     tuple[T, ...], tuple[X, Y], frozenset[T], Mapping[str, T], X | Y, None, and records
     a class with `packed`           the document that `packed` returns, and `unpacked` takes
 
-A letter in a shape is the same length in all arrays of a file.
+A letter in a shape is the same length in all arrays of a file; "_" is any length.
 """
 
 from __future__ import annotations
@@ -546,7 +546,8 @@ class _Walk:
         array = value if self.writing else self.arrays[name]
         letters, shape = rule.removesuffix(" nan").split(), list(array.shape)
         for letter, length in zip(letters, shape, strict=True):
-            if (int(letter) if letter.isdecimal() else self.lengths.setdefault(letter, length)) != length:
+            known = length if letter == "_" else self.lengths.setdefault(letter, length)
+            if (int(letter) if letter.isdecimal() else known) != length:
                 raise ValueError(shape)
         if array.dtype != dtype or not (self.writing or value == shape):
             raise ValueError(value)

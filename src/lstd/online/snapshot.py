@@ -28,7 +28,7 @@ class CoreState(NamedTuple):
     """State of a recursion."""
 
     state: Annotated[Array, "r c nan"]
-    buffer: Annotated[Array, "k w"]
+    buffer: Annotated[Array, "_ w"]
     blocks: Blocks
     warned: bool
 
