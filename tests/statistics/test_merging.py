@@ -100,8 +100,7 @@ def test_a_label_is_text(label):
 @pytest.mark.parametrize(("X", "y"), [(1e154, 1.0), (0.5, 1e308), (1.0, 1e308)])
 def test_a_merge_that_overflows_is_refused(X, y, merge):
     huge = LSTDStatistics.from_arrays(np.full((2, 1), X), np.full(2, y), gamma=0.99, lmbda=0.9)
-    name = "b" if y > X else "A"
-    with pytest.raises(InvalidInputError, match=f"stay below 1e308; the sum `{name}` overflowed. Scale features"):
+    with pytest.raises(InvalidInputError, match="must be below 1e308; they overflowed"):
         reduce(merge, [huge] * 300)
     assert np.isfinite(huge.solve(1.0).weights).all()
 

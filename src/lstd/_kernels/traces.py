@@ -55,41 +55,31 @@ def _add_trace(factor, lmbda, phi, u, goal, width):  # type: ignore[no-untyped-d
 
 @kernel
 def sparse_sums(  # type: ignore[no-untyped-def]
-    indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, u, v, left, sums, cuts
-):
-    """Add Σ (w_t z_t − v_t) φ_tᵀ to the transpose of A; where `cut`, subtract it from that of B.
-
-    Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`. `u` and `v` (k,) enter the first row, and are
-    replaced; `sums` (n + m, k) are A and b, transposed; `cuts` (n, k) B. `left` (k,) is scratch: a row stays in the
-    cache until it is multiplied by the few entries of φ_t.
-    """
-    b = sums[len(sums) - rewards.shape[1] :]
-    for t in range(len(discounts)):
-        row, active = slice(indptr[t], indptr[t + 1]), 1.0 - cut[t]
-        factors = (active * ratios[t], active * discounts[t], lmbdas[t], weights[t], 1.0)
-        _sparse_trace(indices[row], values[row], rewards[t], factors, u, v, left, b)
-        _add_columns(indices[row], values[row], -1.0 if cut[t] else 1.0, left, cuts if cut[t] else sums)
-
-
-@kernel
-def sparse_sums_of_pairs(  # type: ignore[no-untyped-def]
     indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, inner, outgoing,
     indptr_next, indices_next, values_next, u, v, left, sums, cuts,
 ):  # fmt: skip
-    """Add Σ w_t z_t (φ_t − γ_t φ'_t)ᵀ to the transpose of A, the second term where `inner`; to that of B where `cut`.
+    """Add Σ (w_t z_t − v_t) φ_tᵀ to the transpose of A; where `cut`, subtract it from that of B.
 
-    `discounts` (T,) are those of the traces, zero where one ends, and `outgoing` those of the successors.
+    With successors, add Σ w_t z_t (φ_t − γ_t φ'_t)ᵀ, the second term where `inner`; to that of B where `cut`.
+
+    Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`; its successor likewise, if `indptr_next` is not
+    empty. `discounts` (T,) are those of the traces, zero where one ends, `outgoing` those of successors. `u` and `v`
+    (k,) enter the first row, and are replaced; `sums` (n + m, k) are A and b, transposed; `cuts` (n, k) B. `left` (k,)
+    is scratch: a row stays in the cache until it is multiplied by the few entries of φ_t.
     """
-    b = sums[len(sums) - rewards.shape[1] :]
+    b, given = sums[len(sums) - rewards.shape[1] :], len(indptr_next) > 0
     for t in range(len(discounts)):
-        row, ahead = slice(indptr[t], indptr[t + 1]), slice(indptr_next[t], indptr_next[t + 1])
-        factors = (ratios[t], discounts[t], lmbdas[t], weights[t], 0.0)
+        row, ends = slice(indptr[t], indptr[t + 1]), cut[t] and not given
+        active = 0.0 if ends else 1.0
+        factors = (active * ratios[t], active * discounts[t], lmbdas[t], weights[t], 0.0 if given else 1.0)
         _sparse_trace(indices[row], values[row], rewards[t], factors, u, v, left, b)
-        _add_columns(indices[row], values[row], 1.0, left, sums)
-        if inner[t]:
-            _add_columns(indices_next[ahead], values_next[ahead], -outgoing[t], left, sums)
-        if cut[t]:
-            _add_columns(indices_next[ahead], values_next[ahead], outgoing[t], left, cuts)
+        _add_columns(indices[row], values[row], -1.0 if ends else 1.0, left, cuts if ends else sums)
+        if given:
+            ahead = slice(indptr_next[t], indptr_next[t + 1])
+            if inner[t]:
+                _add_columns(indices_next[ahead], values_next[ahead], -outgoing[t], left, sums)
+            if cut[t]:
+                _add_columns(indices_next[ahead], values_next[ahead], outgoing[t], left, cuts)
 
 
 @kernel

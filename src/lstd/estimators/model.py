@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -40,7 +41,6 @@ _GONE = (
     "Intervals need the blocks of the data, which files do not keep: this model was loaded and fitted further. Fit it "
     "to all data at once."
 )
-_COMPUTED = ("blocks", "solution", "influence")
 _DISCOUNTS = "Pass the discounts of these rows, or a single number."
 CV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty", *_SOLVER)
 
@@ -68,18 +68,13 @@ class Model:
 
     def changed(self, **fields: Any) -> Model:
         """Return the model with other fields than its sums and settings, without solving or warning again."""
-        model = replace(self, **fields)
-        for name in _COMPUTED:
-            if name in vars(self):
-                vars(model)[name] = vars(self)[name]
+        model = copy(self)
+        vars(model).update(fields)
         return model
 
     def solved(self, solution: Solution, influence: Influence | None = None) -> Model:
         """Return the model with a known solution and, if it is known, the influence of blocks."""
-        known = {"solution": solution} | ({} if influence is None else {"influence": influence})
-        model = replace(self)
-        vars(model).update(known)
-        return model
+        return self.changed(solution=solution, **({} if influence is None else {"influence": influence}))
 
     @cached_property
     def blocks(self) -> Blocks:

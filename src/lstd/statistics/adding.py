@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels.traces import add_entries, dense_traces, sparse_sums, sparse_sums_of_pairs
+from lstd._kernels.traces import add_entries, dense_traces, sparse_sums
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.rows import Rows, uniform
 from lstd.errors import InvalidInputError
@@ -96,25 +96,14 @@ class Adding:
                 add(self._batch(slice(first, min(first + size, end))))
         self.at = end
 
-    def copies(self, number: int) -> Array:
-        """Return memory for so many copies of the sums: in one piece, which the system provides in less time."""
-        return np.empty((number, len(self.sums) + (0 if self.cuts is None else len(self.cuts)), self.sums.shape[1]))
-
-    def sums_before(self, pending: Any, goal: Array | None) -> Added:
-        """Return the sums, without the boundary term of the last row added, which is `pending`.
-
-        They are copies in `goal`, of :meth:`copies`, or None if no rows are added to them later.
-        """
-        if goal is None:
+    def sums_before(self, pending: Any, *, done: bool) -> Added:
+        """Return the sums, without the boundary term of the last row, which is `pending`; copies unless `done`."""
+        if done:
             return Added(self.sums, self.cuts, self.trace)
-        sums, cuts = goal[: len(self.sums)], None
-        sums[...] = self.sums
+        sums = self.sums.copy()
         if pending is not None and pending.complete and self._inner[self.at - 1]:
             sums[: len(pending.phi)] += np.multiply.outer(pending.phi, self.trace[1])
-        if self.cuts is not None:
-            cuts = goal[len(self.sums) :]
-            cuts[...] = self.cuts
-        return Added(sums, cuts, self.trace.copy())
+        return Added(sums, None if self.cuts is None else self.cuts.copy(), self.trace.copy())
 
     def _batch(self, part: slice) -> _Batch:
         """Return some rows."""
@@ -162,12 +151,11 @@ class Adding:
         left = _scratch("left", 1, self.trace.shape[1])[0]
         state = *self.trace, left, self.sums, self.sums if self.cuts is None else self.cuts
         _, _, *columns = batch
-        if not self._given:
-            sparse_sums(*parts_of(batch.phi), *columns, *state)
-            return
-        inner, outgoing = self._inner[batch.rows], _column(self._rows.discount, batch.rows)
-        phi_next = rows_of(self._rows.X_next, batch.rows)
-        sparse_sums_of_pairs(*parts_of(batch.phi), *columns, inner, outgoing, *parts_of(phi_next), *state)
+        inner, outgoing, ahead = batch.cut, batch.discount, (batch.phi.indptr[:0], *parts_of(batch.phi)[1:])
+        if self._given:
+            inner, outgoing = self._inner[batch.rows], _column(self._rows.discount, batch.rows)
+            ahead = parts_of(rows_of(self._rows.X_next, batch.rows))
+        sparse_sums(*parts_of(batch.phi), *columns, inner, outgoing, *ahead, *state)
 
     def _add_short(self, batch: _Batch) -> None:
         """Add rows with few entries, whose traces have as few."""

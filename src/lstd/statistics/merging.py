@@ -40,13 +40,13 @@ from lstd._kernels.traces import add_later_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.check_rows import check_rows
 from lstd.data.episode_warnings import warn_of_breaks
-from lstd.data.feature_arrays import all_finite
 from lstd.data.rows import FACTORS, Columns, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, chunk_edges, chunk_statistics
 from lstd.statistics.counts import UNKNOWN, About, Counts
+from lstd.statistics.solve import check_range
 from lstd.statistics.stream_sums import Pending, StreamSums, check_sums
 from lstd.types import Array
 
@@ -273,11 +273,11 @@ class LSTDStatistics(StreamSums, Saved):
             about=about, successors=rows.X_next is not None, first_group=group if new else self.first_group,
             first_episode=rows.first_episode if new else self.first_episode,
         )  # fmt: skip
-        for k, goal in enumerate([*adding.copies(len(ends) - 1), None]):
+        for k, end in enumerate(np.array(ends) - 1):
             adding.add_until(summed[k])
-            end = ends[k] - 1
+            now = adding.sums_before(pending[k], done=k == len(ends) - 1)
             yield start.changed(
-                **adding.sums_before(pending[k], goal)._asdict(), pending=pending[k], counts=counted[k],
+                **now._asdict(), pending=pending[k], counts=counted[k],
                 n_episodes=int(n_episodes[k]),
                 n_groups=None if groups is None else n_groups + int(np.searchsorted(groups, end, side="right")),
                 last_episode=None if rows.episode is None else rows.episode[end],
@@ -325,7 +325,7 @@ class LSTDStatistics(StreamSums, Saved):
             counts = counts.changed(
                 n_transitions=counts.n_transitions + 1, total_weight=counts.total_weight + row.weight
             ).with_chains(rows, one, self.lmbda)  # fmt: skip
-            return adding.sums_before(None, None), counts
+            return adding.sums_before(None, done=True), counts
         return Added(sums, cuts, trace), counts
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
@@ -396,13 +396,7 @@ def _alone(sums: Array | None) -> Array | None:
 
 def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     """Return merged statistics; raise InvalidInputError if they overflowed."""
-    n, cuts = s.n_features, np.zeros(1) if s.cuts is None else s.cuts
-    for name, array in (("A", s.sums[:n]), ("B", cuts), ("b", s.sums[n:]), ("trace", s.trace)):
-        if not all_finite(array):
-            raise InvalidInputError(
-                f"Merged statistics must stay below 1e308; the sum `{name}` overflowed. Scale features and rewards "
-                "(`X`, `y`) to order 1 before they are summed."
-            )
+    check_range(s.sums, s.trace, *([] if s.cuts is None else [s.cuts]))
     return s
 
 
