@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -266,7 +266,8 @@ class Limits:
         full, y, part, rewards, ranges = rows.full, rows.y, rows.part, self.rewards.copy(), None
         if goes_on:
             widen(self.open, rewards)
-        widen(y if full.all() else y[:-1] if full[:-1].all() else y.compress(full, axis=0), rewards)
+        hidden = len(rows) - np.count_nonzero(full)
+        widen(y if not hidden else y[:-1] if hidden == 1 and not full[-1] else y.compress(full, axis=0), rewards)
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = self.ranges.copy()
             widen(np.ascontiguousarray(part, np.float64), ranges)
@@ -274,11 +275,11 @@ class Limits:
                 (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
                 ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
         given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
-        return Limits(
-            rewards, ranges, y[-1:].copy() if is_open else np.full((1, y.shape[1]), np.nan),
-            max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
-            self.ends or given or bool(rows.terminated.any()), self.n_rows + len(rows),
-            self.total + len(rows) * np.asarray(part.mean(axis=0)).reshape(-1),
+        return replace(
+            self, rewards=rewards, ranges=ranges, open=y[-1:] * (1.0 if is_open else np.nan),
+            gamma=max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
+            ends=self.ends or given or bool(rows.terminated.any()), n_rows=self.n_rows + len(rows),
+            total=self.total + (len(rows) / part.shape[0]) * np.asarray(part.sum(axis=0)).reshape(-1),
         )  # fmt: skip
 
     def joined(self, later: Limits, goes_on: bool) -> Limits:

@@ -106,7 +106,6 @@ class Recursion:
             self.begin_charts()
         self.warned = False  # of ratios or weights
         self.buffer = self._new_buffer()
-        self._read: tuple[Any, Any] = (None, None)  # what the last solved reading was of, and its weights
         self.compile()
 
     def compile(self) -> bool:
@@ -358,14 +357,8 @@ class Recursion:
             theta, grown = self._read_out(variant)
             if grown <= self.state[at.SCALARS, at.MOST_GROWN] and np.isfinite(theta).all():
                 return theta
-        key = self.n_updates, int(self.counts[at.EPISODES]), variant
-        if self._read[0] != key:
-            total = self.total()
-            solution = solve(total.matrix(variant), total.b, self.ridge)
-            if solution.condition_number > _SOLVED_ABOVE:  # solve and warn at each reading
-                return np.ascontiguousarray(solution.weights.T)
-            self._read = key, np.ascontiguousarray(solution.weights.T)
-        return np.array(self._read[1])
+        total = self.total()
+        return np.ascontiguousarray(solve(total.matrix(variant), total.b, self.ridge).weights.T)
 
     def influence(self) -> Influence:
         """Compute the influence of each block of the stream on the weights, of which standard errors are made.
