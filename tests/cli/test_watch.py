@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import naive
 from lstd import RecursiveLSTD, files
 from lstd.cli.app import run
 from lstd.data.settings import VARIANTS
@@ -64,30 +63,6 @@ def test_predictions_are_those_of_the_recursion(rows):
         assert_close(found[t + 1], model.predict([u, v]), "recursions")
         following = None if done else values[t + 1, 1:3]
         model.update([u, v], r, following, terminated=bool(done))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_the_rate_of_forgetting_is_chosen_as_defined(tmp_path, monkeypatch, seed):
-    """Each prediction is that of the rate with which recursions beside it predicted the rows so far best."""
-    monkeypatch.chdir(tmp_path)
-    random, n = np.random.default_rng(seed), 150
-    X = np.column_stack([np.ones(n), random.integers(0, 2, n)])
-    y = np.repeat(random.normal(0.0, 5.0, 5), 30) + random.normal(size=n)
-    ends = random.random(n) < 0.2
-    episode, done = np.cumsum(np.append(0, ends[:-1])), ends & (random.random(n) < 0.5)
-    table = np.column_stack([episode, np.arange(n), X, y, done]).tolist()
-    written("a.csv", ["id,t,u,v,r,done", *(",".join(map(repr, row)) for row in table)])
-    auto = ["--gamma", "0", "--lmbda", "1", "--time", "t", "--forgetting", "auto", "--no-intercept"]
-    assert watch(*auto, "--out", "p.csv") == 0
-    tried = [1 - 1 / (2 * factor) for factor in (1, 5, 25, 125)] + [1.0]
-    rows = {"episode": episode, "terminated": done, "return_predictions": True}
-    V = np.transpose([RecursiveLSTD(2, 0.0, 1.0, forgetting=f).partial_fit(X, y, **rows) for f in tried])
-    chosen = []
-    for t in range(n):
-        known = np.flatnonzero((~ends | done)[:t] & ((np.arange(t) < t - 1) | done[:t]))
-        chosen.append(naive.chosen_rate((V[known] - y[known, np.newaxis]) ** 2))
-    assert_close([*predictions().values()], V[np.arange(n), chosen], "solve")
-    assert len({*chosen}) >= 2
 
 
 def test_csv_json_and_standard_input_give_the_same(rows, monkeypatch, capfd):

@@ -158,12 +158,6 @@ def test_rows_that_are_no_transitions_do_not_count():
         LSTD(0.9, 0.0).fit(**columns, importance_ratio=np.where(last, 1e3, 2.0 * ratio))
 
 
-def test_many_rows_are_thinned_out_evenly():
-    log = log_of(n=15_000, taken=lambda s, step, t: t < 140_000)
-    found = said(log, episode=None)
-    assert re.search("of rows (1312|1406).. to 14999[89]", found)
-
-
 def test_rows_that_are_thinned_out_follow_no_period_of_the_log():
     log = log_of(n=13_200, taken=lambda s, step, t: t % 2 == 1)
     found = said(log)

@@ -18,12 +18,11 @@ from test_distributed import assert_same_bits
 import lstd
 from chunk_loaders import EDGES, N, kept_total, whole
 from lstd import LSTDStatistics, fit_chunks, fit_tables
-from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
+from lstd.errors import InvalidInputError, LSTDError
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
 
-pa = pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")
@@ -228,33 +227,6 @@ def outcome(files, **roles):
         return None if "there is nothing to fit" in str(error) else str(error)
 
 
-CUTS = {
-    "goes_on_after_the_end": (["1,1,1,0,a", "1,1,0,0,a"], "0.csv: column 'done', row 1 .*next row is of the same"),
-    "goes_on_after_a_cut": (
-        ["1,1,0,1,a", "1,1,0,0,a\n1,1,0,0,a"],
-        "0.csv: column 'cut', row 1 .*but the episode continues",
-    ),
-    "goes_on_later_after_a_cut": (
-        ["1,1,0,1,a\n1,1,0,0,a", "1,1,0,0,a"],
-        "0.csv: column 'cut', row 1 .*but the episode continues",
-    ),
-    "reward_is_lost": (["1,,0,0,a", "1,1,0,0,a"], "0.csv: column 'r', row 1 .*has no value"),
-    "no_row_after_a_cut": (["1,1,0,1,a", "1,1,0,0,b"], "0.csv: column 'cut', row 1 .*no row for the state"),
-    "no_row_at_the_end": (["1,1,0,0,a", "1,1,0,1,b"], "1.csv: column 'cut', row 1 .*no row for the state"),
-    "no_number": (["1,1,0,0,a", "1,1,0,0,a\n1,b,0,0,a"], "1.csv: column 'r', row 2 .*has 'b', which is not a number"),
-}
-
-
-def test_what_is_assumed_of_tables_is_said(paths, caplog):
-    roles = ROLES | {"terminated": None}
-    with pytest.warns(MissingTerminationWarning, match="No column says which episodes terminated") as told:
-        sum_tables(paths, **roles, **SETTINGS, executor=Here())
-    assert [one.filename for one in told] == [__file__]
-    assert not caplog.records
-    sum_tables(paths, features=FEATURES, reward="r", terminated="done", **SETTINGS, executor=Here())
-    assert "the first row of each table is taken as the successor" in caplog.text
-
-
 # ---------------------------------------------------------------- what is kept
 
 
@@ -305,18 +277,6 @@ def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference,
 
 
 # ---------------------------------------------------------------- data frames
-
-
-@pytest.mark.parametrize("kind", ["function", "strings", "index"])
-def test_data_frames_of_all_kinds(kind, reference):
-    of = {
-        "function": lambda part: lambda: part,
-        "strings": lambda part: part.assign(ep=part["ep"].astype(str).astype("category")),
-        "index": lambda part: part.set_index(pd.Index([f"row {i}" for i in part.index], name="x9")),
-    }[kind]
-    assert_same_bits(sum_tables(map(of, frames()), **ROLES, **SETTINGS, executor=Here()), reference)
-    found = fit_tables(map(of, frames()), **(ROLES | {"features": None}), **SETTINGS, executor=Here())
-    assert found.feature_names_in_.tolist() == FEATURES
 
 
 @pytest.mark.parametrize(

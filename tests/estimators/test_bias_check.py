@@ -114,13 +114,6 @@ def test_what_is_refused():
         LSTD(1.0, 0.5).fit(tabular(states), y, **columns).bias_check(X, y, **columns)
 
 
-def test_no_rows_are_refused_as_such():
-    states, y, columns = walk(40, 0)
-    model = LSTD(lmbda=0.5).fit(tabular(states), y, **columns)
-    with pytest.raises(InvalidInputError, match=r"A check of bias needs .*; got 0 rows of 0 episodes"):
-        model.bias_check(np.empty((0, 7)), [], episode=[], terminated=[])
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_infinite_values_are_no_reason_to_blame_the_features(fit_intercept):

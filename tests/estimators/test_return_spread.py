@@ -275,15 +275,3 @@ def test_what_is_refused():
         model = LSTD(1.0, alpha=50.0, variant="uncorrected").fit(**endless)
     with pytest.raises(InvalidInputError, match="`terminated` must be true for more"):
         ReturnSpread(model).fit(**endless)
-
-
-def test_rows_that_do_not_fit_the_model_and_no_rows():
-    data, model = log(0), HorizonLSTD(3, gamma=GAMMA, lmbda=0.5, alpha=1.0).fit(**log(0))
-    with pytest.raises(InvalidInputError, match="`y` must have 1 rewards, as in the fit; got 2"):
-        ReturnSpread(model).fit(**log(0, m=2))
-    with pytest.raises(InvalidInputError, match="`y` must have 1 rewards, as in the chunks before; got 2"):
-        model.partial_fit(**log(1, m=2))
-    with pytest.raises(InvalidInputError, match="`weight` must be above 0"):
-        ReturnSpread(model).fit(**data | {"weight": np.zeros(len(data["y"]))})
-    found = ReturnSpread(model).fit(**data).predict_interval(np.empty((0, 2)))
-    assert len(found.lower) == len(found.std) == 0

