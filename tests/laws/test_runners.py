@@ -60,7 +60,7 @@ def bits(fit, rows):
     return {name: np.array(values).tobytes() for name, values in found.items()}
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(all_streams(rows=(5, 24, 60)), st.data())
 def test_any_runner_gives_the_same_bits(runners, stream, data):
     chunks = cut(data.draw, stream)

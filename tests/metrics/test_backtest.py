@@ -302,7 +302,7 @@ def test_standard_errors_of_a_difference_are_those_over_simulations():
     """Of two models that are given, both wrong."""
     differences, errors = [], []
     for seed in range(80):
-        X, y, rows = customers(1000 + seed, n=300, weeks=24)
+        X, y, rows = customers(1000 + seed, n=150, weeks=24)
         models = Fixed(lambda X: X[:, 0] + X[:, 1]), Fixed(lambda X: 0.5 * X[:, 0] + 4.0 * X[:, 1])
         one, two = (backtest(model, X, y, cut=14, steps=6, **rows) for model in models)
         between = one.difference(two)
