@@ -28,30 +28,6 @@ def checked():
     return json.loads((ROOT / "benchmarks" / "results" / "cluster-2026-11-20.json").read_text(encoding="utf-8"))
 
 
-def fit(**changes):
-    """A fit with round numbers."""
-    numbers = {"n": 10, "s": 1e-4, "m": 1.0, "v": 1e-2, "beta": 1e6, "latency": 1e-3, "tau": 0.25, "rho": 1e9}
-    return cluster.Fit(**(numbers | {"T": 1e5, "W": 2, "R": 25_000.0} | changes))
-
-
-def test_a_worker_merges_between_chunks_and_the_tree_comes_last():
-    two = fit()
-    assert (two.C, two.D) == (4, 2)
-    terms = two.dask()
-    assert terms["workers"] == pytest.approx(2 * two.R * two.per_row + 1.0 + two.t / 2)
-    assert terms["scheduler"] == 7 * 0.25
-    assert terms["tree"] == pytest.approx(2 * (1.0 + two.t + 0.25) + two.t)
-    assert two.seconds("dask") == pytest.approx(terms["workers"] + terms["tree"] + 1e-2)
-
-
-@pytest.mark.parametrize(("limit", "kind", "shared"), [("scheduler", "dask", 1), ("caller", "processes", 1)])
-def test_where_something_else_takes_over_both_terms_are_the_same(limit, kind, shared):
-    one = fit(n=100, s=4e-7, m=5e-5, v=1e-3, beta=1e9, tau=1e-3, T=1e12, R=1e6)
-    workers = one.takes_over()[limit]
-    terms = list(getattr(replace(one, W=round(workers)), kind)().values())
-    assert terms[0] == pytest.approx(terms[shared], rel=0.01)
-
-
 def test_the_worse_of_what_is_assumed_and_what_was_measured_counts(checked):
     dask, processes = (cluster.fit_of(checked, kind, 100, 1e9, 10) for kind in ("dask", "processes"))
     assert (dask.beta, dask.latency, dask.tau) == (checked["messages"]["dask"]["bandwidth"], dask.latency, 1e-3)

@@ -147,7 +147,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("how", COPIES)
-@pytest.mark.parametrize("n_steps", [0, 1, 7, 45])
+@pytest.mark.parametrize("n_steps", [0, 45])
 def test_a_copy_goes_on_with_the_same_bits(how, n_steps):
     model, random, x = some_state(n_steps=n_steps)
     untouched, _, _ = some_state(n_steps=n_steps)
