@@ -72,13 +72,6 @@ def add_both(factor, source, goal, factor2, source2, goal2):  # type: ignore[no-
 
 
 @kernel
-def negate(source, goal):  # type: ignore[no-untyped-def]
-    """goal ← −source."""
-    for i in range(len(goal)):
-        goal[i] = -source[i]
-
-
-@kernel
 def copy(source, goal):  # type: ignore[no-untyped-def]
     """Copy `source`, of any length, to the head of `goal`."""
     for i in range(len(source)):

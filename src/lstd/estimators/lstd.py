@@ -246,7 +246,7 @@ class LSTD(Predictor):
         array([1.53])
         """
         refuse_others(columns.keys() - ARGUMENTS, "LSTD.fit")
-        settings, solver = self._settings(), self._solver()
+        settings, solver = self._settings(), Solver(self.solver, self.tol, self.max_iter)
         rows = checked_rows(
             BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True, summed=True
         )
@@ -362,9 +362,6 @@ class LSTD(Predictor):
     def _options(self) -> dict[str, Any]:
         """The parameters that are not settings."""
         return {name: getattr(self, name) for name in OPTIONS}
-
-    def _solver(self) -> Solver:
-        return Solver(self.solver, self.tol, self.max_iter)
 
     def _settings(self, before: Model | None = None) -> Settings:
         """Return the checked parameters; those of the model so far, if they are the same objects."""

@@ -105,7 +105,7 @@ class Recursion:
         if watches:
             self.begin_charts()
         self.warned = False  # of ratios or weights
-        self.buffer = self._new_buffer()
+        self.buffer = np.zeros((max(64, min(_BUFFERED, _ENTRIES // (2 * n))), 2 * n + m + 6))
         self.compile()
 
     def compile(self) -> bool:
@@ -127,10 +127,6 @@ class Recursion:
         flat = self.state[at.COUNTS : at.SAMPLE].reshape(-1)
         counts: NDArray[np.int64] = flat.view(np.int64)[: at.N_COUNTS]
         return counts
-
-    def _new_buffer(self) -> Array:
-        rows = max(64, min(_BUFFERED, _ENTRIES // (2 * self.n)))
-        return np.zeros((rows, 2 * self.n + self.m + 6))
 
     # ------------------------------------------------------------ views
 
