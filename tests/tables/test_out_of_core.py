@@ -19,9 +19,9 @@ import pytest
 import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.model import read_model, write_model
+from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
 from table_files import ROLES, episodes, write

@@ -60,7 +60,7 @@ def _level(text: str, option: str) -> float:
 
 
 def _jobs(text: str, option: str) -> int:
-    from lstd.distributed.ahead import MAX_JOBS
+    from lstd.statistics.threads import MAX_JOBS
 
     return count_of(text, option, MAX_JOBS)
 

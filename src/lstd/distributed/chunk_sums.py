@@ -19,11 +19,10 @@ from typing import Any, ClassVar, TypeVar
 from lstd import files
 from lstd.data.episode_warnings import Break
 from lstd.data.settings import Settings
-from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.threads import one_blas_thread
+from lstd.statistics.threads import Ahead, one_blas_thread
 from lstd.version import __version__
 
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,17 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.check_rows import check_rows
 from lstd.data.episode_warnings import find_break, warn_of_assumed, warn_of_break
-from lstd.data.feature_arrays import column_names
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
 from lstd.data.rows import ARGUMENTS, Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
-from lstd.distributed.ahead import Ahead
 from lstd.distributed.chunk_sums import (
     LEAST_MEMORY,
     MEMORY,
@@ -41,6 +37,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.model import model_of
 from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.threads import Ahead
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
@@ -81,20 +78,20 @@ def fit_chunks(
         Chunks in time order. A chunk is ``(X, y)`` or a mapping of the arrays that :meth:`lstd.LSTD.fit` takes, by
         name; the path of an .npz file of them; a function without arguments that returns one of the first two and is
         called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. Data frames `X` must have
-        the same columns in the same order in all chunks; features of arrays count by position. An iterable is asked for
-        the next chunk when a worker is free. Dask arrays are given as a tuple ``(X, y)`` or a mapping by name; each of
-        their chunks of rows is a chunk.
+        the same columns in the same order in all chunks; features of arrays count by position. Here and on an executor,
+        an iterable is asked for the next chunk when a worker is free. Dask arrays are given as a tuple ``(X, y)`` or a
+        mapping by name; each of their chunks of rows is a chunk.
     gamma, lmbda, alpha, variant, fit_intercept, n_blocks
         As in :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks, up
         to a quarter of `memory` and at most 256 MB. These chunks are loaded twice, the first time in this process.
     n_jobs : int, optional
-        Threads of this process, including the calling one; by default one per core.
+        Threads of this process that sum chunks; by default one per core.
     executor : concurrent.futures.Executor or function that makes one, optional
         Sums each chunk on a worker. If a worker dies, an executor that a function made, such as
         :func:`lstd.distributed.local_processes`, is replaced, and its unfinished chunks are summed again.
     client : distributed.Client, optional
-        Client of a Dask cluster, whose workers sum chunks and merge the sums. Without it, Dask collections are computed
-        as Dask computes any collection.
+        Client of a Dask cluster, whose workers sum chunks and merge the sums. All chunks are handed to it at once, so
+        give paths or functions rather than arrays. Without it, Dask collections are computed as any collection.
     memory : int, default 2**29
         Bytes, at least 2²⁴. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of
         it, or half if there is only one chunk. If there are too many features for that, the model has no intervals.
@@ -250,9 +247,7 @@ class SumArrays(Leaf):
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add arrays to a digest."""
         with naming(place):
-            for name, values in columns_of(chunk).items():
-                digest.update(f"{name} {column_names(name, values)}".encode())
-                _add(digest, values)
+            digest.update(pickled(columns_of(chunk)))
 
 
 @contextmanager
@@ -298,22 +293,6 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
             return {name: archive[name] for name in archive.files}
     except Exception as error:  # a damaged file raises errors of zipfile, zlib and NumPy
         raise InvalidInputError(f"{os.fspath(path)} must be an .npz file of numbers; {error!r:.200}.") from error
-
-
-def _add(digest: hashlib._Hash, values: Any) -> None:
-    """Add an array, dense or sparse, to a digest."""
-    if sparse.issparse(values):
-        digest.update(f"{values.format} {values.shape}".encode())
-        values = values.tocsr()
-        for array in (values.data, values.indices, values.indptr):
-            _add(digest, array)
-        return
-    array = np.asarray(values)
-    digest.update(f"{array.dtype} {array.shape}".encode())
-    if array.dtype.kind == "O":
-        digest.update(pickled(array.tolist()))
-    else:
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows:

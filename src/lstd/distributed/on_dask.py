@@ -1,24 +1,17 @@
-"""Sums on Dask: of chunks, by the workers of a cluster; of collections, where their parts are."""
+"""Sums on Dask: of chunks, by the workers of a cluster, and of collections, where their parts are."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import itertools
-import logging
 import math
-import pickle
 import sys
-import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
-
-import numpy as np
-from scipy import sparse
 
 from lstd.data.arguments import shown
 from lstd.data.rows import ARGUMENTS
@@ -26,10 +19,6 @@ from lstd.distributed.chunk_sums import Leaf, Part, merged
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.version import __version__
 
-AHEAD = 4  # chunks under way per worker
-SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
-# A worker without lstd cannot read a task that contains objects of it: it would leave the cluster silently.
-_CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
 _OWN = f"lstd {__version__}"
 
@@ -37,98 +26,25 @@ _OWN = f"lstd {__version__}"
 # ------------------------------------------------------------ a cluster
 
 
-def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
-    """Sum chunks and merge their sums on the workers of a Dask cluster.
-
-    If a worker dies, the scheduler repeats the sums and merges whose results are lost. The tree stays the same.
-    """
-    cluster = Cluster(client)
-    running: deque[Any] = deque()
-
-    def sums() -> Iterator[Any]:
-        for place, chunk, key in leaf.tasks(chunks):
-            running.append(cluster.submit("sum", leaf, (place,), chunk, key))
-            yield running[-1]
-            while len(running) >= AHEAD * max(1, cluster.threads()):
-                cluster.wait(running[0])
-                running.popleft()
-
-    try:
-        cluster.threads()
-        root = merged(sums(), lambda one, two: cluster.submit("merge", leaf.merge, (), one, two))
-        return None if root is None else cluster.result(root)
-    finally:
-        running.clear()  # the scheduler drops what nobody refers to, after an error too
-
-
-class Cluster:
-    """The workers of a Dask cluster, which must all have this version of lstd."""
-
-    def __init__(self, client: Any) -> None:
-        self._client, self._reported = client, False
-        self._checked: set[str] = set()
-
-    def submit(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], *more: Any) -> Any:
-        """Return the future of a call with these arguments followed by `more`, which may hold futures.
-
-        Only `arguments` may contain objects of lstd. Raises LSTDError when the scheduler is lost.
-        """
-        call = {"call": pickle.dumps((function, arguments)), "more": list(more)}
-        with as_lost(self._client):
-            return self._client.submit(eval, _CALL, call, key=f"{name}-{uuid.uuid4()}", pure=False)
-
-    def threads(self) -> int:
-        """Return the number of threads of all workers, after a check of the versions of new ones.
-
-        Raises InvalidInputError when a worker, or the scheduler, has another version of lstd or none, and LSTDError
-        when the scheduler is lost.
-        """
-        with as_lost(self._client):
-            there = self._client.nthreads()
-            if not self._checked or not there.keys() <= self._checked:
-                self._check_versions()
-                self._checked |= there.keys()
-        return sum(there.values())
-
-    def _check_versions(self) -> None:
-        """Raise InvalidInputError, with the versions, unless scheduler and workers have this version of lstd."""
-        workers = self._client.run(eval, _VERSION, on_error="return")
+def check_versions(client: Any) -> None:
+    """Raise InvalidInputError unless the scheduler and all workers of a cluster have this version of lstd."""
+    with dask_errors(client):
+        found = [*client.run(eval, _VERSION, on_error="return").values()]
         try:
-            scheduler = self._client.run_on_scheduler(eval, _VERSION)
+            scheduler = client.run_on_scheduler(eval, _VERSION)
         except ImportError as error:
             scheduler = error
         except ValueError:  # it does not run functions that are sent to it
             scheduler = __version__
-        counts = Counter(map(_version, workers.values()))
-        wrong = [f"{count} of {counts.total()} workers has {found}" for found, count in counts.items() if found != _OWN]
-        if _version(scheduler) != _OWN:
-            wrong.append(f"the scheduler has {_version(scheduler)}")
-        if wrong:
-            raise InvalidInputError(
-                f"Workers must have {_OWN}, as this process has, because sums of different versions must not be mixed; "
-                f"{'; '.join(wrong)}. Install the same version everywhere."
-            )
-
-    def wait(self, future: Any) -> None:
-        """Wait for a future; raises what its task raises, or `threads`."""
-        distributed: Any = importlib.import_module("distributed")
-        while future.status == "pending":
-            with as_lost(self._client), contextlib.suppress(TimeoutError), self._client.as_current():
-                distributed.wait([future], timeout=SECONDS_TO_LOOK)
-            there = future.status != "pending" or self.threads()
-            if not there and not self._reported:
-                logging.getLogger("lstd").warning("The cluster has no workers; waiting for one.")
-            self._reported = not there
-        if future.status != "finished":
-            self.threads()  # a worker that joined meanwhile, without lstd, may be the reason
-        if future.status == "error":
-            computed(future.result)
-
-    def result(self, future: Any) -> Any:
-        """Wait for the result of a future; raises what its task raises, or `threads`."""
-        self.wait(future)
-        with as_lost(self._client):
-            return future.result()
+    counts = Counter(map(_version, found))
+    wrong = [f"{count} of {len(found)} workers has {version}" for version, count in counts.items() if version != _OWN]
+    if _version(scheduler) != _OWN:
+        wrong.append(f"the scheduler has {_version(scheduler)}")
+    if wrong:
+        raise InvalidInputError(
+            f"Workers must have {_OWN}, as this process has, because sums of different versions must not be mixed; "
+            f"{'; '.join(wrong)}. Install the same version everywhere."
+        )
 
 
 def _version(answer: Any) -> str:
@@ -139,30 +55,22 @@ def _version(answer: Any) -> str:
 
 
 @contextlib.contextmanager
-def as_lost(client: Any) -> Iterator[None]:
-    """Raise an LSTDError when the connection to the scheduler breaks or is closed."""
+def dask_errors(client: Any = None) -> Iterator[None]:
+    """Raise an LSTDError where Dask did not compute a result."""
     try:
         yield
     except LSTDError:
         raise
     except Exception as error:  # without a scheduler, a client raises errors of many types
-        if not isinstance(error, (CancelledError, OSError)) and getattr(client, "status", "running") == "running":
-            raise
-        raise LSTDError("The connection to the Dask scheduler was lost, or tasks were cancelled there.") from error
-
-
-def computed(result: Callable[[], Any]) -> Any:
-    """Call a function that waits for Dask; raises LSTDError where Dask did not compute its result."""
-    try:
-        return result()
-    except LSTDError:
-        raise
-    except Exception as error:
-        if type(error).__name__ == "KilledWorker":
+        kind = type(error).__name__
+        if kind == "KilledWorker":
             raise LSTDError(
                 f"A chunk killed its workers repeatedly: {error}. Often the reason is too little memory: use "
                 "smaller chunks. With a `store`, finished sums are kept."
             ) from error
+        is_open = getattr(client, "status", "running") == "running"
+        if not is_open or isinstance(error, CancelledError) or kind == "CommClosedError":
+            raise LSTDError("The connection to the Dask scheduler was lost, or tasks were cancelled there.") from error
         raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error
 
 
@@ -171,11 +79,10 @@ def computed(result: Callable[[], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Partitions:
-    """Chunks that Dask computes: delayed objects, or any other chunks."""
+    """Chunks that Dask sums: delayed objects, or any other chunks."""
 
     chunks: Sequence[Any]
     client: Any = None  # of the cluster on which the collection is persisted, if it is
-    in_blocks: bool = False  # each chunk maps names to lists of delayed blocks of columns
 
 
 def is_dask(value: Any) -> bool:
@@ -250,9 +157,9 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
                 f"`{name}` of `source` must have the row chunks of `X`, {arrays['X'].chunks[0]!r:.80}; got "
                 f"{array.chunks[0]!r:.80}. Rechunk it: {name}.rechunk({{0: X.chunks[0]}})."
             )
-    blocks = {name: array.to_delayed().reshape(array.numblocks[0], -1).tolist() for name, array in arrays.items()}
-    rows = [{name: parts[place] for name, parts in blocks.items()} for place in range(len(blocks["X"]))]
-    return Partitions(rows, _client_of(list(arrays.values())), in_blocks=True)
+    blocks = {name: array.rechunk({1: -1} if array.ndim == 2 else {}) for name, array in arrays.items()}
+    rows = zip(*(array.to_delayed().ravel() for array in blocks.values()), strict=True)
+    return Partitions([dict(zip(blocks, row, strict=True)) for row in rows], _client_of(list(arrays.values())))
 
 
 def _fit(one: Sequence[float], two: Sequence[float]) -> bool:
@@ -270,40 +177,23 @@ def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:
     """
     from dask.delayed import delayed
 
-    summed = delayed(partial(_of_blocks, leaf) if partitions.in_blocks else leaf, pure=False, traverse=False)
-    merge = delayed(leaf.merge, pure=False, traverse=False)
+    client = client or partitions.client
+    if client is not None:
+        check_versions(client)
+    summed, merge = (delayed(function, pure=False, traverse=False) for function in (leaf, leaf.merge))
     root = merged((summed(*task) for task in leaf.tasks(partitions.chunks)), merge)
-    return None if root is None else _computed_by(client or partitions.client, root)
+    return None if root is None else load(root, client)
 
 
 def load(chunk: Any, client: Any) -> Any:
-    """Compute a chunk that Dask holds, and return any other as it is."""
-    if is_future(chunk):
-        return computed(chunk.result)
-    if isinstance(chunk, dict) and any(isinstance(parts, list) and is_dask(parts[0]) for parts in chunk.values()):
-        return {name: _beside([load(part, client) for part in parts]) for name, parts in chunk.items()}
-    return _computed_by(client, chunk) if is_dask(chunk) else chunk
-
-
-def _computed_by(client: Any, collection: Any) -> Any:
-    client = client or _default_client(collection)
-    if client is None:
-        return computed(collection.compute)
-    cluster = Cluster(client)
-    cluster.threads()
-    with as_lost(client):
-        future = client.compute(collection)
-    try:
-        return cluster.result(future)
-    finally:
-        future.release()  # an error refers to it too
-
-
-def _default_client(collection: Any) -> Any:
-    """Return the client of the cluster on which Dask computes a collection; None on the local scheduler."""
-    dask: Any = importlib.import_module("dask.base")
-    found = getattr(dask.get_scheduler(collections=[collection]), "__self__", None)
-    return found if hasattr(found, "nthreads") else None
+    """Compute a chunk that Dask holds, alone or as arrays by name, and return any other as it is."""
+    with dask_errors(client):
+        if is_future(chunk):
+            return chunk.result()
+        if is_dask(chunk) or (isinstance(chunk, dict) and any(map(is_dask, chunk.values()))):
+            dask: Any = importlib.import_module("dask")
+            return dask.compute(chunk, scheduler=client)[0]
+    return chunk
 
 
 def _client_of(collection: Any) -> Any:
@@ -311,17 +201,3 @@ def _client_of(collection: Any) -> Any:
     distributed = sys.modules.get("distributed")
     futures = [] if distributed is None else distributed.futures_of(collection)
     return futures[0].client if futures else None
-
-
-def _of_blocks(leaf: Leaf, place: int, blocks: Mapping[str, list[Any]], key: bytes | None) -> Part:
-    try:
-        arrays = {name: _beside(parts) for name, parts in blocks.items()}
-    except ValueError as error:
-        raise InvalidInputError(f"`source[{place}]`: blocks do not fit side by side: {error}.") from error
-    return leaf(place, arrays, key)
-
-
-def _beside(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    return sparse.hstack(parts, format="csr") if any(map(sparse.issparse, parts)) else np.hstack(parts)

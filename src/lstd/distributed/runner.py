@@ -19,12 +19,12 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from lstd.data.arguments import check_integer, shown
-from lstd.distributed.ahead import MAX_JOBS, Ahead
 from lstd.distributed.chunk_sums import Leaf, Part, Task, merged
-from lstd.distributed.on_dask import AHEAD, Partitions, is_future, on_cluster, on_graph
+from lstd.distributed.on_dask import Partitions, is_future, on_graph
 from lstd.errors import InvalidInputError, LSTDError
-from lstd.statistics.threads import available_cores, one_blas_thread
+from lstd.statistics.threads import MAX_JOBS, Ahead, available_cores, one_blas_thread
 
+AHEAD = 4  # chunks under way per worker
 SECONDS_TO_LOOK = 1.0  # between checks of a pool without results
 _WORKERS = 64  # assumed of an executor that does not give their number
 _BREAKS = 3  # of new executors in a row, without the next result
@@ -51,8 +51,6 @@ class Runner:
             )
         if self.client is not None and not (hasattr(self.client, "submit") and hasattr(self.client, "nthreads")):
             raise InvalidInputError(f"`client` must be a distributed.Client; got {shown(self.client)}.")
-        if getattr(self.client, "asynchronous", False):
-            raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
         if self.n_jobs is not None:
             check_integer("n_jobs", self.n_jobs, 1, MAX_JOBS)
             if not self.is_here:
@@ -81,6 +79,8 @@ class Runner:
                     f"`{name}` must be None for a Dask `source`, which Dask computes; got {shown(value)}. Pass the "
                     "cluster's client as `client`, or leave both out for Dask's default scheduler."
                 )
+        if client is not None and not isinstance(chunks, Partitions):
+            chunks = Partitions(list(chunks), client)
         if not isinstance(chunks, (Partitions, Sized)):
             rest = iter(chunks)
             first = list(itertools.islice(rest, 2))
@@ -90,10 +90,10 @@ class Runner:
         part: Part | None
         if isinstance(chunks, Partitions):
             part = on_graph(leaf, chunks, client)
-        elif client is not None:
-            part = on_cluster(leaf, chunks, client)
         elif self.executor is not None:
-            part = _on_executor(leaf, chunks, self.executor)
+            # With several threads of the BLAS, a merge takes ten times as long, and the threads keep spinning after it.
+            with closing(_Pool(self.executor)) as pool, one_blas_thread():
+                part = merged(pool.results(leaf, leaf.tasks(chunks)), leaf.merge)
         else:
             part = on_threads(leaf, chunks, self.n_jobs or available_cores())
         if part is None:
@@ -124,22 +124,12 @@ def _limit_blas() -> None:
     threadpool_limits(1)
 
 
-def _on_executor(leaf: Leaf, chunks: Iterable[Any], given: Executor | Callable[[], Executor]) -> Part | None:
-    """Sum chunks on workers, and merge their sums in this process.
-
-    Raises LSTDError with the unfinished chunks when an executor that cannot be replaced breaks.
-    """
-    # With several threads of the BLAS, a merge takes ten times as long, and the threads keep spinning after it.
-    with closing(_Pool(given)) as pool, one_blas_thread():
-        return merged(pool.results(leaf, leaf.tasks(chunks)), leaf.merge)
-
-
 class _Pool:
     """An executor; one that a function made is replaced when it breaks, and shut down at the end."""
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
         self._make = None if isinstance(given, Executor) else given
-        self._executor = given if isinstance(given, Executor) else self._made()
+        self._executor: Executor = given if isinstance(given, Executor) else self._made()
         self._waiting: deque[tuple[Task, Future[Part] | None]] = deque()  # in order; None before it is submitted
         self._dead: set[int] = set()
 
@@ -154,7 +144,10 @@ class _Pool:
         return executor
 
     def results(self, leaf: Leaf, tasks: Iterator[Task]) -> Iterator[Part]:
-        """Yield results in the order of the tasks, which are drawn as workers become free."""
+        """Yield results in the order of the tasks, which are drawn as workers become free.
+
+        Raises LSTDError with the unfinished chunks when an executor that cannot be replaced breaks.
+        """
         breaks = 0
         while True:
             workers = getattr(self._executor, "_max_workers", None)
@@ -163,7 +156,9 @@ class _Pool:
             if not self._waiting:
                 return
             try:
-                self._submit(leaf)
+                for place, (task, future) in enumerate(self._waiting):
+                    if future is None:
+                        self._waiting[place] = task, self._executor.submit(leaf, *task)
                 result = self._settled([self._waiting[0][1]])[0].result()
             except BrokenExecutor as error:
                 breaks += 1
@@ -173,18 +168,6 @@ class _Pool:
             breaks = 0
             yield result
             del result
-
-    def _submit(self, leaf: Leaf) -> None:
-        for place, (task, future) in enumerate(self._waiting):
-            if future is None:
-                try:
-                    self._waiting[place] = task, self._executor.submit(leaf, *task)
-                except BrokenExecutor:
-                    raise
-                except RuntimeError as error:
-                    raise InvalidInputError(
-                        f"`executor` must take tasks; got {shown(self._executor)}: {error}."
-                    ) from error
 
     def _renew(self, error: BrokenExecutor, breaks: int) -> None:
         """Continue on a new executor with the tasks that the broken one did not finish."""

@@ -16,8 +16,8 @@ from lstd.data.ids import last_rows
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.distributed import chunk_sums
-from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
+from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
 from lstd.tables.sources import open_table
 from lstd.tables.table import Table, at_row, overflow_at

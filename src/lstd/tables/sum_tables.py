@@ -21,7 +21,6 @@ from lstd.data.follow import Episodes, Followed, Marks, Row
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id, whole_number
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS
-from lstd.distributed.ahead import Ahead
 from lstd.distributed.chunk_sums import Leaf, Part, Task, bytes_ahead
 from lstd.errors import InvalidInputError
 from lstd.estimators.model_parts import Limits
@@ -29,6 +28,7 @@ from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.blocks import Layout
 from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, chunks_of
 from lstd.tables.sources import opened
