@@ -88,8 +88,8 @@ def page(tmp_path_factory):
 @pytest.fixture
 def quick(monkeypatch):
     """For pages of which the words matter: without figures and checks, which take most of their time."""
-    for name in ("predictions", "calibration", "grid", "degrees_of_freedom"):
-        monkeypatch.setattr(model_page, f"draw_{name}", lambda *_: [Figure().add_subplot()])
+    for name in ("draw_predictions", "draw_calibration", "plot_grid", "plot_degrees_of_freedom"):
+        monkeypatch.setattr(model_page, name, lambda *_: [Figure().add_subplot()])
     monkeypatch.setattr(model_page, "rendered", lambda figure: b"<svg/>")
     monkeypatch.setattr("lstd.report.figure_data.checks_for_report", lambda *_: Checks("not run", "not run"))
 
@@ -138,17 +138,6 @@ def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     figure = plot_predictions(found.model, X, y)[0].figure
     assert figure.axes[0].get_xlabel() == "row (one row in 25 is drawn)"
     assert len(rendered(figure)) < 300_000
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")  # some of its predictions are negative
-def test_a_mean_error_of_a_model_without_an_intercept_is_said(tmp_path, quick):
-    random = np.random.default_rng(0)
-    X, ends = random.normal(size=(200, 2)), {"terminated": np.arange(200) % 4 == 3}
-    for mean, fit_intercept, said in ((10.0, False, True), (10.0, True, False), (0.0, False, False)):
-        y = X[:, 0] + mean
-        model = LSTD(0.9, fit_intercept=fit_intercept).fit(X, y, **ends)
-        page = words(write_fit_report(tmp_path / "page.html", model, X, y, **ends).read_text())
-        assert ("predictions of reward are too high or too low on average" in page) == said
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
@@ -303,6 +292,15 @@ def test_each_feature_has_its_line_and_name():
     dots = {int(y): x for line in ax.lines for x, y in line.get_xydata()}
     assert_close([dots[i] for i in range(5)], effective_degrees_of_freedom(model), "sums")
     assert dots[4] == 0.0
+
+
+def test_of_many_features_the_lowest_are_drawn():
+    X, ends = np.random.default_rng(0).normal(size=(400, 50)) * np.linspace(0.1, 3.0, 50), np.arange(400) % 4 == 3
+    model = LSTD(gamma=0.5, alpha=100.0).fit(X, X[:, 0], terminated=ends)
+    (ax,) = plot_degrees_of_freedom(model)[0].figure.axes
+    lowest = np.sort(np.argsort(effective_degrees_of_freedom(model))[:40])
+    assert [label.get_text() for label in ax.get_yticklabels()] == [f"x{i}" for i in lowest]
+    assert ax.get_xlabel().endswith("(lowest 40 of 50)")
 
 
 # ---------------------------------------------------------------- the page

@@ -30,10 +30,8 @@ MIN_GROUPS = 5  # behind an interval of a mean return: Student's quantile for 2 
 _MAX_POINTS = 400  # of a curve
 _MIN_ROWS = 200  # in the window over time
 _HORIZONS = 10.0  # length of the window, in multiples of `Evaluation.horizon`
-_MAX_INTERVALS = 20_000  # rows whose intervals are computed to count those with little data
 _MIN_EPISODES = 10  # to take episodes as independent; with fewer, blocks of rows
 _MAX_BLOCKS = 20
-_OFF_CENTRE = 0.25  # of the mean squared difference between returns and predictions, by their mean difference alone
 
 
 class Options(Columns, total=False):
@@ -90,12 +88,6 @@ class Evaluation(Comparison):
         if self.fitted.no_intervals:
             return None
         return self.fitted.influence.interval(self.rows.X[rows], self.prediction[rows], self.level)
-
-    @cached_property
-    def little_data_share(self) -> float | None:
-        """Share of rows with little data for some reward, from evenly spaced rows; None without intervals."""
-        interval = self.interval(_spaced(0, len(self.rows), _MAX_INTERVALS))
-        return None if interval is None else float(interval.little_data.any(axis=1).mean())
 
     @property
     def horizon(self) -> float:
@@ -165,16 +157,6 @@ class Evaluation(Comparison):
             return [None] * len(self.rewards)
         varies = np.ptp(returns, axis=0) > 0.0
         return [float(score) if varied else None for score, varied in zip(self.r2(self.weight), varies, strict=True)]
-
-    @cached_property
-    def off_centre(self) -> str:
-        """Name of the reward whose returns are on average furthest from predictions, if a model without intercept."""
-        differences, weight = self.returns - self.prediction, self.weight
-        if self.fitted.settings.fit_intercept or not weight.any():
-            return ""
-        mean, square = (np.average(values, axis=0, weights=weight) for values in (differences, differences**2))
-        share = np.divide(mean**2, square, out=np.zeros_like(square), where=square > 0.0)
-        return self.rewards[int(share.argmax())] if share.max() > _OFF_CENTRE else ""
 
 
 def _moment(time: Any) -> str:

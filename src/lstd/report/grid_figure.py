@@ -71,21 +71,20 @@ class Grid:
 
 def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     """Arrange the scores of pairs as a grid. Parameters and errors as in :func:`plot_grid`."""
-    missing = [name for name in ("lmbda", "alpha", "mean_test_score") if name not in cv_results]
-    if missing:
+    names = ("lmbda", "alpha", "mean_test_score")
+    if missing := [name for name in names if name not in cv_results]:
         raise InvalidInputError(
-            f"`cv_results` must have the arrays lmbda, alpha and mean_test_score; {missing[0]} is missing. Pass the "
-            "`cv_results_` of an LSTDCV."
+            f"`cv_results` must have the arrays {names[0]}, {names[1]} and {names[2]}; {missing[0]} is missing. Pass "
+            "the `cv_results_` of an LSTDCV."
         )
     lmbda_of_pair = check_array("cv_results['lmbda']", cv_results["lmbda"], (None,))
-    alpha_of_pair = check_array("cv_results['alpha']", cv_results["alpha"], (len(lmbda_of_pair),))
+    alpha_of_pair = check_array("cv_results['alpha']", cv_results["alpha"], lmbda_of_pair.shape)
     score = np.asarray(cv_results["mean_test_score"], dtype=np.float64)
     spread = np.asarray(cv_results.get("std_test_score", np.full(score.shape, np.nan)), dtype=np.float64)
-    for name, array in (("mean_test_score", score), ("std_test_score", spread)):
-        if array.shape != lmbda_of_pair.shape:
-            raise InvalidInputError(
-                f"`cv_results['{name}']` must have shape {lmbda_of_pair.shape}, as 'lmbda' does; got {array.shape}."
-            )
+    if not score.shape == spread.shape == (rule := lmbda_of_pair.shape):
+        raise InvalidInputError(
+            f"`cv_results['mean_test_score']` must have shape {rule}, as 'lmbda' does; got {score.shape}."
+        )
     if not np.isfinite(score).any():
         raise InvalidInputError("`cv_results['mean_test_score']` must have a finite entry; got none.")
     if np.nanmax(score) > 1.0:
@@ -141,17 +140,18 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     >>> colours.axes.get_xlabel()
     'ridge coefficient α'
     """
-    return draw_grid(grid_of(cv_results, lmbda, alpha), ax)
-
-
-def draw_grid(grid: Grid, ax: Any = None) -> list[Artist]:
-    """Draw the figure of :func:`plot_grid`."""
+    grid = grid_of(cv_results, lmbda, alpha)
     with panels(ax, 6.4, float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))) as (panel,):
         artists = _map(panel, grid)
         _category_ticks(panel.yaxis, [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
         _category_ticks(panel.xaxis, _alpha_labels(grid.alphas), 9)
         panel.set(ylabel="trace decay λ", xlabel="ridge coefficient α")
-        legend_above(panel, _legend_handles(grid), 3)
+        handles = [Line2D([], [], label="chosen", **_CHOSEN)]
+        if grid.lowest != grid.chosen:
+            handles.append(Line2D([], [], label="lowest error", **_LOWEST))
+        if np.isnan(grid.error).any():
+            handles.append(Line2D([], [], label="no error", marker="s", color=_NO_ERROR, markersize=8, linestyle=""))
+        legend_above(panel, handles, 3)
     return artists
 
 
@@ -203,15 +203,6 @@ def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes |
         panel.set(xlabel="trace decay λ", ylabel="lowest error over α")
         panel.legend()
     return lines
-
-
-def _legend_handles(grid: Grid) -> list[Line2D]:
-    handles = [Line2D([], [], label="chosen", **_CHOSEN)]
-    if grid.lowest != grid.chosen:
-        handles.append(Line2D([], [], label="lowest error", **_LOWEST))
-    if np.isnan(grid.error).any():
-        handles.append(Line2D([], [], label="no error", marker="s", color=_NO_ERROR, markersize=8, linestyle=""))
-    return handles
 
 
 def _map(ax: Axes, grid: Grid) -> list[Artist]:

@@ -26,10 +26,8 @@ from lstd.report.figure_data import LEVEL, fitted_with
 from lstd.report.row_figures import draw_points
 from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, name_rows, panels
 from lstd.statistics.intervals import FEW, check_level
-from lstd.types import Array
 
-MAX_NAMED = 40  # features that have a line and a name each; more are drawn in order, without names
-_MAX_DOTS = 400
+MAX_NAMED = 40  # features that have a line and a name each
 _MAX_BARS = 20
 _PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
 _LITTLE: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
@@ -154,7 +152,7 @@ def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list
     """Draw the effective degrees of freedom of each feature: 0 if the ridge term decides, 1 if the data does.
 
     Diamonds mark features that little data supports: the interval of :meth:`lstd.LSTD.predict_interval` for that
-    feature alone has fewer than 5 degrees of freedom. More than 40 features are drawn in order, without names.
+    feature alone has fewer than 5 degrees of freedom. Of more than 40 features, the 40 lowest are drawn.
 
     Parameters
     ----------
@@ -176,8 +174,25 @@ def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list
     >>> [label.get_text() for label in dots.axes.get_yticklabels()]
     ['x0', 'x1']
     """
-    values = effective_degrees_of_freedom(model)
-    return draw_degrees_of_freedom(values, model.model_.feature_names, features_with_little_data(model), ax)
+    every, named, words = effective_degrees_of_freedom(model), model.model_.feature_names, ""
+    lowest = np.sort(np.argsort(every, kind="stable")[:MAX_NAMED])
+    values, little = every[lowest], features_with_little_data(model)[lowest]
+    if len(every) > len(values):
+        words = f" (lowest {len(values)} of {len(every)})"
+    with panels(ax, 4.4, 1.1 + 0.2 * max(2, len(values))) as (panel,):
+        at, artists = np.arange(len(values)), []
+        for kind, look in ((~little, _PLAIN), (little, _LITTLE)):
+            panel.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
+            # Layouts take an empty line that is not clipped to lie in the corner of the figure.
+            artists += panel.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
+        name_rows(panel, [named[i] for i in lowest])
+        panel.grid(False, axis="y")
+        panel.set_xlim(min(0.0, values.min(initial=0.0)), max(1.0, values.max(initial=1.0)))
+        panel.set_xlabel(f"effective degrees of freedom{words}")
+        if little.any():
+            about = f"fewer than {FEW:g} degrees of freedom for this feature alone"
+            legend_above(panel, [Line2D([], [], **_LITTLE, markersize=4, label=about)])
+    return artists
 
 
 def features_with_little_data(model: Predictor) -> NDArray[np.bool_]:
@@ -186,45 +201,6 @@ def features_with_little_data(model: Predictor) -> NDArray[np.bool_]:
     if model.model_.no_intervals:
         return np.zeros(n, dtype=np.bool_)
     return np.asarray(model.model_.interval(np.eye(n), 0.95).little_data.reshape(n, -1).any(axis=1))
-
-
-def draw_degrees_of_freedom(
-    values: Array, names: Sequence[str], little: NDArray[np.bool_], ax: Any = None
-) -> list[Line2D]:
-    """Draw the figure of :func:`plot_degrees_of_freedom`."""
-    named = len(values) <= MAX_NAMED
-    width, height = (4.4, 1.1 + 0.2 * max(2, len(values))) if named else (WIDE, 3.2)
-    with panels(ax, width, height) as (panel,):
-        artists = _named(panel, values, names, little) if named else _ranked(panel, values, little)
-        if little.any():
-            words = f"fewer than {FEW:g} degrees of freedom for this feature alone"
-            legend_above(panel, [Line2D([], [], **_LITTLE, markersize=4, label=words)])
-    return artists
-
-
-def _named(ax: Axes, values: Array, names: Sequence[str], little: NDArray[np.bool_]) -> list[Line2D]:
-    at, artists = np.arange(len(values)), []
-    for kind, look in ((~little, _PLAIN), (little, _LITTLE)):
-        ax.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
-        # Layouts take an empty line that is not clipped to lie in the corner of the figure.
-        artists += ax.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
-    name_rows(ax, names)
-    ax.grid(False, axis="y")
-    ax.set_xlim(min(0.0, values.min(initial=0.0)), max(1.0, values.max(initial=1.0)))
-    ax.set_xlabel("effective degrees of freedom")
-    return artists
-
-
-def _ranked(ax: Axes, values: Array, little: NDArray[np.bool_]) -> list[Line2D]:
-    order = np.argsort(-values, kind="stable")
-    place = np.unique(np.linspace(0, len(order) - 1, _MAX_DOTS).round().astype(np.intp))
-    order, artists = order[place], []
-    for kind, look in ((~little[order], _PLAIN), (little[order], _LITTLE)):
-        artists += ax.plot(place[kind] + 1, values[order][kind], **look, markersize=3)
-    ax.set_ylim(min(0.0, 1.05 * values.min()) - 0.02, max(1.0, 1.05 * values.max()) + 0.02)
-    ax.set_xlabel(f"features in decreasing order ({len(values)} in all)")
-    ax.set_ylabel("effective degrees of freedom")
-    return artists
 
 
 def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = None) -> BarContainer:

@@ -23,13 +23,13 @@ from lstd.estimators.summary import Contributions, Summary
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest, Calibration, calibration
 from lstd.report.figure_data import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
-from lstd.report.grid_figure import Grid, draw_grid, grid_of
+from lstd.report.grid_figure import Grid, grid_of, plot_grid
 from lstd.report.model_figures import (
     MAX_NAMED,
     draw_contributions,
-    draw_degrees_of_freedom,
     features_with_little_data,
     plot_coefficients,
+    plot_degrees_of_freedom,
 )
 from lstd.report.rendering import decimals, grouped, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
@@ -124,7 +124,8 @@ def write_content(path: Path, content: str) -> None:
 
 
 def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
-    grid, no_grid = _grid(evaluation.model)
+    model: Any = evaluation.model
+    grid, no_grid = _grid(model)
     fitted, observed = evaluation.fitted.changed(checks=evaluation.checks), evaluation.calibrates
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     summary = Summary(fitted, title, evaluation.level)
@@ -153,7 +154,7 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         calibration=_calibration(evaluation) if observed else None,
         grid=grid,
         no_grid=no_grid,
-        settings=grid and _drawing(draw_grid(grid)),
+        settings=grid and _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)),
         features=None if summary.ridge_shares is None else _features(evaluation, 1.0 - summary.ridge_shares),
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
     )
@@ -259,13 +260,10 @@ def _calibrations(tables: dict[int, Calibration], level: float) -> list[Artist]:
 
 
 def _features(evaluation: Evaluation, values: Array) -> dict[str, Any]:
-    """The figure of the effective degrees of freedom, (n,), and the features with the least and with little data."""
+    """The figure of the effective degrees of freedom, (n,), and the features with little data."""
     little, names = features_with_little_data(evaluation.model), evaluation.fitted.feature_names
-    return {
-        "values": values,
-        "least": [(names[i], values[i]) for i in np.argsort(values, kind="stable")[:5]],
-        "little_data": [names[i] for i in np.flatnonzero(little)],
-    } | _drawing(draw_degrees_of_freedom(values, names, little))
+    said = {"values": values, "little_data": [names[i] for i in np.flatnonzero(little)]}
+    return said | _drawing(plot_degrees_of_freedom(evaluation.model))
 
 
 def _grid(model: Any) -> tuple[Grid | None, str]:
