@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict, Unpack, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,25 +40,6 @@ TD_KINDS = {
 }
 
 
-class _Options(TypedDict, total=False):
-    lmbdas: ArrayLike
-    alphas: ArrayLike | None
-    run_seeds: Iterable[int]
-    mrp_seed: int
-    n_steps: int | None
-    n_jobs: int | None
-    progress: Progress | None
-
-
-@overload
-def run_sweep(problem: str | MRP, features: str | ArrayLike, algorithm: str, **options: Unpack[_Options]) -> Array: ...
-@overload
-def run_sweep(
-    problem: str | MRP,
-    features: str | ArrayLike,
-    algorithm: list[str] | tuple[str, ...],
-    **options: Unpack[_Options],
-) -> dict[str, Array]: ...
 def run_sweep(
     problem: str | MRP,
     features: str | ArrayLike,
@@ -71,7 +52,7 @@ def run_sweep(
     n_steps: int | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-) -> Array | dict[str, Array]:
+) -> Any:
     """Compute the normalised mean squared error of each run and each pair (λ, α), averaged over the steps of the run.
 
     Parameters

@@ -48,33 +48,13 @@ def proposition1(
     n_samples: int = 20_000,
     seed: int = 2020,
 ) -> dict[str, Any]:
-    """Compute bias and variance of Boyan's and Uncorrected LSTD(λ) with one state and i.i.d. rewards.
+    """Compute bias and variance of Boyan's and Uncorrected LSTD(λ) with one state and i.i.d. rewards, as JSON values.
 
-    Given λ, γ and T, both estimators divide the same b_T by a constant, so with common rewards the ratio of their
-    sample variances would always equal the exact ratio. Each estimator therefore has its own sample paths, shared by
-    all λ and T. The simulated rewards are uniform on μ ± √3 σ: the proposition asks for no particular distribution.
+    "rows" have, per λ, T and variant, bias and variance exactly, to leading order and simulated with standard errors;
+    "ratio_rows" the ratio of variances, Boyan's over Uncorrected. Given λ, γ and T, both estimators divide the same b_T
+    by a constant, so each has its own `n_samples` paths: with common rewards, the ratio of the sample variances would
+    always be exact. The simulated rewards are uniform on μ ± √3 σ: the proposition asks for no particular distribution.
 
-    Parameters
-    ----------
-    mu, sigma : float
-        Mean and standard deviation (> 0) of the rewards.
-    gamma : float in [0, 1)
-        Discount. Leading order in 1/T means T well above 1/(1−γ).
-    lmbdas, n_steps : sequence
-        Trace decays λ and lengths T of the data.
-    n_samples, seed : int
-        Sample paths per estimator, at least 4, and the seed of their generator.
-
-    Returns
-    -------
-    dict
-        "mu", "sigma", "gamma", "n_samples"; "rows", per λ, T and variant: the bias exactly, to leading order
-        and simulated with its standard error, and the variance exactly and simulated with its standard error
-        (from the fourth moment); "ratio_rows", per λ and T: the ratio of variances, Boyan's over Uncorrected,
-        with a standard error by the delta method. The values are ready for JSON.
-
-    Examples
-    --------
     >>> result = proposition1(lmbdas=[0.5], n_steps=[100], n_samples=100)
     >>> round(result["rows"][1]["bias_exact"], 4), round(result["rows"][1]["bias_asymptotic"], 4)
     (-0.8319, -0.9)
@@ -106,8 +86,6 @@ def proposition1_exact(T: int, lmbda: float, gamma: float, mu: float, sigma: flo
 
     The sums of w_n and w_n² are taken term by term: their closed forms lose digits as λγ tends to 1.
 
-    Examples
-    --------
     >>> proposition1_exact(1, 1.0, 0.5, mu=1.0, sigma=1.0)["uncorrected"]
     {'A': 1.0, 'bias': -1.0, 'variance': 1.0}
     """
@@ -132,24 +110,9 @@ def theorem2(
 ) -> dict[str, Any]:
     """Compute distances of A_T/T, b_T/T and the weights to their limits, small problem with normal features.
 
-    One pass over a stream serves every T and all three variants, which differ by one rank-one term at the end
-    of the data. The weights solve A_T θ = b_T without a ridge term, as in the theorem.
+    "rows" have, per variant, λ and T, medians over the seeds of the relative Frobenius (A) or Euclidean (b, θ)
+    distances, and the quartiles of the last. The weights solve A_T θ = b_T without a ridge term, as in the theorem.
 
-    Parameters
-    ----------
-    lmbdas, n_steps, seeds : sequence
-        Trace decays λ, lengths T of the data, long enough to visit as many states as there are features, and the seeds
-        of the runs.
-
-    Returns
-    -------
-    dict
-        "problem", in words; "n_seeds"; "rows", per variant, λ and T: medians over the runs of the relative
-        Frobenius (A) or Euclidean (b, θ) distances "error_A", "error_b", "error_theta", and the quartiles of
-        the last, "low_theta" and "high_theta". The values are ready for JSON.
-
-    Examples
-    --------
     >>> rows = theorem2(lmbdas=[0.5], n_steps=[100, 10_000], seeds=[1])["rows"]
     >>> rows[0]["error_theta"] > rows[1]["error_theta"]
     True

@@ -45,15 +45,10 @@ def measure(
     *,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Time the LSTD(λ) pass, true online TD(λ), and the NumPy loop of each algorithm.
+    """Time the LSTD(λ) pass, true online TD(λ), and the NumPy loop of each algorithm: seconds per run of 340 pairs.
 
-    Returns
-    -------
-    dict
-        "threads", "sample" (what was timed, in words), and "rows": for each problem, features and algorithm
-        ("boyan", "uncorrected", "mixed", "lstd_one_pass", "true_online_td") "loop_seconds" per run, extrapolated from
-        "loop_sample"; "paper_seconds" and "paper_spread"; and for the last two
-        algorithms "seconds" (median), "low", "high" and "runs" of the sweep. Seconds are per run of 340 pairs.
+    A row per problem, features and algorithm has those of the loop, extrapolated from "loop_sample", and of the paper;
+    the pass of all three LSTD(λ) and true online TD(λ) have the median, lowest and highest seconds of the sweep.
     """
     pairs = [(problem, name) for problem in problems for name in features]
     rows: list[dict[str, Any]] = []

@@ -31,7 +31,7 @@ SUBFOLDERS = ("cells", "figures", "tables")
 RESULTS = {
     "report.html": "all figures, tables and findings in one page",
     "figures": "Figures 2-5 and those of the theory, as PDF, PNG and SVG",
-    "tables": "Tables 1-3 as CSV, Markdown and LaTeX",
+    "tables": "Tables 1-3 as CSV and Markdown",
     "results.parquet": "a row per problem, features, algorithm, λ, α and run",
     "timings.json": "seconds per run beside a NumPy loop and the paper",
     "theory.json": "Proposition 1 and Theorem 2 in numbers",
@@ -42,24 +42,16 @@ RESULTS = {
 OUR_FILES = (
     *("timings.json", "theory.json", "results.parquet", "report.html", PROVENANCE),
     *(f"cells/{Cell(*names, runs=0).name}.npz" for names in product(PROBLEMS, FEATURES, GROUPS)),
-    *("cells/timings.npz", "cells/theory.npz", "tables/best.csv", "tables/best.md"),
+    *("cells/timings.npz", "cells/theory.npz"),
     *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png", "svg")),
-    *(f"tables/{name}.{kind}" for name in ("table1", "table2", "table3") for kind in ("csv", "md", "tex")),
+    *(f"tables/{name}.{kind}" for name in ("table1", "table2", "table3", "best") for kind in ("csv", "md")),
 )
 _MOST_DIFFERENCES, _LONGEST_VALUE = 3, 24
 
 
 class ResultsFolder:
-    """The files of one configuration in a folder. Reading needs no lock; writing needs :meth:`claimed`.
+    """The files of one configuration, JSON values, in a folder. Reading needs no lock; writing needs :meth:`claimed`.
 
-    Parameters
-    ----------
-    path : path
-    configuration : dict
-        Everything that the results depend on, as JSON values.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out, ResultsFolder(out, {"runs": 2}).claimed() as folder:
     ...     _ = folder.keep("theory", {"mu": 1.0})

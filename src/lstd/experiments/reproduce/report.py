@@ -25,21 +25,9 @@ Drawn = dict[str, bytes]  # suffix -> content
 
 
 def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Iterator[tuple[str, bytes, int]]:
-    """Compose every file of a report.
+    """Yield path, content and the number of files in all for every file of a report; the page comes last.
 
-    Parameters
-    ----------
-    results : Results
-        Without `theory`.
-    theory : callable
-        Returns the contents of theory.json; called while the first figures are drawn.
-    n_jobs : int
-        Processes that draw.
-
-    Yields
-    ------
-    (str, bytes, int)
-        Path in the results folder, content, and the number of files in all; the page comes last.
+    `theory` returns the contents of theory.json; it is called while `n_jobs` processes draw the first figures.
     """
     names = ["figure2", "differences", *(protocol.FIGURE_OF[problem] for problem in results.problems)]
     tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]

@@ -54,20 +54,13 @@ class Outcome(NamedTuple):
 
     def __str__(self) -> str:
         seconds = f"{sum(self.wall_seconds.values()):.1f} s" if self.wall_seconds else "nothing left to do"
-        paths = [(self.folder / name, contents) for name, contents in RESULTS.items()]
+        there = [(name, contents) for name, contents in RESULTS.items() if (self.folder / name).exists()]
         lines = [
             f"{self.folder}: {self.computed + self.reused} cells done "
             f"({self.computed} computed, {self.reused} stored before), {seconds}",
-            *(f"  {path.name:<16}{_extent(path):>20}  {contents}" for path, contents in paths if path.exists()),
+            *(f"  {name:<16}  {contents}" for name, contents in there),
         ]
         return "\n".join(lines)
-
-
-def _extent(path: Path) -> str:
-    written = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
-    size = sum(file.stat().st_size for file in written)
-    amount = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
-    return f"{len(written)} files, {amount}" if path.is_dir() else amount
 
 
 def reproduce(
@@ -81,31 +74,13 @@ def reproduce(
 ) -> Outcome:
     """Compute a plan and write figures, tables, numbers and the page into a results folder.
 
-    Parameters
-    ----------
-    plan : Plan
-        See :func:`lstd.experiments.protocol.make_plan`.
-    out : path
-        The results folder. What an earlier run of the same plan has finished there is used.
-    n_jobs : int, optional
-        Threads of the sweep and processes that draw; all cores by default. Results do not depend on it.
-    force : bool
-        Remove the results in the folder and start over.
-    progress : callable, optional
-        Called as ``progress(text, done, total)`` in this thread, with the work in estimated seconds.
-    arguments : dict, optional
-        Kept in provenance.json.
+    What an earlier run of the same plan has finished there is used; `force` removes it and starts over. `n_jobs`
+    threads compute the sweep, and as many processes draw; results do not depend on it. `progress(text, done, total)` is
+    called in this thread, with the work in estimated seconds. `arguments` are kept in provenance.json.
 
-    Raises
-    ------
-    InvalidInputError
-        If `n_jobs` is below 1 or the folder cannot be used.
-    ConfigurationMismatchError
-        If the folder holds results of another configuration and `force` is false.
-    OutputError
-        If a file could not be written.
-    LSTDError
-        If a step failed. What is finished is kept.
+    Raises InvalidInputError if `n_jobs` is below 1 or the folder cannot be used, ConfigurationMismatchError if it holds
+    results of another configuration, OutputError if a file could not be written, and LSTDError if a step failed. What
+    is finished is kept.
     """
     n_jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
     with ResultsFolder(out, plan.configuration).claimed(force=force) as folder:

@@ -6,15 +6,13 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 from tabulate import tabulate
 
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.results import Results, Row, Sweep, column, levels, loop_ratio, select
+from lstd.experiments.reproduce.results import Results, Row, Sweep, loop_ratio
 from lstd.report.rendering import compact, grouped, seconds
 
 Value = str | float | int | None
@@ -40,8 +38,7 @@ class Table:
     @property
     def files(self) -> list[str]:
         """Paths in the results folder."""
-        suffixes = ("csv", "md") if self.name == "best" else ("csv", "md", "tex")
-        return [f"tables/{self.name}.{suffix}" for suffix in suffixes]
+        return [f"tables/{self.name}.{suffix}" for suffix in ("csv", "md")]
 
 
 def paper_seconds(timing: Row) -> str:
@@ -136,7 +133,7 @@ def best_table(results: Results) -> Table:
 
 def table_files(table: Table) -> Iterator[tuple[str, bytes]]:
     """Yield path and content of each file of a table."""
-    formats = {".csv": to_csv, ".md": to_markdown, ".tex": to_latex}
+    formats = {".csv": to_csv, ".md": to_markdown}
     for name in table.files:
         yield name, formats[PurePosixPath(name).suffix](table).encode()
 
@@ -156,35 +153,15 @@ def to_markdown(table: Table) -> str:
     return f"**{table.title}**\n\n{body}\n\n{table.caption}\n"
 
 
-def to_latex(table: Table) -> str:
-    """Format a ``table`` environment with booktabs rules."""
-    body = tabulate(table.rows, table.header, "latex_booktabs", disable_numparse=True, colalign=_alignment(table))
-    lines = body.splitlines()  # beginning, rule, header and rule; rows; rule and end
-    for index in reversed(table.groups):
-        lines.insert(4 + index, r"\midrule")
-    caption = rf"\caption{{{table.title.partition('. ')[2]}. {table.caption}}}"
-    before = (r"% Needs \usepackage{booktabs}", r"\begin{table}", r"\centering\small")
-    after = (caption, rf"\label{{tbl:{table.name}}}", r"\end{table}", "")
-    return "\n".join([*before, *lines, *after]).translate(_LATEX)
-
-
-_LATEX = str.maketrans({
-    "λ": r"$\lambda$", "α": r"$\alpha$", "±": r"$\pm$", "×": r"$\times$", "÷": "$/$", "–": "--", "−": "$-$",
-    "∞": r"$\infty$",
-})  # fmt: skip
-
-
 def _alignment(table: Table) -> tuple[str, ...]:
     return ("left",) * table.n_labels + ("right",) * (len(table.header) - table.n_labels)
 
 
-def page_tables(results: Results) -> dict[str, Any]:
-    """Compose the tables that only the page has: what is observed here, on which the paper is silent, and theory."""
+def page_tables(results: Results) -> dict[str, Table]:
+    """Compose the tables that only the page has."""
     return {
-        "observed": [_lowest_table(results), *_pair_tables(results)],
+        "observed": _lowest_table(results),
         "diverged": _sweep_table(results, results.algorithms, _diverged_text, "Diverged runs"),
-        "proposition1": _proposition1_table(results.theory["proposition1"]),
-        "theorem2": _theorem2_table(results.theory["theorem2"]["rows"]),
     }
 
 
@@ -220,25 +197,6 @@ def _ranking(results: Results, problem: str, features: str) -> tuple[str, ...]:
     return (*first, protocol.SHORT_NAMES[lowest[1][1]], behind)
 
 
-def _pair_tables(results: Results) -> Iterator[Table]:
-    """Compose the tables of the dependence on α, and of the settings that beat predicting 0."""
-    yield _sweep_table(
-        *(results, protocol.LSTD_VARIANTS, _spread_text),
-        "How much the error at λ = 1 depends on α",
-        "Largest mean error over the values of α divided by the smallest, at λ = 1.",
-    )
-    yield _sweep_table(
-        *(results, protocol.LSTD_VARIANTS, lambda sweep: f"{(sweep.mean < 1).sum()} of {sweep.mean.size}"),
-        "How many pairs (λ, α) do better than predicting 0",
-        "Number of pairs whose mean error is below 1, the normalised error of predicting 0 everywhere.",
-    )
-
-
-def _spread_text(sweep: Sweep) -> str:
-    mean = sweep.mean[-1]
-    return compact(mean.max() / mean.min() if np.isfinite(mean.max()) else np.inf)
-
-
 def _diverged_text(sweep: Sweep) -> str:
     if not sweep.diverged_entries:
         return "0"
@@ -257,47 +215,3 @@ def _sweep_table(
 
 def _panel(panel: tuple[str, str]) -> tuple[str, str]:
     return panel[0], protocol.FEATURE_NAMES[panel[1]]
-
-
-def _proposition1_table(theory: Row) -> Table:
-    """Compose the table of the bias of Uncorrected and of the variance ratio."""
-    pairs = zip(select(theory["rows"], variant="uncorrected"), select(theory["ratio_rows"]), strict=True)
-    rows = [
-        (f"{bias['lmbda']:g}", grouped(bias["T"]), *_triple(bias, "bias"), *_triple(ratio, "ratio"))
-        for bias, ratio in sorted(pairs, key=lambda pair: (pair[0]["lmbda"], pair[0]["T"]))
-    ]
-    header = (
-        "λ",
-        "T",
-        "bias, exact",
-        "leading term",
-        "simulated",
-        "variance ratio, exact",
-        "leading terms",
-        "simulated",
-    )
-    caption = "Bias of Uncorrected LSTD(λ) and variance ratio Boyan's / Uncorrected; ± is one standard error."
-    return Table("", "Proposition 1 in numbers", caption, header, rows, n_labels=1, groups=_changes(rows))
-
-
-def _theorem2_table(theory: Sequence[Row]) -> Table:
-    """Compose the table of the distances of the weights to their limit."""
-    lengths, rows = levels(theory, "T"), []
-    for lmbda, variant in product(levels(theory, "lmbda"), ("uncorrected", "mixed", "boyan")):
-        errors = column(select(theory, lmbda=lmbda, variant=variant), "error_theta")
-        slope = f"{np.polyfit(np.log(lengths), np.log(errors), 1)[0]:.2f}".replace("-", "−")
-        rows.append((f"{lmbda:g}", protocol.SHORT_NAMES[variant], *(f"{error:.3g}" for error in errors), slope))
-    header = ("λ", "estimator", *(f"T = {grouped(T)}" for T in lengths), "slope")
-    caption = "Median relative distance of the weights θ to their limit; slope of its logarithm against log T."
-    return Table("", "Theorem 2 in numbers", caption, header, rows, groups=_changes(rows))
-
-
-def _changes(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Indices of rows whose first cell differs from that above."""
-    return [i for i in range(1, len(rows)) if rows[i][0] != rows[i - 1][0]]
-
-
-def _triple(row: Row, name: str) -> tuple[str, ...]:
-    simulated = f"{row[f'{name}_simulated']:.4g} ± {row[f'{name}_stderr']:.1g}"
-    texts = (f"{row[f'{name}_exact']:.4g}", f"{row[f'{name}_asymptotic']:.4g}", simulated)
-    return tuple(text.replace("-", "−") for text in texts)

@@ -18,8 +18,6 @@ NOT_COVERED = "not covered"
 
 # Dozens of simulated values are compared at once; a true one lies beyond four standard errors once in 16 000.
 STANDARD_ERRORS = 4.0
-# Boyan's and Mixed are read out of the Uncorrected recursion and agree with direct solves to 1e-8.
-IDENTITY_RTOL = 1e-8
 
 
 class Outcome(NamedTuple):
@@ -116,12 +114,6 @@ def _leading_term(results: Results, table: str, name: str, offset: float, **wher
     return Outcome(_verdict(agrees and bool((last < first).all())), text)
 
 
-def _other_limits(results: Results) -> Outcome:
-    outcomes = {variant: _limit_of(results, variant) for variant in ("mixed", "boyan")}
-    numbers = " ".join(f"{protocol.SHORT_NAMES[variant]}: {outcome.numbers}" for variant, outcome in outcomes.items())
-    return Outcome(_verdict(all(outcome.verdict == AGREES for outcome in outcomes.values())), numbers)
-
-
 def _limit_of(results: Results, variant: str) -> Outcome:
     """Distances of A/T, b/T and θ of one variant: shorter at the longest T than at the shortest."""
     rows = select(results.theory["theorem2"]["rows"], variant=variant)
@@ -141,26 +133,6 @@ def _range(values: Array) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _equal_at(results: Results, other: str, index: int) -> Outcome:
-    pairs = [
-        (results.sweeps[*panel, "mixed"].errors[:, index], results.sweeps[*panel, other].errors[:, index])
-        for panel in results.panels
-    ]
-    largest = max(_largest_difference(mixed, errors) for mixed, errors in pairs)
-    many = f"{grouped(sum(mixed.size for mixed, _ in pairs))} stored errors (α, run)"
-    text = f"Equal to the last digit in all {many}."
-    if largest > 0:
-        text = f"Largest relative difference {compact(largest)} over {many}."
-    return Outcome(_verdict(largest <= IDENTITY_RTOL), text)
-
-
-def _largest_difference(a: Array, b: Array) -> float:
-    """Largest relative difference; two infinite entries are equal, and infinitely far from a finite one."""
-    with np.errstate(invalid="ignore"):
-        relative = np.nan_to_num(np.abs(a - b) / np.maximum(a, b), nan=np.inf)
-    return float(np.where(a == b, 0.0, relative).max())
-
-
 TESTS: dict[str, Callable[[Results], Outcome]] = {
     "grids": _grids,
     "fifty_runs": _fifty_runs,
@@ -168,7 +140,4 @@ TESTS: dict[str, Callable[[Results], Outcome]] = {
     "uncorrected_bias": lambda results: _leading_term(results, "rows", "bias", 0.0, variant="uncorrected"),
     "variance_ratio": lambda results: _leading_term(results, "ratio_rows", "ratio", 1.0),
     "uncorrected_limit": lambda results: _limit_of(results, "uncorrected"),
-    "mixed_is_uncorrected": lambda results: _equal_at(results, "uncorrected", -1),
-    "mixed_is_boyan": lambda results: _equal_at(results, "boyan", 0),
-    "other_limits": _other_limits,
 }
