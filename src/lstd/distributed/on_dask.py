@@ -152,21 +152,15 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
                 f"`{name}` of `source` must be a Dask array of one or two dimensions, like every array of a mapping or "
                 f"a tuple (X, y); got {shown(array)}. Arrays in memory are one chunk: put their mapping in a list."
             )
-        if not _fit(arrays["X"].chunks[0], array.chunks[0]):
+        rows, own = arrays["X"].chunks[0], array.chunks[0]
+        if len(rows) != len(own) or not (rows == own or math.isnan(sum(rows + own))):  # NaN: not known
             raise InvalidInputError(
-                f"`{name}` of `source` must have the row chunks of `X`, {arrays['X'].chunks[0]!r:.80}; got "
-                f"{array.chunks[0]!r:.80}. Rechunk it: {name}.rechunk({{0: X.chunks[0]}})."
+                f"`{name}` of `source` must have the row chunks of `X`, {rows!r:.80}; got {own!r:.80}. Rechunk it: "
+                f"{name}.rechunk({{0: X.chunks[0]}})."
             )
     blocks = {name: array.rechunk({1: -1} if array.ndim == 2 else {}) for name, array in arrays.items()}
-    rows = zip(*(array.to_delayed().ravel() for array in blocks.values()), strict=True)
-    return Partitions([dict(zip(blocks, row, strict=True)) for row in rows], _client_of(list(arrays.values())))
-
-
-def _fit(one: Sequence[float], two: Sequence[float]) -> bool:
-    """Return whether chunks have the same sizes, as far as they are known."""
-    if len(one) != len(two):
-        return False
-    return all(a == b or math.isnan(a) or math.isnan(b) for a, b in zip(one, two, strict=True))
+    parts = zip(*(array.to_delayed().ravel() for array in blocks.values()), strict=True)
+    return Partitions([dict(zip(blocks, part, strict=True)) for part in parts], _client_of(list(arrays.values())))
 
 
 def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:

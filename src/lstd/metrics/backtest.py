@@ -122,17 +122,13 @@ def backtest(
 def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
     """Refuse arguments that the form of the data does not have."""
     given = given if y is None else {"y": y, **given}
-    frame = "features" in given
-    known = {*inspect.signature(Trajectories.from_frame if frame else Trajectories).parameters}
-    for name in sorted(given if trajectories else given.keys() - known):
-        where, remedy = "", "Leave it out, or correct its name."
-        if name == "X_next":
-            remedy = "Give each episode that was cut off a last row with the features of its last state."
-        elif trajectories and name in known:
-            where, remedy = " beside Trajectories, which have it", "Leave it out."
-        elif name == "reward":
-            where, remedy = " without `features`", "Name the columns of a data frame with `features`, or give `y`."
-        raise InvalidTypeError(f"`{name}` must not be given{where or ': it is no argument of a backtest'}. {remedy}")
+    taken = inspect.signature(Trajectories.from_frame if "features" in given else Trajectories).parameters
+    for name in sorted(given if trajectories else given.keys() - taken.keys()):
+        where = " beside Trajectories" if trajectories else ": it is no argument of a backtest of such data"
+        raise InvalidTypeError(
+            f"`{name}` must not be given{where}. Correct its name, or leave it out; columns of a data frame are named "
+            "with `features`, and an episode that was cut off ends with a row of the features of its last state."
+        )
 
 
 def _with_names(data: Trajectories) -> Any:

@@ -31,7 +31,7 @@ from lstd.report.model_figures import (
     plot_coefficients,
     plot_degrees_of_freedom,
 )
-from lstd.report.rendering import decimals, grouped, render, share
+from lstd.report.rendering import decimals, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
 from lstd.report.style import WIDE, panels, rendered
 from lstd.statistics.intervals import FEW, check_level
@@ -277,27 +277,17 @@ def _grid(model: Any) -> tuple[Grid | None, str]:
 
 
 def _calibration(evaluation: Evaluation) -> dict[str, Any]:
-    """The figure, its numbers for each reward, and how many of the bars miss the diagonal."""
+    """The figure, and how many of the bars miss the diagonal."""
     tables = [evaluation.calibration(reward, 10) for reward in range(evaluation.n_panels)]
     halves = [half_widths(table, evaluation.level) for table in tables]
     missed = [np.abs(table.observed - table.predicted) > half for table, half in zip(tables, halves, strict=True)]
-    numbers = {
-        name: [_cells(*row) for row in zip(t.predicted, t.observed, half, t.share, t.count, t.n_groups, strict=True)]
-        for name, t, half in zip(evaluation.rewards, tables, halves, strict=False)
-    }
     known = np.isfinite(tables[0].observed)
     return {
         "ends": [(tables[0].predicted[known][i], tables[0].observed[known][i]) for i in (0, -1)],
         "bins": int(known.sum()),
-        "numbers": numbers,
         "bars": sum(int(np.isfinite(half).sum()) for half in halves),
         "missed": sum(int(miss.sum()) for miss in missed),
     } | _drawing(draw_calibration(evaluation))
-
-
-def _cells(predicted: float, observed: float, half: float, part: float, *counts: int) -> list[str]:
-    numbers = (f"{number:.4g}".replace("nan", "–") for number in (predicted, observed, half))
-    return [*numbers, share(part), *map(grouped, counts)]
 
 
 def _drawing(artists: Sequence[Artist]) -> dict[str, Any]:
