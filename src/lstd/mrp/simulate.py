@@ -1,9 +1,11 @@
-"""Simulation of a Markov reward process, reproducible to the last bit from a seed."""
+"""Simulation of a Markov reward process, reproducible to the last bit from a seed.
+
+Normals are computed from uniform numbers without fused products, as NumPy computes them on x86-64: the same everywhere.
+"""
 
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -58,8 +60,7 @@ def simulate(chain: Chain, reward_std: float, gamma: float, n_steps: int, seed: 
     from lstd._kernels.chain import walk
 
     noisy = reward_std > 0
-    draw = _draw_by_steps if noisy and not _same_normals() else _draw_at_once
-    first, uniforms, normals, restarts = draw(_generator(seed), n_steps, noisy, chain.random_start)
+    first, uniforms, normals, restarts = _drawn(_generator(seed), n_steps, noisy, chain.random_start)
     states, terminated = walk(chain.outcomes, chain.start, first, uniforms, restarts)
     received = chain.rewards[states[:-1], np.where(terminated, len(chain.start), states[1:])]
     if noisy:
@@ -69,7 +70,7 @@ def simulate(chain: Chain, reward_std: float, gamma: float, n_steps: int, seed: 
     return Trajectory(states, received, discounts, terminated)
 
 
-def _draw_at_once(
+def _drawn(
     generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
 ) -> tuple[float, Array, Array, Array]:
     """Draw a uniform for the first state, and uniforms for successors, normals and uniforms for restarts of each step.
@@ -87,27 +88,6 @@ def _draw_at_once(
             break
         numbers = np.concatenate((numbers, generator.random_sample(len(numbers))))
     return float(numbers[0]) if random_start else 0.0, *drawn
-
-
-def _draw_by_steps(
-    generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
-) -> tuple[float, Array, Array, Array]:
-    """Draw the same for rewards with noise, one number at a time."""
-    uniforms, normals, restarts = np.zeros((3, n_steps))
-    first = generator.random_sample() if random_start else 0.0
-    for t in range(n_steps):
-        uniforms[t] = generator.random_sample()
-        normals[t] = generator.standard_normal()
-        if random_start:
-            restarts[t] = generator.random_sample()
-    return first, uniforms, normals, restarts
-
-
-@cache
-def _same_normals() -> bool:
-    """Return whether the kernel computes NumPy's normals to the last bit here; NumPy may fuse a product with a sum."""
-    one, two = (draw(np.random.RandomState(0), 1000, True, False)[2] for draw in (_draw_at_once, _draw_by_steps))
-    return np.array_equal(one, two)
 
 
 _memory = threading.local()

@@ -89,22 +89,16 @@ def new_figure(width: float, height: float, layout: Any = None) -> Figure:
     return figure
 
 
-def given_axes(ax: Any, n: int = 1) -> list[Axes]:
-    """Check the axes that a figure is drawn into, one for each of n rewards; none if `ax` is None."""
+@contextmanager
+def panels(ax: Any, width: float, height: float, n: int = 1, columns: int = 1) -> Iterator[list[Axes]]:
+    """Give n axes to draw into, in the style of all figures; by default those of a new figure, `columns` in a line."""
     axes = [] if ax is None else list(np.ravel(np.asarray(ax, dtype=object)))
     wrong = [one for one in axes if not isinstance(one, Axes)]
     if wrong or (ax is not None and len(axes) != n):
         rule = f"{n} Matplotlib axes, one for each reward" if n > 1 else "one Matplotlib axes"
         found = f"an object of type {type(wrong[0]).__name__}" if wrong else f"{len(axes)} axes"
-        call = f"figure.subplots({n})" if n > 1 else "figure.subplots()"
+        call = f"figure.subplots({n if n > 1 else ''})"
         raise InvalidInputError(f"`ax` must be {rule}; got {found}. Pass what `{call}` returns.")
-    return axes
-
-
-@contextmanager
-def panels(ax: Any, width: float, height: float, n: int = 1, columns: int = 1) -> Iterator[list[Axes]]:
-    """Give n axes to draw into, in the style of all figures; by default those of a new figure, `columns` in a line."""
-    axes = given_axes(ax, n)
     with figure_style():
         if not axes:
             made = new_figure(width, height, "constrained").subplots(-(-n // columns), columns, squeeze=False).ravel()
