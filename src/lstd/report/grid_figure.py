@@ -81,7 +81,8 @@ def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     alpha_of_pair = check_array("cv_results['alpha']", cv_results["alpha"], lmbda_of_pair.shape)
     score = np.asarray(cv_results["mean_test_score"], dtype=np.float64)
     spread = np.asarray(cv_results.get("std_test_score", np.full(score.shape, np.nan)), dtype=np.float64)
-    if not score.shape == spread.shape == (rule := lmbda_of_pair.shape):
+    rule = lmbda_of_pair.shape
+    if not score.shape == spread.shape == rule:
         raise InvalidInputError(
             f"`cv_results['mean_test_score']` must have shape {rule}, as 'lmbda' does; got {score.shape}."
         )
