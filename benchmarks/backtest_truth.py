@@ -26,7 +26,7 @@ from pages import measure_or_write
 from provenance import describe_machine
 
 GAMMA, SUBJECTS, LENGTH, CUT, STEPS = 0.95, 400, 60, 45, 14
-LOGS, FIRST_SEED = 40, 40_000  # of each process
+LOGS, FIRST_SEED = 10, 40_000  # of each process
 STREAMS, ROWS = 60, (1000, 2000, 4000)  # streams of each length
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "backtest.md"
 
