@@ -240,11 +240,12 @@ def all_weights(data: Data, gamma: float, intercept: bool) -> dict[float, dict[f
 
 
 def left_out(data: Data, gamma: float, grid: dict[float, dict[float, Array]], alphas: list[float]) -> Array:
-    """Choose from a grid the pair whose weights without each episode predict its returns best; NaN for one stream."""
+    """Choose from a grid the pair whose weights without each episode predict its returns best; NaN unless all end."""
     X, y, columns = data[:3]
-    starts = np.flatnonzero(np.append(True, columns["terminated"][:-1]))
-    if len(starts) < 5 or not columns["terminated"][-1]:
+    last = np.append(np.diff(columns.get("episode", np.zeros(len(y)))) != 0, True)
+    if not columns.get("terminated", np.zeros(len(y), bool))[last].all():
         return np.full(X.shape[1], np.nan)
+    starts = np.flatnonzero(np.append(True, columns["terminated"][:-1]))
     unit, best, chosen = float(np.mean(np.sum(X**2, axis=1))), np.inf, np.full(X.shape[1], np.nan)
     parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(y)], strict=True)]
     returns = observed_returns(y, gamma=gamma, prediction=np.zeros(len(y)), terminated=columns["terminated"]).returns
