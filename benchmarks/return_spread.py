@@ -55,10 +55,12 @@ class Process:
     ends: float = 0.04  # probability of leaving in a step, for the usual customer; 0: one endless stream
     coarse: bool = False  # features are four classes of the first number
     hidden: float = 0.0  # what a class that no feature shows adds to the mean reward, or takes from it
+    constant: bool = False  # customers are alike, and features are one
     horizon: int | None = None
 
     def step(self, random: Any, z: Any, kind: Any) -> tuple[Any, Any, Any]:
         """Draw rewards, ends, and the next numbers."""
+        z = 0.0 * z if self.constant else z
         mean = 1.0 + 0.6 * np.tanh(z[:, 0]) + self.hidden * (kind - 0.5)
         ended = random.random(len(z)) < np.minimum(self.ends * np.exp(0.7 * z[:, 1]), 0.9)
         later = 0.9 * z + np.sqrt(1.0 - 0.81) * random.normal(size=z.shape)
@@ -66,6 +68,8 @@ class Process:
 
     def features(self, z: Any) -> Any:
         """What is known of customers."""
+        if self.constant:
+            return np.ones((len(z), 1))
         if self.coarse:
             return np.eye(4)[np.clip(np.floor(z[:, 0] + 2.0).astype(int), 0, 3)]
         leaves = np.exp(0.7 * np.minimum(z[:, 1], 3.0))
@@ -114,6 +118,8 @@ PROCESSES = {
     **{f"{kind}, {'cut' if cut else 'complete'}": Process(kind, cut) for kind in REWARDS for cut in (False, True)},
     "an endless stream, skewed": Process("skewed", cut=False, ends=0.0),
     "coarse features, skewed, cut": Process("skewed", coarse=True),
+    "constant features, skewed, complete": Process("skewed", cut=False, constant=True),
+    "constant features, skewed, cut": Process("skewed", constant=True),
     "the next 12 steps, skewed, cut": Process("skewed", horizon=12),
     "hidden classes, normal, complete": Process("normal", cut=False, hidden=1.0),
     "hidden classes, normal, cut": Process("normal", hidden=1.0),
@@ -154,7 +160,7 @@ class Truth:
         error = np.sqrt(np.mean((found.std - self.std) ** 2) / np.mean(self.std**2))
         return {
             "inside": inside.mean(), "below": below.mean(), "above": above.mean(),
-            "lower half": inside[~high].mean(), "upper half": inside[high].mean() if high.any() else np.nan,
+            "lower half": inside[~high].mean(), "upper half": (inside[high] if high.any() else inside).mean(),
             "class 0": inside[self.kind == 0].mean(), "class 1": inside[self.kind == 1].mean(),
             "normal": normal.mean(), "std": error,
         }  # fmt: skip

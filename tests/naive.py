@@ -907,10 +907,11 @@ def followed_return(t, rewards, discounts, last, terminated, values, donor, leas
 def return_interval(value, std, values, residuals, on_bounds, group, weight, tail, bounds, share):
     """Ends of the range of one return, by the residuals of the rows nearest in prediction.
 
-    `on_bounds` are the rows' flags that their return lies on the lower and on the upper bound.
+    `on_bounds` are the rows' flags that their return lies on the lower and on the upper bound. Of fewer groups than the
+    level needs, the range is that of all residuals and 0.
     """
     near = sorted(range(len(values)), key=lambda i: abs(values[i] - value))[: math.ceil(share * len(values))]
-    beyond, ends = max(0.0, tail - 0.5 / len({group[i] for i in near})), []
+    beyond, ends = tail - 0.5 / len({group[i] for i in near}), []
     total = sum(weight[i] for i in near)
     for side, sign in enumerate((1.0, -1.0)):
         passed = 0.0
@@ -918,8 +919,9 @@ def return_interval(value, std, values, residuals, on_bounds, group, weight, tai
             passed += weight[i]
             if passed > beyond * total:
                 break
+        residual = residuals[i] if beyond >= 0.0 else sign * min(sign * residuals[i], 0.0)
         on_bound = sum(weight[j] for j in near if on_bounds[side][j]) >= tail * total
-        ends.append(bounds[side] if on_bound else min(max(value + std * residuals[i], bounds[0]), bounds[1]))
+        ends.append(bounds[side] if on_bound else min(max(value + std * residual, bounds[0]), bounds[1]))
     return ends
 
 

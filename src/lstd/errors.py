@@ -99,7 +99,7 @@ class RidgeWarning(LSTDWarning):
 
 
 class EffectiveSampleWarning(LSTDWarning):
-    """Given when a few products of importance ratios decide the weights; the message has the effective sample size."""
+    """Given when a few products of importance ratios decide the weights, or a few groups a range; with their number."""
 
 
 class ProbabilityWarning(LSTDWarning):

@@ -14,7 +14,7 @@ import lstd
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD
 from lstd.data.check_rows import check_rows
-from lstd.errors import InvalidInputError, InvalidTypeError, LSTDWarning
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, InvalidTypeError, LSTDWarning
 from lstd.estimators import return_spread
 from lstd.inference import ReturnSpread
 from tolerances import assert_close
@@ -51,7 +51,7 @@ def test_followed_returns_are_those_of_the_definition(seed):
     rows, values, donors = definition(seed, 1)
     value = values[1]
     of_value = {v: donors[1, t] for t, v in enumerate(value)}
-    G, V = return_spread.followed(rows, rows.y[:, 0], value, lambda at: np.array([of_value[v] for v in at]))
+    G, V = return_spread.followed(rows, rows.y[:, 0], value, value, lambda at: np.array([of_value[v] for v in at]))
     for t in np.flatnonzero(rows.full):
         expected = naive.followed_return(
             t, rows.y[:, 0], rows.discount, rows.last, rows.terminated, lambda s, _: value[s],
@@ -70,7 +70,7 @@ def test_followed_steps_are_those_of_the_definition(seed):
     def draw_by(_):
         return partial(lambda h, _: donors[h, cut], next(left))
 
-    G, V = return_spread.followed_steps(rows, rows.y[:, 0], iter(values[1:]), draw_by)
+    G, V = return_spread.followed_steps(rows, rows.y[:, 0], zip(values[1:], values[1:], strict=True), draw_by)
     for t in np.flatnonzero(rows.full):
         expected = naive.followed_return(
             t, rows.y[:, 0], rows.discount, rows.last, rows.terminated, lambda s, h: values[h, s],
@@ -199,6 +199,51 @@ def test_ranges_hold_single_returns(horizon):
         errors.append(found.std / [one.std() for one in truth] - 1.0)
     assert (np.abs(np.mean(shares, axis=0) - 0.05) < 0.03).all()
     assert (np.abs(np.mean(errors, axis=0)) < 0.1).all()
+
+
+def test_ranges_where_features_are_constant():
+    """Rows of all folds are near one another, although held-out predictions of folds differ: ten logs, half cut off."""
+    random, found = np.random.default_rng(0), []
+    alive, truth = np.ones(20_000), np.zeros(20_000)
+    for k in range(400):
+        truth += 0.99**k * alive * random.exponential(size=len(alive))
+        alive *= random.random(len(alive)) >= 0.02
+    for _ in range(10):
+        left, cut = random.geometric(0.02, 100), random.integers(20, 60, 100)
+        last, done = np.minimum(left, cut + 1), left <= cut
+        ends = np.zeros(last.sum(), dtype=bool)
+        ends[np.cumsum(last) - 1] = done
+        y, episode = random.exponential(size=len(ends)), np.repeat(np.arange(100), last)
+        y[np.cumsum(last)[~done] - 1] = np.nan
+        data = {"X": np.ones((len(y), 1)), "y": y, "episode": episode, "terminated": ends}
+        model = LSTD(0.99, fit_intercept=False).fit(**data)
+        one = ReturnSpread(model).fit(**data).predict_interval([[1.0]])
+        found.append([one.std[0] / truth.std(), np.mean((truth >= one.lower) & (truth <= one.upper))])
+    std, inside = np.mean(found, axis=0)
+    assert 0.9 < std < 1.1
+    assert 0.87 < inside < 0.93
+
+
+def test_ranges_of_too_few_groups_hold_the_prediction_and_say_so():
+    data = log(2, n_episodes=21)
+    spread = ReturnSpread(LSTD(GAMMA).fit(**data)).fit(**data)
+    with pytest.warns(EffectiveSampleWarning, match="which needs 50 among the rows .* lower `level`"):
+        found = spread.predict_interval(data["X"], level=0.98)
+    assert ((found.lower <= found.prediction) & (found.prediction <= found.upper)).all()
+    with warnings.catch_warnings(action="error"):
+        spread.predict_interval(data["X"], level=0.5)
+
+
+def test_a_model_that_was_fitted_again_is_noticed():
+    data = log(1)
+    for model in (LSTD(GAMMA), HorizonLSTD(3)):
+        spread = ReturnSpread(model.fit(**data)).fit(**data)
+        spread.predict_std(data["X"])
+        model.fit(**data)
+        for ask in (spread.predict_std, spread.predict_interval):
+            with pytest.raises(InvalidInputError, match="it was fitted again"):
+                ask(data["X"])
+        spread.fit(**data).predict_std(data["X"])
 
 
 def test_the_end_is_a_bound_that_returns_lie_on():

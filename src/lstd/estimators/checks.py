@@ -56,7 +56,7 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
-    check_enough("bias", rows, *_FEWEST)
+    check_enough("A check of bias", rows, *_FEWEST)
     check_finite("X", rows.X)
     gram = mean_product(rows, rows.X, rows.X)
     check_range(gram)

@@ -77,12 +77,12 @@ def mean_product(rows: Rows, one: Features, two: Features) -> Array:
 
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:
-    """Refuse to check fewer than `n_groups` groups or episodes, or fewer than `n_rows` rows of one stream."""
+    """Refuse fewer than `n_groups` groups or episodes, or than `n_rows` rows of one stream, for `what`."""
     count = int(rows.begins.sum()) if len(rows) else 0
     grouped = rows.groups is not None
     if count < n_groups and (grouped or count != 1 or len(rows) < n_rows):
         needed = f"{n_groups} groups" if grouped else f"{n_groups} episodes, or {n_rows} rows of one stream"
         raise InvalidInputError(
-            f"A check of {what} needs at least {needed}; got {len(rows)} rows of {count} "
+            f"{what} needs at least {needed}; got {len(rows)} rows of {count} "
             f"{'group' if grouped else 'episode'}{'s' * (count != 1)}. Pass more."
         )

@@ -65,7 +65,7 @@ def check_misfit(
     If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are squares
     and products only. `blocks` are those of the rows with λ = 1, if known. A warning ends with `note`.
     """
-    check_enough("misfit", rows, *_FEWEST)
+    check_enough("A check of misfit", rows, *_FEWEST)
     check_finite("X", rows.X)
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         if blocks is None:

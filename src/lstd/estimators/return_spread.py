@@ -18,7 +18,11 @@ Over the rows nearest in v to the prediction of x, the residuals (G − v) / s w
     v(x) + s(x) q
 
 are the ends of the interval. Their levels are widened by ½/g for g groups among these rows, as if their extremes lay
-half a group further out. If at least the level of a tail of these returns lies on a known bound, the end is that bound.
+half a group further out; if no level is left, the range is that of all these residuals and 0. If at least the level of
+a tail of these returns lies on a known bound, the end is that bound.
+
+Predictions of two folds differ by chance, most clearly where features are constant. So where rows are near, the
+held-out predictions of each fold are moved by one number, to the mean over the fold of predictions by the mean weights.
 """
 
 from __future__ import annotations
@@ -35,13 +39,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 
 from lstd.data.arguments import check_integer, check_real
+from lstd.data.doubts import percent
 from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.returns import run_backwards
 from lstd.data.rows import ARGUMENTS, Columns, Rows
-from lstd.errors import InvalidInputError
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.base import Predictor
 from lstd.estimators.compare import comparable_rows
-from lstd.estimators.folds import are_whole, folds_of, times_weights, without_each
+from lstd.estimators.folds import are_whole, check_enough, folds_of, times_weights, without_each
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import SavedHorizons
 from lstd.estimators.lstd_cv import estimator_of
@@ -212,6 +217,7 @@ class ReturnSpread(Saved):
             rewards, group = held.rows.y[held.rows.full], _groups(held)
             spreads = tuple(_Spread.of(held, j, group, self._bounds(one), random) for j, one in enumerate(rewards.T))
         self.record_ = SavedSpread(None, spreads, held.steps, held.rows.single, int(group[-1]) + 1)
+        self._state = self._state_of_model
         return self
 
     def _bounds(self, rewards: Array) -> Array:
@@ -226,9 +232,17 @@ class ReturnSpread(Saved):
         return found
 
     @property
+    def _state_of_model(self) -> Any:
+        return vars(self.model).get("model_", vars(self.model).get("record_"))
+
+    @property
     def _fitted(self) -> SavedSpread:
         if "record_" not in vars(self):
             raise NotFittedError("This ReturnSpread is not fitted yet. Call 'fit' with the rows of the model first.")
+        if self._state is not self._state_of_model:
+            raise InvalidInputError(
+                "`model` must be as it was at `ReturnSpread.fit`; it was fitted again. Fit the spread again too."
+            )
         return self.record_
 
     spreads_ = property(lambda self: self._fitted.spreads, doc="The spread of the returns of each reward.")
@@ -251,7 +265,7 @@ class ReturnSpread(Saved):
         saved: Any = record.model
         model = HorizonLSTD.of_record(saved, path) if record.horizon else estimator_of(saved.model())
         spread = cls(model, horizon=record.horizon)
-        spread.record_ = record
+        spread.record_, spread._state = record, spread._state_of_model
         return spread
 
     def predict_std(self, X: Any) -> Array:
@@ -286,7 +300,12 @@ class ReturnSpread(Saved):
         Raises
         ------
         InvalidInputError
-            When `X` or `level` breaks a rule.
+            When `X` or `level` breaks a rule, or the model was fitted again.
+
+        Warns
+        -----
+        EffectiveSampleWarning
+            When the rows with the nearest predictions are of fewer groups than `level` needs, 1 / (1 − level).
         """
         spreads = self.spreads_
         tail, level = 0.5 * (1.0 - check_level(level)), float(level)
@@ -295,7 +314,16 @@ class ReturnSpread(Saved):
             return ReturnInterval(prediction, prediction.copy(), prediction.copy(), prediction.copy(), level)
         phi, values = checked_features(self.model, X), prediction.reshape(len(prediction), -1)
         ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
-        lower, upper, std = (np.column_stack(part).reshape(prediction.shape) for part in zip(*ends, strict=True))
+        lower, upper, std, few = (np.column_stack(part) for part in zip(*ends, strict=True))
+        if share := float(np.mean(few)):
+            warn(
+                f"{percent(share)} of the ranges are of too few groups or episodes for level {level:g}, which needs "
+                f"{0.5 / tail:.3g} among the rows with the nearest predictions. They reach to the least and the "
+                "greatest error there and to the prediction itself, and may hold less. Fit to more, or use a lower "
+                "`level`.",
+                EffectiveSampleWarning,
+            )
+        lower, upper, std = (part.reshape(prediction.shape) for part in (lower, upper, std))
         return ReturnInterval(prediction, lower, upper, std, level)
 
 
@@ -319,15 +347,18 @@ class _Held(NamedTuple):
         parts = zip(self.folds, self.weights, strict=True)
         return self.bounded(np.concatenate([rows_of(self.rows.X, fold) @ one[h, :, j] for fold, one in parts]))
 
+    def level(self, values: Array, j: int, h: int = 0) -> Array:
+        """Return predictions whose means over each fold are those of the mean weights, to compare rows of two folds."""
+        found, theta = np.empty_like(values), self.weights[:, h, :, j]
+        for fold, more in zip(self.folds, theta.mean(axis=0) - theta, strict=True):
+            found[fold] = values[fold] + np.asarray(rows_of(self.rows.X, fold).mean(axis=0)).ravel() @ more
+        unit = 1e-9 * float(np.abs(found).max(initial=0.0))
+        return np.rint(found / unit) * unit if unit else found  # ties, which rounding would part by folds
+
 
 def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
     """Return folds, and their places; raises InvalidInputError if there are too few groups or rows."""
-    count, whole = int(rows.begins.sum()) if len(rows) else 0, len(rows) > 0 and are_whole(rows)
-    if count < _FEWEST[0] if whole or count > 1 else int(rows.full.sum()) < _FEWEST[1]:
-        raise InvalidInputError(
-            f"A spread needs at least {_FEWEST[0]} groups or episodes, or {_FEWEST[1]} full transitions of one stream; "
-            f"got {int(rows.full.sum()) if len(rows) else 0} full transitions of {count}. Pass more."
-        )
+    check_enough("A spread", rows, *_FEWEST)
     folds = folds_of(rows)
     return folds, list(starmap(slice, pairwise(np.cumsum([0, *map(len, folds)]).tolist())))
 
@@ -353,7 +384,7 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
-    rows, steps = estimator._checked(estimator, X, y, columns, None, "fit", reset=False), estimator._horizon(horizon)
+    rows, steps = estimator._checked(estimator, X, y, columns, "fit", reset=False), estimator._horizon(horizon)
     state = estimator.state_
     if (m := len(state.total.square)) != rows.y.shape[1]:
         raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
@@ -385,8 +416,9 @@ def nearest(values: Array, at: Array, size: int) -> NDArray[np.intp]:
 
 
 def drawing(rows: NDArray[np.intp], values: Array, weight: Array, random: np.random.Generator) -> Draw:
-    """Return a function that draws one of the full rows nearest to each value; `rows` are in order of `values`."""
-    size, total = n_nearest(len(rows)), np.append(0.0, np.cumsum(weight))
+    """Return a function that draws one of the `rows` nearest to each value; values and weights are of all rows."""
+    rows = rows[np.argsort(values[rows], kind="stable")]
+    values, size, total = values[rows], n_nearest(len(rows)), np.append(0.0, np.cumsum(weight[rows]))
 
     def draw(at: Array) -> NDArray[np.intp]:
         first = nearest(values, at, size)
@@ -402,7 +434,7 @@ def n_nearest(n: int) -> int:
     return int(np.ceil(_NEAREST * n))
 
 
-def followed(rows: Rows, reward: Array, values: Array, draw: Draw) -> tuple[Array, Array]:
+def followed(rows: Rows, reward: Array, values: Array, level: Array, draw: Draw) -> tuple[Array, Array]:
     """Compute G and V, (T,), of full rows with held-out predictions; `draw` goes on at cuts."""
     ends, full, discount = rows.last, rows.full, rows.discount
     error = np.where(full, reward + discount * np.append(values[1:], 0.0) - values, 0.0)
@@ -414,7 +446,7 @@ def followed(rows: Rows, reward: Array, values: Array, draw: Draw) -> tuple[Arra
         going = np.flatnonzero(factor >= _LEAST)
         if not len(going):
             return G, V
-        on = draw(values[at[going]])
+        on = draw(level[at[going]])
         G[going] += factor[going] * found[on]
         V[going] += factor[going] ** 2 * squares[on]
         factor[going] *= to_cut[on]
@@ -426,16 +458,16 @@ def followed(rows: Rows, reward: Array, values: Array, draw: Draw) -> tuple[Arra
 
 
 def followed_steps(
-    rows: Rows, reward: Array, values: Iterator[Array], draw_by: Callable[[Array], Draw]
+    rows: Rows, reward: Array, values: Iterator[tuple[Array, Array]], draw_by: Callable[[Array], Draw]
 ) -> tuple[Array, Array]:  # fmt: skip
     """Compute G and V, (T,), of the next steps of full rows; `values` are for 1, 2, … of them."""
     full, cut = rows.full, np.flatnonzero(~rows.full)
     G, V, before = np.zeros((3, len(rows)))
-    for value in values:
+    for value, level in values:
         later = [np.where(full, rows.discount, 0.0) * np.append(part[1:], 0.0) for part in (before, G)]
         error = np.where(full, reward + later[0] - value, 0.0)
         G, V = np.where(full, reward, 0.0) + later[1], error**2 + rows.discount**2 * np.append(V[1:], 0.0)
-        on = draw_by(value)(value[cut])
+        on = draw_by(level)(level[cut])
         G[cut], V[cut], before = G[on], V[on], value
     return G, V
 
@@ -468,25 +500,25 @@ class _Spread:
         full = random.permutation(np.flatnonzero(rows.full & (rows.weight > 0.0)))  # equal predictions have no order
 
         def draw_by(values: Array) -> Draw:
-            some = full[:_MOST_DRAWN]
-            order = some[np.argsort(values[some], kind="stable")]
-            return drawing(order, values[order], rows.weight[order], random)
+            return drawing(full[:_MOST_DRAWN], values, rows.weight, random)
 
         values = held.values(j, n_steps - 1)
+        level = held.level(values, j, n_steps - 1)
         if held.steps is None:
-            G, V = followed(rows, rows.y[:, j], values, draw_by(values))
+            G, V = followed(rows, rows.y[:, j], values, level, draw_by(level))
         else:
-            G, V = followed_steps(rows, rows.y[:, j], (held.values(j, h) for h in range(n_steps)), draw_by)
+            curve = ((value, held.level(value, j, h)) for h in range(n_steps) for value in [held.values(j, h)])
+            G, V = followed_steps(rows, rows.y[:, j], curve, draw_by)
         check_range(G, V)
         weights, variance, floor = variances_of(held, V)
-        s, order = np.sqrt(np.maximum(variance, floor)), full[np.argsort(values[full], kind="stable")]
+        s, order = np.sqrt(np.maximum(variance, floor)), full[np.argsort(level[full], kind="stable")]
         residuals = np.divide(G - values, s, out=np.zeros_like(s), where=s > 0.0)[order]
         factor = scale_of(residuals**2, rows.weight[order], group[order])
         near = 1e-9 * max(float(np.abs(G).max()), 1e-300)
         low, high = (np.abs(G - bound)[order] <= near for bound in bounds)
         n_floored = int(np.count_nonzero(variance[full] < floor))
         return cls(
-            factor * weights, factor * floor, values[order], residuals / np.sqrt(factor), low, high, group[order],
+            factor * weights, factor * floor, level[order], residuals / np.sqrt(factor), low, high, group[order],
             rows.weight[order], bounds, not held.penalty[-1], n_floored,
         )  # fmt: skip
 
@@ -496,28 +528,34 @@ class _Spread:
         variance = product("X", phi, self.weights[:n], self.weights[n:].sum())
         return np.sqrt(np.maximum(variance, self.floor))
 
-    def ends(self, phi: Features, values: Array, tail: float) -> tuple[Array, Array, Array]:
-        """Return the ends of ranges, with a probability of `tail` beyond each, and standard deviations, (T,)."""
+    def ends(self, phi: Features, values: Array, tail: float) -> tuple[Array, Array, Array, Array]:
+        """Return the ends of ranges, with a probability of `tail` beyond each, deviations, and of few groups, (T,)."""
         size, s = n_nearest(len(self.values)), self.std(phi)
         step = -(-max(1, len(self.values) - size) // _WINDOWS)
         window, of = np.unique((nearest(self.values, values, size) + step // 2) // step, return_inverse=True)
         begins = np.minimum(window * step, len(self.values) - size)
-        low, high = np.array([self._quantiles(slice(first, first + size), tail) for first in begins])[of].T
+        low, high, few = np.array([self._quantiles(slice(first, first + size), tail) for first in begins])[of].T
         low, high = (
             np.where(np.isinf(q), bound, values + s * np.nan_to_num(q, posinf=0.0, neginf=0.0))
             for q, bound in zip((low, high), self.bounds, strict=True)
         )
-        return np.clip(low, *self.bounds), np.clip(high, *self.bounds), s
+        return np.clip(low, *self.bounds), np.clip(high, *self.bounds), s, few
 
-    def _quantiles(self, near: slice, tail: float) -> tuple[float, float]:
-        """Return the quantiles of the residuals of some rows; infinite for an end on a bound."""
+    def _quantiles(self, near: slice, tail: float) -> tuple[float, float, bool]:
+        """Return the quantiles of the residuals of some rows, infinite for an end on a bound; and if groups are few.
+
+        Of fewer groups than the level needs, the range holds the prediction too.
+        """
         weight, order = self.weight[near], np.argsort(self.residuals[near])
         total, e = weight.sum(), self.residuals[near][order]
-        beyond = max(0.0, tail - 0.5 / np.count_nonzero(np.bincount(self.group[near]))) * total
+        beyond = (tail - 0.5 / np.count_nonzero(np.bincount(self.group[near]))) * total
         below, above = np.cumsum(weight[order]), np.cumsum(weight[order][::-1])
-        low, high = e[np.searchsorted(below, beyond, "right")], e[::-1][np.searchsorted(above, beyond, "right")]
+        if few := beyond < 0.0:
+            low, high = min(e[0], 0.0), max(e[-1], 0.0)
+        else:
+            low, high = e[np.searchsorted(below, beyond, "right")], e[::-1][np.searchsorted(above, beyond, "right")]
         on_low, on_high = (weight @ part[near] >= tail * total for part in (self.on_low, self.on_high))
-        return -np.inf if on_low else low, np.inf if on_high else high
+        return -np.inf if on_low else low, np.inf if on_high else high, few
 
 
 def scale_of(squares: Array, weight: Array, group: NDArray[np.intp]) -> float:
