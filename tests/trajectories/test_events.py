@@ -182,3 +182,12 @@ def test_amounts_before_the_first_row_keep_their_decimals():
     log = pd.DataFrame({"id": ["a", "b"], "t": [0.5, 1.5], "s": [0.99, 19.95]})
     steps = Trajectories.from_events(log, episode="id", time="t", amount="s", step=1.0, start=2.0, until=2.0)
     assert steps.X[:, 1].tolist() == [0.99, 19.95]
+
+
+@pytest.mark.parametrize(("step", "until"), [(0.1, 3.0), (0.7, 100.0), (0.01, 5.0)])
+def test_decimals_on_the_grid_begin_their_steps(step, until):
+    log = pd.DataFrame({"id": 0, "time": [round(until - k * step, 6) for k in range(20, -1, -1)]})
+    data = Trajectories.from_events(log, episode="id", time="time", step=step, until=until, start=log["time"][2])
+    assert data.y[:-1].tolist() == [1.0] * 18
+    assert len(data) == 19
+    np.testing.assert_allclose(data.X[:, -2], 1.0, atol=1e-6)

@@ -58,6 +58,9 @@ def read_events(
     table = FrameColumns(_read_files(files) if is_file else source, roles, 1 if is_file else 0)
     times, dates, zoned = table.clock()
     end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
+    if not dates:
+        step = check_real("step", step, 0.0, np.inf, open_low=True)
+        times, since = _snapped(times, end, step), None if since is None else float(_snapped(since, end, step))
     if since is not None and not _number(since, "start") <= _number(end, "until"):
         raise InvalidInputError(f"`start` must not be after `until`; got {start!s} and {until!s}.")
     if not (times < _number(end, "until")).any():
@@ -133,6 +136,13 @@ def _number(moment: Any, name: str) -> float | int:
     return int(rules.times(np.array([moment], dtype=object), name)[0][0])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of steps that `_edges` refuses
+def _snapped(times: Any, until: float, step: float) -> Any:
+    """Return numbers, those within rounding of an edge on it: 2.3 is 7 steps of 0.1 before 3."""
+    edge = until - step * np.rint((until - times) / step)
+    return np.where(np.abs(times - edge) <= 1e-9 * step + 1e-14 * np.abs(times), edge, times)
+
+
 def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
     """Return the edges of steps in ascending order, from one that is not after the earliest event up to `until`."""
     if dates:
@@ -143,9 +153,7 @@ def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
                 f"{shown(step)}."
             )
         number, unit = int(match[1] or 1), match[2]
-        length = number * _UNITS[unit] * _DAY
-    else:
-        length = check_real("step", step, 0.0, np.inf, open_low=True)
+    length = number * _UNITS[unit] * _DAY if dates else step
     if not (_number(until, "until") - earliest) / length < _MOST_EDGES:
         raise InvalidInputError(f"`step` must divide the time of the log into at most {_MOST_EDGES} steps; got {step}.")
     if not dates:
@@ -281,12 +289,8 @@ def write_steps(
 def _arrow_of(values: NDArray[Any]) -> Any:
     import pyarrow as pa
 
-    from lstd.data.arrow_columns import from_numpy, from_texts
-
-    if values.dtype.kind == "M":
-        numbers = values.astype("M8[us]").view(np.int64)
-        moments = from_numpy(numbers).cast(pa.timestamp("us"))
-        return moments if (numbers % _DAY).any() else moments.cast(pa.date32())
-    if values.dtype.kind == "f":
-        return pa.array(values, mask=np.isnan(values))
-    return from_numpy(values) if values.dtype.kind in "biu" else from_texts([str(value) for value in values])
+    if values.dtype.kind not in "biufM":
+        values = np.array([str(value) for value in values], dtype=object)
+    array = pa.array(values.astype("M8[us]") if values.dtype.kind == "M" else values, from_pandas=True)
+    is_date = values.dtype.kind == "M" and (values == values.astype("M8[D]")).all()
+    return array.cast(pa.date32()) if is_date else array
