@@ -116,8 +116,12 @@ def test_steps_of_tables_must_be_equal(rows):
     frame = rows.assign(day=day.astype(str))
     lstd.fit_tables(frame, gamma=1.0, horizon=6, time="day", **NAMES)
     frame.loc[9, "day"] = "2024-01-12"
-    with pytest.raises(InvalidInputError, match=r"Steps must be equal: between rows 8 and 9.*from_events"):
+    with pytest.raises(InvalidInputError, match=r"row 9, `time` grows by 3 times the usual step.*from_events"):
         lstd.fit_tables(frame, gamma=1.0, horizon=6, time="day", **NAMES)
+    for name, part in (("one.csv", frame[:9]), ("two.csv", frame[9:])):
+        part.to_csv(name, index=False)
+    with pytest.raises(InvalidInputError, match=r"two.csv.*at row 0, `time` grows by 3 times"):
+        lstd.fit_tables(["one.csv", "two.csv"], gamma=1.0, horizon=6, time="day", **NAMES)
 
 
 def test_bounds_of_a_model_hold_for_tables(rows):

@@ -250,7 +250,7 @@ IRREGULAR = {"time": [0.0, 1.0, 2.0, 4.0, 0.0, 1.0], "episode": [1, 1, 1, 1, 2, 
 @pytest.mark.parametrize(
     ("parameters", "columns", "error", "message"),
     [
-        ({}, IRREGULAR, InvalidInputError, "Steps must be equal: between rows 2 and 3 .*from_events"),
+        ({}, IRREGULAR, InvalidInputError, "row 3, `time` grows by 2 times the usual step.*from_events"),
         ({}, {"time": [0.0, 1.0]}, InvalidInputError, "`time` must have one entry per row"),
         ({}, {"X_next": np.ones((6, 2))}, InvalidTypeError, "`X_next` must not be given.*horizon row"),
         ({}, {"importance_ratio": np.ones(6)}, InvalidTypeError, "`importance_ratio` must not be given.*LSTD"),
@@ -268,3 +268,33 @@ def test_what_breaks_a_rule_is_refused(parameters, columns, error, message):
     with pytest.raises(error, match=message):
         model.fit(**data)
     assert not vars(model).keys() & {"coef_", "state_", "n_features_in_"}
+
+
+MONTHS = np.array(["2024-01", "2024-02", "2024-03", "2024-04", "2024-05", "2024-06"], "M8[M]").astype("M8[D]")
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda months: months.astype(str).tolist()])
+def test_months_are_equal_steps(form):
+    X, y, model = np.random.default_rng(0).normal(size=(6, 2)), np.ones(6), HorizonLSTD(2, n_blocks=0)
+    model.fit(X, y, time=form(MONTHS))
+    parts = HorizonLSTD(2, n_blocks=0).partial_fit(X[:3], y[:3], time=form(MONTHS[:3]))
+    with pytest.raises(InvalidInputError, match=r"at row 0, `time` grows by 2.* times the usual step"):
+        parts.partial_fit(X[4:], y[4:], time=form(MONTHS[4:]))
+    assert_close(parts.partial_fit(X[3:], y[3:], time=form(MONTHS[3:])).coef_, model.coef_, "solve")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "columns", "message"),
+    [
+        ({"n_blocks": 0}, {}, "`n_blocks` of at least 10; the model was fitted with 0"),
+        ({}, {"groups": np.arange(24) // 2 % 3}, "at least 5 groups; the model was fitted to 3"),
+        ({}, {"episode": np.arange(24) // 8}, "at least 5 episodes; the model was fitted to 3"),
+        ({}, {"weight": 1.0 * (np.arange(24) < 8)}, "at least 5 blocks of episodes with full transitions; .* to 4"),
+    ],
+)
+def test_why_there_are_no_intervals(parameters, columns, message):
+    X, ends = np.random.default_rng(0).normal(size=(24, 1)), np.zeros(24, dtype=bool)
+    columns = {"episode": np.arange(24) // 2, "terminated": ends} | columns
+    model = HorizonLSTD(2, **parameters).fit(X, X[:, 0], **columns)
+    with pytest.raises(InvalidInputError, match=message):
+        model.predict_interval(X)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,20 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_array, check_choice, check_integer, check_real
 from lstd.data.doubts import SELF_SCORED, little_observed
-from lstd.data.feature_arrays import Features, product
+from lstd.data.follow import StreamEnd
 from lstd.data.parsing import first_true
-from lstd.data.returns import UNOBSERVED, ObservedReturns, horizon_returns
+from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import NOT_ROUTED
-from lstd.estimators.horizon_model import HorizonModel, SavedHorizons, SavedSums
+from lstd.estimators.compare import r2_of
+from lstd.estimators.horizon_model import AtHorizons, HorizonModel, SavedHorizons, SavedSums
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.files import Saved
-from lstd.statistics.intervals import SCALES, Influence, Interval, check_level
-from lstd.statistics.solve import check_range
+from lstd.statistics.intervals import SCALES, Interval, check_level
+from lstd.trajectories.joining import parse_times
 from lstd.types import Array
 
 _LONGEST = 10_000  # steps
@@ -144,7 +145,8 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
         """
         fresh = BaseEstimator()
-        rows = self._checked(fresh, X, y, columns, time, "fit", reset=True)
+        rows = self._checked(fresh, X, y, columns, "fit", reset=True)
+        clock = None if time is None else check_equal(time, rows)
         if not rows.full.any():
             raise InvalidInputError(
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
@@ -152,7 +154,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         state = HorizonModel.of_rows(rows, *self._parameters(), self.n_blocks)
         record = self._record(state)
-        return self._adopt(fresh, state, episodes_seen(rows), state.doubted(record, rows))
+        return self._adopt(fresh, state, episodes_seen(rows), clock, state.doubted(record, rows))
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
@@ -165,7 +167,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, y, time, episode, terminated, discount, weight, groups
-            As in :meth:`fit`, with the same errors; the step from one chunk to the next is not compared.
+            As in :meth:`fit`, with the same errors.
 
         Returns
         -------
@@ -173,13 +175,14 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         before: HorizonModel | None = vars(self).get("state_")
         fresh = self if before else BaseEstimator()
-        rows = self._checked(fresh, X, y, columns, time, "partial_fit", reset=before is None)
+        rows = self._checked(fresh, X, y, columns, "partial_fit", reset=before is None)
         horizon, settings = self._parameters()
         if not len(rows):
             return self
+        clock = None if time is None else check_equal(time, rows, vars(self).get("_clock") if before else None)
         if before is None:
             state = HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
-            return self._adopt(fresh, state, episodes_seen(rows))
+            return self._adopt(fresh, state, episodes_seen(rows), clock)
         if (horizon, settings) != (before.stream.horizon, before.given):
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
@@ -187,17 +190,14 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if rows.y.shape[1] != (m := len(before.total.square)):
             raise InvalidInputError(f"`y` must have {m} rewards, as in the chunks before; got {rows.y.shape[1]}.")
         episodes = episodes_seen(rows, self.episodes_, continues=before.stream.goes_on_with(rows))
-        return self._adopt(fresh, before.then(rows), episodes)
+        return self._adopt(fresh, before.then(rows), episodes, clock)
 
     def _checked(
-        self, of: BaseEstimator, X: Any, y: Any, columns: Columns, time: PerRow, method: str, *, reset: bool
+        self, of: BaseEstimator, X: Any, y: Any, columns: Columns, method: str, *, reset: bool
     ) -> Rows:  # fmt: skip
         refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
         gamma = self._parameters()[1].gamma
-        rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
-        if time is not None:
-            check_equal(time, rows)
-        return rows
+        return checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
 
     def _parameters(self) -> tuple[int, Settings]:
         """Return the checked horizon and settings."""
@@ -211,13 +211,14 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return check_integer("horizon", self.horizon, 1, _LONGEST), settings
 
     def _adopt(
-        self, fresh: BaseEstimator, state: HorizonModel, episodes: Any, record: SavedHorizons | None = None
+        self, fresh: BaseEstimator, state: HorizonModel, episodes: Any, clock: Clock | None = None,
+        record: SavedHorizons | None = None,
     ) -> Self:  # fmt: skip
         attributes = self.__dict__
         for name in ("record_", *([] if fresh is self else ["feature_names_in_", "rewards_"])):
             attributes.pop(name, None)
         attributes.update({name: value for name, value in vars(fresh).items() if name.endswith("_in_")})
-        self.state_, self.episodes_ = state, episodes
+        self.state_, self.episodes_, self._clock = state, episodes, clock
         if record is not None:
             self.record_ = record
         return self
@@ -267,12 +268,10 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ExtrapolationWarning
             When features are far outside of their range in `fit`.
         """
-        h, phi = self._horizon(horizon), checked_features(self, X)
+        at, phi = self._at(horizon), checked_features(self, X)
         warn_beyond(self._solved, phi)
-        prediction = _shaped(self._solved, self._values(phi, slice(h - 1, h))[0])
-        if not return_std:
-            return prediction
-        return prediction, self._influence(h).standard_error(phi).reshape(prediction.shape)
+        prediction = _shaped(self._solved, at.predict(phi))
+        return (prediction, at.standard_error(phi).reshape(prediction.shape)) if return_std else prediction
 
     def predict_curve(self, X: Any) -> Array:
         """Predict the sums of rewards over the next 1, 2, …, H steps from each row.
@@ -285,9 +284,9 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of shape (T, H) or (T, H, m)
         """
-        solved = self._solved
-        values = self._values(checked_features(self, X), slice(None)).swapaxes(0, 1)
-        return np.ascontiguousarray(values[..., 0] if solved.single else values)
+        phi, solved = checked_features(self, X), self._solved
+        values = AtHorizons(solved, range(1, len(solved.weights) + 1)).predict(phi)
+        return values if solved.single else values.reshape(len(values), len(solved.weights), -1)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, horizon: int | None = None,
@@ -318,24 +317,11 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         InvalidInputError
             When `X` breaks a rule, or the model has too few blocks for intervals.
         """
-        solved, h, level = self._solved, self._horizon(horizon), check_level(level)
-        check_choice("scale", scale, SCALES)
-        phi = checked_features(self, X)
-        along, ones, columns = phi, 1.0, self._values(phi, slice(h - 1, h), bounded=weights is None)[0]
-        if weights is not None:
-            share = check_array("weights", weights, (phi.shape[0],))
-            along, columns, ones = (
-                np.asarray(phi.T @ share)[np.newaxis],
-                (share @ columns)[np.newaxis],
-                float(share.sum()),
-            )
-            check_range(along, columns)
-        found = self._influence(h).interval(along, columns, level, ones=ones, scale=scale)
-        rows, rewards = (slice(None) if weights is None else 0), (0 if solved.single else slice(None))
-        arrays = {name: array[rows, rewards] for name, array in vars(found).items() if name != "level"}
-        if weights is None:
-            arrays |= {name: solved.bounded(arrays[name]) for name in ("lower", "upper")}
-        return Interval(**arrays, level=level)
+        at, level, phi = self._at(horizon), check_level(level), checked_features(self, X)
+        found = at.interval(phi, level, weights, check_choice("scale", scale, SCALES))
+        if not self._solved.single:
+            return found
+        return Interval(**{name: array[..., 0] for name, array in vars(found).items() if name != "level"}, level=level)
 
     def observed_returns(
         self, X: Any, y: ArrayLike, *, horizon: int | None = None, unobserved: str = "predict",
@@ -360,10 +346,10 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         solved, h = self._solved, self._horizon(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
-        rows = self._checked(self, X, y, columns, None, "score", reset=False)
+        rows = self._checked(self, X, y, columns, "score", reset=False)
         if rows.y.shape[1] != solved.weights.shape[2]:
             raise InvalidInputError(f"`y` must have {solved.weights.shape[2]} rewards; got {rows.y.shape[1]}.")
-        return horizon_returns(rows, self._values(rows.X, slice(h)), h, unobserved)
+        return AtHorizons(solved, range(1, h + 1)).returns(rows, unobserved)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
@@ -388,35 +374,21 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         UnobservedWarning
             When less than half of the discounted steps was observed.
         """
-        from sklearn.metrics import r2_score
-
         found = self.observed_returns(X, y, horizon=horizon, unobserved=unobserved, **columns)
-        weight = found.weight if sample_weight is None else found.weight * check_array(
-            "sample_weight", sample_weight, found.weight.shape
-        )  # fmt: skip
-        scored = weight > 0.0
         warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
-        if np.count_nonzero(scored) < 2:
+        if np.count_nonzero(found.weight) < 2:
             raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
-        prediction = self.predict(X, horizon)
-        return float(r2_score(found.returns[scored], prediction[scored], sample_weight=weight[scored]))
+        weight = found.weight
+        if sample_weight is not None:
+            weight = weight * check_array("sample_weight", sample_weight, weight.shape)
+        return float(r2_of(found, self.predict(X, horizon), weight).mean())
 
     def _horizon(self, horizon: Any) -> int:
         longest = len(self._solved.weights)
         return longest if horizon is None else check_integer("horizon", horizon, 1, longest)
 
-    def _values(self, phi: Features, horizons: slice, *, bounded: bool = True) -> Array:
-        """Return predictions (h, T, m) for some horizons."""
-        coef, ones = (part[horizons] for part in self._solved.parts)
-        wide = coef.reshape(-1, coef.shape[2]).T
-        values = product("X", phi, wide, ones.reshape(-1)).reshape(phi.shape[0], *ones.shape).swapaxes(0, 1)
-        return self._solved.bounded(values) if bounded else values
-
-    def _influence(self, h: int) -> Influence:
-        solved = self._solved
-        if solved.influence is None:
-            raise InvalidInputError(solved.no_intervals)
-        return solved.influence.of_horizon(h)
+    def _at(self, horizon: Any) -> AtHorizons:
+        return AtHorizons(self._solved, [self._horizon(horizon)])
 
     coef_ = property(lambda self: _shaped(self._solved, self._solved.parts[0]), doc="Weights of the features.")
     intercept_ = property(
@@ -446,7 +418,7 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if state.names is not None:
             self.feature_names_in_ = np.array(state.names, dtype=object)
         self.rewards_ = rewards
-        return self._adopt(self, state, None, state.doubted(self._record(state), first))
+        return self._adopt(self, state, None, None, state.doubted(self._record(state), first))
 
     def to_record(self) -> SavedHorizons:
         """Return what a file holds."""
@@ -476,22 +448,31 @@ def _shaped(solved: SavedHorizons, values: Array) -> Array:
     return values[:, 0] if solved.single else values
 
 
-def check_equal(time: Any, rows: Rows) -> None:
-    """Refuse steps that are not equal, within each episode."""
-    try:
-        times = np.asarray(time)
-        times = times[rows.order] if rows.order is not None else times
-        steps = np.diff(times.astype(np.int64 if times.dtype.kind in "mM" else np.float64)).astype(np.float64)
-    except (TypeError, ValueError, IndexError) as error:
-        raise InvalidInputError(f"`time` must hold numbers or dates, one per row: {error}.") from error
+class Clock(NamedTuple):
+    """What the steps of a stream so far say of its next rows."""
+
+    time: float  # of the last row
+    step: float | None  # the usual one; None if there was none
+    end: StreamEnd
+
+
+def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
+    """Refuse steps that are not equal within each episode, which rows `before` may have begun; return the clock."""
+    times = parse_times("time", time)
     if times.shape != (len(rows),):
         raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
-    within = ~rows.last[:-1]
-    usual = float(np.median(steps[within])) if within.any() else 1.0
-    bad = within & ~((steps <= usual * _UNEQUAL) & (steps * _UNEQUAL >= usual) & (steps > 0.0))
+    times = (times.astype(f"{times.dtype.kind}8[us]") if times.dtype.kind in "mM" else times).astype(np.float64)
+    times = times if rows.order is None else times[rows.order]
+    goes_on = before is not None and before.end.goes_on_with(rows.first_episode)
+    steps = np.diff(times, prepend=before.time if before and goes_on else times[0])  # that lead to each row
+    within = np.append(goes_on, ~rows.last[:-1])
+    usual = (before and before.step) or (float(np.median(steps[within])) if within.any() else None)
+    unit = usual or 1.0
+    bad = within & ~((steps <= _UNEQUAL * unit) & (_UNEQUAL * steps >= unit) & (steps > 0.0))
     if (row := first_true(bad)) is not None:
         raise InvalidInputError(
-            f"Steps must be equal: between rows {row} and {row + 1} of an episode, `time` grows by {steps[row]:g}, and "
-            f"usually by {usual:g}. Make equal steps of a log with Trajectories.from_events, or repeat the last known "
-            "features in the steps that are missing."
+            f"Steps must be equal: at row {row}, `time` grows by {steps[row] / unit:.3g} times the usual step of an "
+            "episode. Make equal steps of a log with Trajectories.from_events, or repeat the last known features in "
+            "the steps that are missing."
         )
+    return Clock(float(times[-1]), usual, StreamEnd.of(rows))

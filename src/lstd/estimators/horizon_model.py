@@ -23,7 +23,8 @@ from lstd.data.arguments import check_integer
 from lstd.data.doubts import growing_doubt, little_observed
 from lstd.data.episode_warnings import unused_rows, warn_of_unused
 from lstd.data.feature_arrays import Features, column_spread, dense, product
-from lstd.data.rows import Rows
+from lstd.data.returns import ObservedReturns, horizon_returns
+from lstd.data.rows import Rows, uniform
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import (
     BoundsWarning,
@@ -36,7 +37,7 @@ from lstd.errors import (
 from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model_parts import Limits, Origin
 from lstd.statistics.blocks import Layout, check_n_blocks, default_limit
-from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, Interval
+from lstd.statistics.intervals import Influence, Interval, check_count, summed
 from lstd.statistics.lag_sums import LagBlocks, LagSums, Recursion
 from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
@@ -70,7 +71,7 @@ class HorizonModel:
         """Return the model of the first rows of a stream, checked and without the column of ones."""
         n, full = rows.n_features, rows.full
         X = rows.X[full] if full.any() else rows.X
-        weight = rows.weight[full] if full.any() and rows.weight[full].any() else None
+        weight = None if uniform(rows.weight) or not rows.weight[full].any() else rows.weight[full]
         centre, spread, square = column_spread(X, weight, about_zero=not settings.fit_intercept)
         if not settings.fit_intercept or not isinstance(rows.X, np.ndarray):
             centre = np.zeros(n)
@@ -189,13 +190,14 @@ class HorizonModel:
         return replace(saved, said=tuple(filter(None, found.values())))
 
     @cached_property
-    def influence(self) -> HorizonInfluence:
-        """Influence of each block on the weights; raises InvalidInputError if there are too few blocks."""
-        blocks = [block for block in self.blocks if block.weight > 0.0]
-        if len(blocks) < FEWEST_BLOCKS:
-            what = "`n_blocks` of at least 10" if self.stream.layout.limit < 2 * FEWEST_BLOCKS else "more episodes"
-            what = "blocks of the data, which files do not keep" if self.kept else what
-            raise InvalidInputError(f"Intervals need {what}; the data have {len(blocks)} blocks. Fit to more.")
+    def influence(self) -> Influence:
+        """Influence of each block on the weights, as of H m rewards; raises InvalidInputError with too few blocks."""
+        blocks, layout = [block for block in self.blocks if block.weight > 0.0], self.stream.layout
+        if self.kept:
+            raise InvalidInputError("Intervals need blocks of the data, which files do not keep. Fit the model again.")
+        unit = ("groups" if self.stream.group is not None else "episodes") if layout.by_episode else "rows"
+        check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
+        check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
         theta, (lmbda, alpha, _) = self.centred_weights, self.choice
         shares = np.array([block.weight for block in blocks]) / self.total.weight
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
@@ -206,7 +208,9 @@ class HorizonModel:
         M = gram + np.diag(self.ridge(alpha))
         added = np.linalg.lstsq(M, np.hstack([*pulled]), rcond=None)[0].reshape(len(M), len(theta), -1)
         shift = self.uncentred(self.solved.run(added.transpose(1, 0, 2)).swapaxes(1, 2))
-        return HorizonInfluence(vectors, shift, shares, self.given.fit_intercept)
+        n, marks = vectors.shape[-1], np.zeros((len(shares), 4), np.uint64)
+        flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
+        return Influence(*flat, shares, self.given.fit_intercept, marks)
 
 
 def _limit(n: int, horizon: int, n_blocks: Any) -> int:
@@ -221,21 +225,6 @@ def _limit(n: int, horizon: int, n_blocks: Any) -> int:
             "or longer steps and a smaller `horizon`."
         )
     return limit
-
-
-@dataclass(frozen=True, eq=False)
-class HorizonInfluence:
-    """Influence of each of E blocks on the weights of all horizons."""
-
-    vectors: Annotated[Array, "E H m n"]
-    shift: Annotated[Array, "H m n"]
-    shares: Annotated[Array, "E"]
-    intercept: bool
-
-    def of_horizon(self, h: int) -> Influence:
-        """Return the influence on the weights of horizon h, from 1."""
-        marks = np.zeros((len(self.shares), 4), np.uint64)
-        return Influence(self.vectors[:, h - 1], self.shift[h - 1], self.shares, self.intercept, marks)
 
 
 # ------------------------------------------------------------ what files hold
@@ -296,7 +285,7 @@ class SavedHorizons:
     settings: Settings
     lmbda: float
     alpha: float
-    influence: HorizonInfluence | None
+    influence: Influence | None  # as of H m rewards
     no_intervals: str  # why there is no influence; empty if there is
     low: float | None
     high: float | None
@@ -354,30 +343,48 @@ class AtHorizons:
     misfit, compared = None, True  # a check for misfit is not made
 
     def __init__(self, saved: SavedHorizons, horizons: Sequence[int] = ()) -> None:
-        longest = len(saved.weights)
+        longest, _, m = saved.weights.shape
         self._saved, self.bounded, self.limits = saved, saved.bounded, saved.limits
         self._horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
-        coef, ones = (part[[h - 1 for h in self._horizons]] for part in saved.parts)
-        self.coef, self.intercept = coef.reshape(-1, coef.shape[2]), ones.reshape(-1)
+        self._places = [(h - 1) * m + j for h in self._horizons for j in range(m)]
+        coef, ones = saved.parts
+        self.coef, self.intercept = coef.reshape(-1, coef.shape[2])[self._places], ones.reshape(-1)[self._places]
         self.feature_names, self.no_intervals = saved.feature_names, saved.no_intervals
         names, several = saved.reward_names, len(saved.reward_names) > 1
         self.reward_names = tuple(f"{name}_{h}" if several else str(h) for h in self._horizons for name in names)
 
-    def predict(self, phi: Features) -> Array:
+    def predict(self, phi: Features, *, bounded: bool = True) -> Array:
         """Predict from features (T, n) for each horizon and reward, (T, k)."""
-        return self.bounded(product("X", phi, self.coef.T, self.intercept))
+        values = product("X", phi, self.coef.T, self.intercept)
+        return self.bounded(values) if bounded else values
 
-    def interval(self, phi: Features, level: float) -> Interval:
-        """Compute intervals for features (T, n), arrays (T, k); raises InvalidInputError if there are no blocks."""
-        if self._saved.influence is None:
+    def standard_error(self, phi: Features) -> Array:
+        """Compute the standard error of each prediction, (T, k)."""
+        return self._influence.standard_error(phi)
+
+    def interval(self, phi: Features, level: float, weights: Any = None, scale: str = "identity") -> Interval:
+        """Compute intervals for features (T, n), arrays (T, k), or for their sum with `weights` (T,), arrays (k,).
+
+        Raises InvalidInputError if there are no blocks.
+        """
+        along, values, ones = summed(phi, self.predict(phi, bounded=weights is None), weights)
+        found = vars(self._influence.interval(along, values, level, ones=ones, scale=scale))
+        arrays = {name: array if weights is None else array[0] for name, array in found.items() if name != "level"}
+        if weights is None:
+            arrays |= {name: self.bounded(arrays[name]) for name in ("lower", "upper")}
+        return Interval(**arrays, level=level)
+
+    def returns(self, rows: Rows, unobserved: str) -> ObservedReturns:
+        """Compute the returns of as many steps as there are horizons, from 1 on; see `horizon_returns`."""
+        curve = self.predict(rows.X).reshape(len(rows), len(self._horizons), -1).swapaxes(0, 1)
+        return horizon_returns(rows, curve, len(curve), unobserved)
+
+    @property
+    def _influence(self) -> Influence:
+        found = self._saved.influence
+        if found is None:
             raise InvalidInputError(self.no_intervals)
-        values = self.predict(phi).reshape(phi.shape[0], len(self._horizons), -1)
-        found = [
-            vars(self._saved.influence.of_horizon(h).interval(phi, values[:, place], level))
-            for place, h in enumerate(self._horizons)
-        ]
-        arrays = {name: np.hstack([one[name] for one in found]) for name in found[0] if name != "level"}
-        return Interval(**arrays | {name: self.bounded(arrays[name]) for name in ("lower", "upper")}, level=level)
+        return replace(found, vectors=found.vectors[:, self._places], shift=found.shift[self._places])
 
 
 # ------------------------------------------------------------ choice of λ and α

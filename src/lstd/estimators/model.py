@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.arguments import check_array
 from lstd.data.doubts import COMPLETED, HARD_TO_CHOOSE, little_observed, small, warn_of_ratios
 from lstd.data.episode_warnings import warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, product
@@ -24,10 +23,10 @@ from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.model_parts import Checks, Limits, MatrixFree, MisfitCheck, Origin, Selection, needs_matrix
 from lstd.files import read_record, write_record
 from lstd.statistics.blocks import Blocks, joined, may_wait, no_blocks, with_waiting
-from lstd.statistics.intervals import Influence, Interval, influence_of
+from lstd.statistics.intervals import Influence, Interval, influence_of, summed
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import warn_of_ridge
-from lstd.statistics.solve import Solution, check_range, solve, without_rounding
+from lstd.statistics.solve import Solution, solve, without_rounding
 from lstd.statistics.stream_sums import check_weighted
 from lstd.types import Array
 
@@ -324,13 +323,7 @@ class Model:
     def along(self, phi: Features, weights: ArrayLike | None) -> tuple[Features, Array, float]:
         """Return features, predictions (T, m) and the column of ones, of rows or of their weighted sum."""
         columns = self.predict(phi).reshape(phi.shape[0], self.statistics.n_rewards)
-        if weights is None:
-            return phi, columns, 1.0
-        along = check_array("weights", weights, (phi.shape[0],))
-        with np.errstate(over="ignore", invalid="ignore"):
-            phi, columns, ones = np.asarray(phi.T @ along)[np.newaxis], (along @ columns)[np.newaxis], along.sum()
-        check_range(phi, columns, np.array(ones))
-        return phi, columns, float(ones)
+        return summed(phi, columns, weights)
 
     def interval(
         self, phi: Features, level: float, weights: ArrayLike | None = None, scale: str = "identity"

@@ -111,7 +111,7 @@ def backtest(
     gamma = check_real("gamma", estimator.gamma, 0.0, 1.0)
     steps = check_integer("steps", steps, 1, getattr(estimator, "horizon", None))
     level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
-    log = _Log.of(X, y, time, data, gamma)
+    log = _Log.of(X, y, time, data, gamma)._replace(sums_steps=hasattr(estimator, "horizon"))
     cuts = np.unique(parse_times("cut", np.atleast_1d(cut), log.time.dtype))
     if not len(cuts):
         raise InvalidInputError("`cut` must be a time, or several; got none. Pass the time up to which rows are known.")
@@ -148,6 +148,7 @@ class _Log(NamedTuple):
     last: NDArray[np.intp]  # last row of the episode of each row
     is_stream: bool
     gamma: float
+    sums_steps: bool = False  # whether the model predicts the sum over k steps itself
 
     @classmethod
     def of(cls, X: Any, y: Any, time: Any, given: dict[str, Any], gamma: float) -> _Log:
@@ -215,7 +216,7 @@ class _Log(NamedTuple):
         error = cross_fitted(observed - forecast, value, X, folds)
         return Backtest(
             cut, steps, self.gamma, value, observed, value - ahead, forecast, error, number, len(active) - len(rows),
-            level, hasattr(model, "horizon"),
+            level, self.sums_steps,
         )  # fmt: skip
 
     def _fitted(self, estimator: BaseEstimator, known: Flags, ended: Flags, active: NDArray[np.intp]) -> Any:
@@ -224,7 +225,7 @@ class _Log(NamedTuple):
         y[active] = np.nan
         names = ("discount", "trace_coefficient", "weight", "groups")
         columns = {name: column[known] for name in names if (column := getattr(self.data, name)) is not None}
-        if hasattr(estimator, "horizon"):
+        if self.sums_steps:
             columns["time"] = self.time[known]  # which must grow by equal steps
         return clone(estimator).fit(
             _safe_indexing(self.X, np.flatnonzero(known)), y[known], episode=self.data.episode[known],
@@ -233,7 +234,7 @@ class _Log(NamedTuple):
 
     def _values(self, model: Any, rows: NDArray[np.intp], later: NDArray[np.intp], steps: int) -> list[Array]:
         """Return the predictions for rows, and those k steps later, which are zero for the sum of k steps."""
-        if hasattr(model, "horizon"):
+        if self.sums_steps:
             return [np.ravel(model.predict(_safe_indexing(self.X, rows), horizon=steps)), np.zeros(len(rows))]
         return [np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later)]
 

@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.arguments import check_real
+from lstd.data.arguments import check_array, check_real
 from lstd.data.feature_arrays import Features
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
@@ -96,6 +96,17 @@ class Interval:
     shift: Array
     little_data: NDArray[np.bool_]
     level: float
+
+
+def summed(phi: Features, values: Array, weights: ArrayLike | None) -> tuple[Features, Array, float]:
+    """Return features, predictions (T, m) and the column of ones, of rows or of their weighted sum."""
+    if weights is None:
+        return phi, values, 1.0
+    share = check_array("weights", weights, (phi.shape[0],))
+    with np.errstate(over="ignore", invalid="ignore"):
+        phi, values, ones = np.asarray(phi.T @ share)[np.newaxis], (share @ values)[np.newaxis], share.sum()
+    check_range(phi, values, np.array(ones))
+    return phi, values, float(ones)
 
 
 def check_level(level: Any, name: str = "level") -> float:
@@ -160,8 +171,8 @@ def degrees_of_freedom(squares: Array, shares: Array) -> Array:
 class Influence:
     """Influence of each of E blocks on the weights; m rewards, n features including the column of ones, if any."""
 
-    vectors: Annotated[Array, "E m n"]  # q_e for each reward
-    shift: Annotated[Array, "m n"]  # α S⁻¹ θ for each reward
+    vectors: Annotated[Array, "E outputs n"]  # q_e for each reward
+    shift: Annotated[Array, "outputs n"]  # α S⁻¹ θ for each reward
     shares: Annotated[Array, "E"]  # w_e; their sum is one
     intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
     marks: Annotated[NDArray[np.uint64], "E 4"]  # as those of `Blocks`
@@ -294,20 +305,25 @@ def _vectors(
 
 def check_blocks(blocks: Blocks) -> None:
     """Raise InvalidInputError when there are no blocks, or too few episodes or rows."""
-    if blocks.limit < 2 * FEWEST_BLOCKS:
-        raise InvalidInputError(
-            blocks.reason
-            or f"Intervals need `n_blocks` of at least {2 * FEWEST_BLOCKS}; the model was fitted with {blocks.limit}. "
-            "Fit it again with more."
-        )
-    count, fewest = blocks.count(blocks.total), FEWEST_BLOCKS if blocks.by_episode else _FEWEST_ROWS
-    if count < fewest:
-        raise InvalidInputError(
-            f"Intervals need at least {fewest} {blocks.unit}; the model was fitted to {count}. Fit it to more."
-        )
+    check_count(blocks.limit, blocks.count(blocks.total), blocks.unit, blocks.reason)
     if (found := len(blocks.prefixes) + 1) < FEWEST_BLOCKS:
         raise InvalidInputError(
             f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; got {found}. Each of several "
             f"statistics is a block, unless its last {blocks.unit[:-1]} continues in the next one. Pass more "
             f"statistics, each of whole {blocks.unit}."
+        )
+
+
+def check_count(limit: int, count: int, unit: str, reason: str = "") -> None:
+    """Raise InvalidInputError when the limit of blocks, or the count of groups, episodes or rows, is too small."""
+    if limit < 2 * FEWEST_BLOCKS:
+        raise InvalidInputError(
+            reason
+            or f"Intervals need `n_blocks` of at least {2 * FEWEST_BLOCKS}; the model was fitted with {limit}. "
+            "Fit it again with more."
+        )
+    fewest = _FEWEST_ROWS if unit == "rows" else FEWEST_BLOCKS
+    if count < fewest:
+        raise InvalidInputError(
+            f"Intervals need at least {fewest} {unit}; the model was fitted to {count}. Fit it to more."
         )

@@ -217,11 +217,14 @@ def fit_horizons(
     kept = () if roles.time is None else (roles.time,)
     reader = RowReader(opened_tables, replace(roles, kept=kept), gamma=settings.gamma, memory=memory)
 
+    clock = None
+
     def rows_of(chunk: Chunk) -> Rows:
         """Return the rows of a chunk, with names of features, after a check of its times."""
+        nonlocal clock
         try:
             if kept:
-                check_equal(times_of(chunk.kept[0], kept[0]), chunk.rows)
+                clock = check_equal(times_of(chunk.kept[0], kept[0]), chunk.rows, clock)
         except InvalidInputError as error:
             raise InvalidInputError(f"{chunk.file}, from row {chunk.rows.place} on: {error}") from error
         return chunk.rows.changed(names=reader.features)

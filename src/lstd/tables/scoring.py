@@ -24,7 +24,6 @@ from lstd.data.returns import (
     check_treatment,
     check_unbiased,
     completed_returns,
-    horizon_returns,
     unobserved_shares,
 )
 from lstd.data.rows import Rows
@@ -116,9 +115,12 @@ def score_tables(
     share = sums.observed / sums.weight
     warn(little_observed(share, SELF_SCORED), UnobservedWarning)
     warn(beyond_bounds(sums.predicted.rows, sums.bounds), BoundsWarning)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r2 = np.where(sums.spread > 0.0, 1.0 - sums.squares / sums.spread, np.nan)
-    return Score(r2, sums.squares / sums.weight, sums.rows, sums.count, share)
+    return Score(_r2(sums.squares, sums.spread), sums.squares / sums.weight, sums.rows, sums.count, share)
+
+
+def _r2(squares: Array, spread: Array) -> Array:
+    """Return R² of each reward, NaN where all returns are equal."""
+    return 1.0 - np.divide(squares, spread, out=np.full_like(squares, np.nan), where=spread > 0.0)
 
 
 def _with_cuts(reader: RowReader, treatment: Treatment) -> Treatment:
@@ -229,19 +231,17 @@ def score_horizons(
     """Yield the score for each number of steps, as :meth:`lstd.HorizonLSTD.score`; raises as `score_tables` does."""
     check_treatment(unobserved, TOLERANCE)
     for h in horizons:
-        curve = AtHorizons(saved, range(1, h + 1)).predict(rows.X).reshape(len(rows), h, -1).swapaxes(0, 1)
-        found = horizon_returns(rows.changed(single=False), curve, h, unobserved)
-        scored = found.weight > 0.0
+        found = AtHorizons(saved, range(1, h + 1)).returns(rows.changed(single=False), unobserved)
+        prediction, scored = AtHorizons(saved, [h]).predict(rows.X), found.weight > 0.0
         if np.count_nonzero(scored) < 2:
             raise InvalidInputError(
                 f"Two rows must have {h} steps to score. Give longer episodes, or a smaller number."
             )
         warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
         weight, returns = found.weight[scored], found.returns[scored]
-        mean, mse = (np.average(a, axis=0, weights=weight) for a in (returns, (returns - curve[-1][scored]) ** 2))
+        mean, mse = (np.average(a, axis=0, weights=weight) for a in (returns, (returns - prediction[scored]) ** 2))
         spread = np.average((returns - mean) ** 2, axis=0, weights=weight)
-        r2 = 1.0 - np.divide(mse, spread, out=np.full_like(mse, np.nan), where=spread > 0.0)
-        yield Score(r2, mse, len(rows), len(weight), found.share)
+        yield Score(_r2(mse, spread), mse, len(rows), len(weight), found.share)
 
 
 def backtest_tables(
