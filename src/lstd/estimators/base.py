@@ -53,13 +53,23 @@ class Fitted(Generic[T]):
         raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
 
 
-class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor whose fitted state is one :class:`Model`."""
+class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor of returns, as scikit-learn sees it."""
 
     # Routed by default, since what divides the data in a search divides it here; `score` has no use for them.
     __metadata_request__fit: ClassVar = NOT_ROUTED | {"groups": True}
     __metadata_request__partial_fit: ClassVar = NOT_ROUTED
     __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
+        return tags
+
+
+class Predictor(Regressor):
+    """A regressor whose fitted state is one :class:`Model`."""
 
     record_kind = SavedModel
 
@@ -430,10 +440,3 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.multi_output = True
-        tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
-        return tags

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_array, check_choice, check_integer, check_real
@@ -20,12 +20,11 @@ from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.base import NOT_ROUTED
+from lstd.estimators.base import Regressor
 from lstd.estimators.compare import r2_of
 from lstd.estimators.horizon_model import AtHorizons, HorizonModel, SavedHorizons, SavedSums
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
-from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
 from lstd.types import Array
@@ -41,7 +40,7 @@ _REFUSED = {
 _ROWS = tuple(name for name in ARGUMENTS if name not in _REFUSED)
 
 
-class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class HorizonLSTD(Regressor):
     """The expected sum of rewards over the next h steps, for all h up to a horizon.
 
     The value of h steps is fitted to the rewards that came, and to the values of fewer steps where an episode was cut
@@ -104,9 +103,6 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     array([2., 1.])
     """
 
-    __metadata_request__fit: ClassVar = NOT_ROUTED | {"groups": True}
-    __metadata_request__partial_fit: ClassVar = NOT_ROUTED
-    __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
     record_kind = SavedHorizons
 
     def __init__(
@@ -435,12 +431,6 @@ class HorizonLSTD(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if record.names is not None:
             model.feature_names_in_ = np.array(record.names, dtype=object)
         return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # its targets are sums of later rewards, not those in `y`
-        tags.input_tags.sparse = tags.target_tags.multi_output = True
-        return tags
 
 
 def _shaped(solved: SavedHorizons, values: Array) -> Array:

@@ -257,7 +257,7 @@ class SavedSums:
             X, y, ends = dense(tail.X), tail.y, np.array([tail.discount, tail.weight])
             missing, episode, assumed = not tail.known[-1], tail.last_episode, tail.assumed
         about = model.centre, model.penalty, model.unit, assumed
-        return cls(stream.total, X, y, ends[0], ends[1], missing, episode, stream.group, *about)
+        return cls(reduce(LagSums.plus, stream.blocks), X, y, ends[0], ends[1], missing, episode, stream.group, *about)
 
     def model(self, saved: SavedHorizons) -> HorizonModel:
         """Return the model, without the blocks of its data."""
@@ -442,11 +442,8 @@ def choose(model: HorizonModel) -> Choice:
 
 def _along(sums: LagSums, lmbda: float, reference: Array) -> Array:
     """Return Φᵀ G_h for all horizons, (H, n, m), with returns that reference weights (H, n, m) complete."""
-    horizon, n, _ = reference.shape
-    decays = (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis]
-    moves = np.zeros((horizon, n, n))
-    moves[:-1] = (1.0 - lmbda) * sums.full[1:, :, :n] + sums.cut[1:]
-    moves, found = moves * decays, np.cumsum(sums.full[:, :, n:] * decays, axis=0)
-    for h in range(1, horizon):
+    moves, rewards = np.split(sums.decayed(lmbda), [reference.shape[1]], axis=2)
+    found = np.cumsum(rewards, axis=0)
+    for h in range(1, len(found)):
         found[h] += np.einsum("kij,kjm->im", moves[:h], reference[h - 1 :: -1][:h])
     return found

@@ -76,6 +76,13 @@ class LagSums(Record):
             square=self.square + sign * other.square,
         )  # fmt: skip
 
+    def decayed(self, lmbda: float) -> Array:
+        """Return λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k], (H, n, n + m)."""
+        horizon, n, _ = self.full.shape
+        ahead = np.vstack([(1.0 - lmbda) * self.full[1:, :, :n] + self.cut[1:], np.zeros((1, n, n))])
+        found = np.concatenate([ahead, self.full[:, :, n:]], axis=2)
+        return found * (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis]
+
 
 @np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
 def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
@@ -189,11 +196,6 @@ class LagBlocks(Record):
         return cls.of(horizon=horizon, layout=Layout(limit), blocks=(nothing,), tail=None, group=None, n_episodes=0)
 
     @property
-    def total(self) -> LagSums:
-        """Sums of all blocks."""
-        return reduce(LagSums.plus, self.blocks)
-
-    @property
     def closed(self) -> tuple[LagSums, ...]:
         """The blocks if the stream ends here: its last row is a horizon row."""
         if self.tail is None:
@@ -267,11 +269,7 @@ class Recursion(Record):
 
         `penalty` (n,) is that of a vanishing ridge term, as :func:`lstd.statistics.solve.solve` takes it.
         """
-        horizon, n, width = sums.full.shape
-        right = np.zeros((horizon, n, width))
-        right[:, :, n:] = sums.full[:, :, n:]
-        right[:-1, :, :n] = (1.0 - lmbda) * sums.full[1:, :, :n] + sums.cut[1:]
-        right *= (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis]
+        (horizon, n, width), right = sums.full.shape, sums.decayed(lmbda)
         gram = 0.5 * (sums.full[0, :, :n] + sums.full[0, :, :n].T)
         solution = solve(gram, np.hstack([*right]), ridge, penalty=penalty, warn=warn)
         solved = solution.weights.reshape(n, horizon, width)
