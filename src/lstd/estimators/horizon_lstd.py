@@ -183,7 +183,7 @@ class HorizonLSTD(Regressor):
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
-        if rows.y.shape[1] != (m := len(before.total.square)):
+        if rows.y.shape[1] != (m := len(before.stream.blocks[0].square)):
             raise InvalidInputError(f"`y` must have {m} rewards, as in the chunks before; got {rows.y.shape[1]}.")
         episodes = episodes_seen(rows, self.episodes_, continues=before.stream.goes_on_with(rows))
         return self._adopt(fresh, before.then(rows), episodes, clock)
@@ -372,11 +372,11 @@ class HorizonLSTD(Regressor):
         """
         found = self.observed_returns(X, y, horizon=horizon, unobserved=unobserved, **columns)
         warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
-        if np.count_nonzero(found.weight) < 2:
-            raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
         weight = found.weight
         if sample_weight is not None:
             weight = weight * check_array("sample_weight", sample_weight, weight.shape)
+        if np.count_nonzero(weight) < 2:
+            raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
         return float(r2_of(found, self.predict(X, horizon), weight).mean())
 
     def _horizon(self, horizon: Any) -> int:
@@ -457,7 +457,7 @@ def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
     steps = np.diff(times, prepend=before.time if before and goes_on else times[0])  # that lead to each row
     within = np.append(goes_on, ~rows.last[:-1])
     usual = (before and before.step) or (float(np.median(steps[within])) if within.any() else None)
-    unit = usual or 1.0
+    unit = abs(usual or 1.0)
     bad = within & ~((steps <= _UNEQUAL * unit) & (_UNEQUAL * steps >= unit) & (steps > 0.0))
     if (row := first_true(bad)) is not None:
         raise InvalidInputError(

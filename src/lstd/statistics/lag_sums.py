@@ -81,7 +81,7 @@ class LagSums(Record):
         horizon, n, _ = self.full.shape
         ahead = np.vstack([(1.0 - lmbda) * self.full[1:, :, :n] + self.cut[1:], np.zeros((1, n, n))])
         found = np.concatenate([ahead, self.full[:, :, n:]], axis=2)
-        return found * (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis]
+        return np.asarray(found * (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis])
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
