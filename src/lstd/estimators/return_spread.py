@@ -30,9 +30,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise, starmap
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, Unpack
+from typing import Annotated, Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -330,7 +330,8 @@ class ReturnSpread(Saved):
 # ------------------------------------------------------------ held-out predictions
 
 
-class _Held(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Held:
     """Rows, with the column of ones if the model has an intercept, in K folds, and predictions for each by the rest."""
 
     rows: Rows
@@ -347,11 +348,15 @@ class _Held(NamedTuple):
         parts = zip(self.folds, self.weights, strict=True)
         return self.bounded(np.concatenate([rows_of(self.rows.X, fold) @ one[h, :, j] for fold, one in parts]))
 
+    @cached_property
+    def _means(self) -> Array:
+        return np.array([np.asarray(rows_of(self.rows.X, fold).mean(axis=0)).ravel() for fold in self.folds])
+
     def level(self, values: Array, j: int, h: int = 0) -> Array:
         """Return predictions whose means over each fold are those of the mean weights, to compare rows of two folds."""
         found, theta = np.empty_like(values), self.weights[:, h, :, j]
-        for fold, more in zip(self.folds, theta.mean(axis=0) - theta, strict=True):
-            found[fold] = values[fold] + np.asarray(rows_of(self.rows.X, fold).mean(axis=0)).ravel() @ more
+        for fold, more in zip(self.folds, np.sum(self._means * (theta.mean(axis=0) - theta), axis=1), strict=True):
+            found[fold] = values[fold] + more
         unit = 1e-9 * float(np.abs(found).max(initial=0.0))
         return np.rint(found / unit) * unit if unit else found  # ties, which rounding would part by folds
 
