@@ -131,7 +131,7 @@ def quarters() -> Iterable[dict[str, Any]]:
         yield {
             "weeks": f"{QUARTER * k} to {QUARTER * (k + 1)}",
             "came": int((came == k).sum()),
-            "expected": round(expected),
+            "expected": expected,
         }
 
 
