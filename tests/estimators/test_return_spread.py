@@ -20,6 +20,7 @@ from lstd.inference import ReturnSpread
 from tolerances import assert_close
 
 GAMMA = 0.8
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of small logs
 
 
 def log(seed, n_episodes=40, cut=0.5, m=1):
@@ -90,7 +91,6 @@ def test_draws_are_among_the_nearest_and_by_weight():
     assert (np.abs(np.bincount(drawn)[near[weight[near] > 0.0]] - 400) < 100).all()
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of 99 %
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_ranges_are_those_of_the_definition(level):
     data = log(3, n_episodes=60)
