@@ -249,14 +249,14 @@ def test_a_model_that_was_fitted_again_is_noticed():
 
 def test_the_end_is_a_bound_that_returns_lie_on():
     random = np.random.default_rng(0)
-    X, done = np.ones((400, 1)), np.ones(400, dtype=bool)
+    X, done = np.ones((4000, 1)), np.ones(4000, dtype=bool)
     for share, low in ((0.5, 0.0), (0.02, 0.05)):
-        y = np.where(random.random(400) < share, 0.0, 0.1 + random.random(400))
+        y = np.where(random.random(4000) < share, 0.0, 0.1 + random.random(4000))
         spread = ReturnSpread(LSTD(fit_intercept=False).fit(X, y, terminated=done)).fit(X, y, terminated=done)
         found = spread.predict_interval([[1.0]])
         assert found.lower[0] == 0.0 if not low else found.lower[0] > low
         assert found.upper[0] < 1.2
-    bought = (random.random(400) < 0.5) * 1.0
+    bought = (random.random(4000) < 0.5) * 1.0
     model = HorizonLSTD(1, low=0, high=1).fit(X, bought, terminated=done)
     found = ReturnSpread(model).fit(X, bought, terminated=done).predict_interval([[1.0]])
     assert (found.lower[0], found.upper[0]) == (0.0, 1.0)
