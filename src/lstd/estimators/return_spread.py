@@ -358,7 +358,8 @@ class _Held:
         for fold, more in zip(self.folds, np.sum(self._means * (theta.mean(axis=0) - theta), axis=1), strict=True):
             found[fold] = values[fold] + more
         unit = 1e-9 * float(np.abs(found).max(initial=0.0))
-        return np.rint(found / unit) * unit if unit else found  # ties, which rounding would part by folds
+        ties = np.rint(found / unit) * unit if unit else found  # which rounding would part by folds
+        return self.bounded(ties)
 
 
 def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
