@@ -142,7 +142,7 @@ def test_boosted_fitted_q_of_single_steps_is_the_mean_reward_of_each_pair(module
         assert q[rows, action].mean() == pytest.approx(log.reward[rows].mean(), abs=0.08)
 
 
-def test_the_first_choice_is_judged_beside_the_best_method(modules):
+def test_the_first_choice_is_judged_beside_the_best_method(modules, monkeypatch):
     import policy_tables
 
     def file(methods):
@@ -155,7 +155,10 @@ def test_the_first_choice_is_judged_beside_the_best_method(modules):
     assert (cell.bound, cell.error("first choice"), cell.best) == (1.0, 3.0, (2.0, "WIS"))
     assert cell.ratio == 1.5
     assert cell.held("WIS").tolist() == [True, False]
+    assert not cell.enough  # too few repeats to judge
+    monkeypatch.setattr(policy_tables, "ENOUGH", 2)
     lines = policy_tables.goals([cell])
-    assert "| error beside that of the best single method, largest | ≤ 2.5 | 1.50 | met |" in lines
-    assert "| truth in the interval, or a warning, all | ≥ 0.9 | 0.50 | missed |" in lines
-    assert "| features noticed where V misses in 60% or more (1 rows), all | ≥ 0.5 | 0.50 | met |" in lines
+    assert "| error beside that of the best single method, largest | ≤ 2.5 | — |  | 1.50 | met |" in lines
+    assert "| truth in the interval, or a warning, all | ≥ 0.9 | — |  | 0.50 | missed |" in lines
+    assert "| features noticed where state values miss in 60 % or more, all | ≥ 0.5 | — |  | 0.50 | met |" in lines
+    assert "| lake, a log, a target, fine | 100 | 2 | 0.50 | 3 | 8 |" in policy_tables.misses([cell])
