@@ -73,13 +73,6 @@ def test_a_chunk_that_kills_every_process_while_it_sends_is_given_up(tmp_path, m
         within(sum_chunks, chunks[6:7] * 7, **SETTINGS, executor=processes)
 
 
-def test_an_error_is_told_though_another_process_dies_while_it_sends(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.2)
-    bad = {"X": np.zeros((2, 2))}
-    with pytest.raises(LSTDError, match="must have `X` and `y`"):
-        within(sum_chunks, [bad, *deadly(tmp_path / "calls", always=True)[6:7] * 6], **SETTINGS, executor=processes)
-
-
 @pytest.mark.parametrize("options", [{}, {"max_tasks_per_child": 1}])
 def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch, reference, tmp_path):
     monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.02)

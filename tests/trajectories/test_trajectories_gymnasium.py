@@ -11,7 +11,7 @@ from lstd.errors import InvalidInputError
 
 gym = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper  # noqa: E402
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper  # noqa: E402
 
 MODES = list(AutoresetMode)
 NAN = float("nan")
@@ -162,11 +162,6 @@ def test_vector_rewards():
     assert_array_equal(Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=1).y, [[1, 5], [NAN, NAN]])
 
 
-def test_an_autoreset_wrapper_does_no_harm():
-    env = gym.wrappers.Autoreset(Script([episode(1.0, 2.0, terminated=True), episode(3.0, 4.0, terminated=True)]))
-    assert_array_equal(Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=2).X[:, 0], [1, 3])
-
-
 def test_composite_observations():
     space = spaces.Dict({"where": spaces.Box(-9, 9, (2,), np.float64), "which": spaces.Discrete(3, start=1)})
     seen = [{"where": np.array([1.5, 2.5]), "which": 2}, {"where": np.array([3.5, 4.5]), "which": 3}]
@@ -204,16 +199,6 @@ def test_vector_environment_is_its_sub_environments(mode, copy):
     data = Trajectories.from_gymnasium(envs, toward_left_each, n_episodes=8, seed=5)
     check(data, rows_of_all(functions, toward_left, 5, [3, 3, 2]))
     assert 0 < data.terminated.sum() < 8
-
-
-def test_vector_environment_in_processes():
-    functions = [cartpole()] * 2
-    envs = AsyncVectorEnv(functions, context="spawn")
-    try:
-        data = Trajectories.from_gymnasium(envs, toward_left_each, n_episodes=4, seed=5)
-    finally:
-        envs.close()
-    check(data, rows_of_all(functions, toward_left, 5, [2, 2]))
 
 
 def test_vector_environment_of_one_piece():
