@@ -19,9 +19,9 @@ import pytest
 from lstd import LSTDStatistics, fit_tables, load
 from lstd.cli.app import run
 from lstd.cli.options import names
-from lstd.data.returns import discounted_returns
 from lstd.errors import UnusedRewardWarning
 from lstd.estimators.model import read_model
+from lstd.metrics import observed_returns
 from tolerances import assert_close
 
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
@@ -97,15 +97,14 @@ def test_fit_predict_score_inspect(folder, capsys, data, variant):
 
     assert run(["score", "model", data, "--quiet", "--json"]) == 0
     score = json.loads(capsys.readouterr().out)
-    last = columns["t"] == 19
-    terminated = columns["done"] == 1
-    returns, unobserved = discounted_returns(columns["r"], 0.9, last, terminated, X @ weights)
-    scored = terminated | ~last
-    errors = (returns - X @ weights)[scored]
+    ends = {"episode": columns["id"], "terminated": columns["done"] == 1}
+    found = observed_returns(columns["r"], gamma=0.9, prediction=X @ weights, **ends)
+    scored = found.weight > 0
+    returns, errors = found.returns[scored], (found.returns - X @ weights)[scored]
     assert (score["rows"], score["scored"], score["unobserved"]) == (200, 195, "predict")
-    assert_close(score["observed_share"], 1 - unobserved[scored].mean(), "sums")
+    assert_close(score["observed_share"], found.share, "sums")
     assert_close(score["rewards"]["r"]["mse"], np.mean(errors**2), "solve")
-    assert_close(score["rewards"]["r"]["r2"], 1 - np.mean(errors**2) / np.var(returns[scored]), "solve")
+    assert_close(score["rewards"]["r"]["r2"], 1 - np.mean(errors**2) / np.var(returns), "solve")
 
 
 def test_what_people_read(folder, capsys):

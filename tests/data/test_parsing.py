@@ -72,6 +72,17 @@ def test_numbers_and_flags_of_other_types(values):
     assert (fault is None) == (None not in values)
 
 
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        ("True", "write 1 for true and 0 for false"), ("1,5", "write a point before decimals"),
+        (dt.date(2024, 1, 31), "convert it to numbers, such as days"), ("red", "encode the column in numbers"),
+    ],
+)  # fmt: skip
+def test_the_remedy_fits_the_value(value, remedy):
+    assert remedy in parsing.numbers(objects([value]), "x")[1].text
+
+
 ZONE = dt.timezone(dt.timedelta(hours=2))
 TIMES = {  # three increasing times: as objects of Python, and in microseconds since 1970 where they are dates
     "integers": ([2**60, 2**60 + 1, 2**60 + 2], None),
