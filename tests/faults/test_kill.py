@@ -27,7 +27,7 @@ from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
-KILLS = 4  # of each command
+KILLS = 6  # of each command
 COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
