@@ -1,7 +1,7 @@
 """From (A, b, α) to weights, the condition number, and what went wrong.
 
 The system M = A + αI is factorised, never inverted, after its rows and columns are multiplied by powers of two that
-bring their largest entries close together:
+bring their absolute sums close together:
 
     S = R M C,   S x = R b,   θ = C x
 
@@ -46,6 +46,8 @@ _WARN_FROM = 1e10  # condition number from which fewer than five digits are corr
 _NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up to which a direction is of the null space
 _NEGLIGIBLE = 1e-8  # relative size of a quantity that is zero but for rounding
 _NO_END = 1e-13  # mean of 1 − γ below which no end is reached
+_SWEEPS, _ALIKE = 30, 1.5  # of the scales of a system; largest ratio of two sums that are close together
+_LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overflows
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 
 
@@ -61,17 +63,41 @@ class Solution:
 
 
 def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return exponents r and c, (n,), that bring the largest entries of rows and of columns near one.
+    """Return exponents r and c, (n,), that bring the absolute row and column sums of 2^r_i M_ij 2^c_j close together.
 
-    They start from the diagonal, as for a Gram matrix, so that features scaled by powers of two give the same S. Rows
-    and columns of zeros keep their scale.
+    They start from the diagonal, as for a Gram matrix, so that features scaled by powers of two give the same S; where
+    that is zero, from the largest entry beside others. Then rows and columns are divided by their sums in turn
+    (Sinkhorn and Knopp 1967). Rows and columns of zeros keep their scale.
     """
+    size, known = np.abs(M), M.diagonal() != 0.0
     start = -(np.frexp(M.diagonal())[1] // 2)
-    scale = np.exp2(start)
-    size = np.abs(M) * scale[:, np.newaxis] * scale
-    rows = -np.frexp(size.max(axis=1))[1]
-    size *= np.exp2(rows)[:, np.newaxis]
-    return start + rows, start - np.frexp(size.max(axis=0))[1]
+    while not known.all():
+        largest = (np.maximum(size, size.T)[:, known] * np.exp2(start[known])).max(axis=1, initial=0.0)
+        found = ~known & (largest > 0.0)
+        if not found.any():
+            break
+        start[found], known = -np.frexp(largest[found])[1], known | found
+    factors = np.exp2(start)
+    size = np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST)
+    rows, columns = np.ones((2, len(M)))
+    for _ in range(_SWEEPS):
+        of_rows, of_columns = size @ columns, rows @ size
+        if _alike(rows * of_rows) and _alike(columns * of_columns):
+            break
+        rows = _inverse(of_rows)
+        columns = _inverse(rows @ size)
+    return start + np.rint(np.log2(rows)).astype(np.intp), start + np.rint(np.log2(columns)).astype(np.intp)
+
+
+def _alike(sums: Array) -> bool:
+    """Return whether sums other than zero are close together."""
+    some = sums[sums > 0.0]
+    return not len(some) or bool(some.max() <= _ALIKE * some.min())
+
+
+def _inverse(sums: Array) -> Array:
+    """Return 1/s, and 1 for s = 0."""
+    return np.asarray(1.0 / np.where(sums > 0.0, np.clip(sums, 1.0 / _LARGEST, _LARGEST), 1.0))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
