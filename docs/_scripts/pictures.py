@@ -1,15 +1,10 @@
-"""Pictures of the documentation, drawn when it is built, in a light and a dark version.
-
-``python docs/_scripts/pictures.py`` draws the picture of the README, docs/readme.png, and prints how many intervals
-hold the truth there and in other draws of the shop.
-"""
+"""Pictures of the documentation, drawn when it is built, in a light and a dark version."""
 
 from __future__ import annotations
 
 import ast
 import textwrap
 from pathlib import Path
-from unittest.mock import patch
 
 import matplotlib
 
@@ -18,13 +13,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LinearRegression
 
 from lstd import LSTDCV, HorizonLSTD, report
 from lstd.datasets import load_shop
 from lstd.experiments import LMBDAS, run_sweep
 from lstd.inference import ReturnSpread
-from lstd.metrics import observed_returns
 from lstd.ope import LSTDQ, compare_policies, policy_value
 
 ROOT = Path(__file__).parents[2]
@@ -48,31 +41,6 @@ def draw_all(folder):
                 plt.close(figure)
     for name, artists in plots().items():
         artists[0].figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
-
-
-def readme():
-    """Draw the picture of the README: active customers with intervals, the truth, and regression on those who left."""
-    table, truth = load_shop(return_truth=True)
-    X, last = table[["recent", "since_last"]], table["spend"].isna().to_numpy()
-    rows = {"episode": table["customer"], "terminated": table["closed"]}
-    found = LSTDCV(gamma=0.98).fit(X, table["spend"], **rows).predict_interval(X[last])
-    returns = observed_returns(table["spend"], gamma=0.98, prediction=np.zeros(len(table)), **rows).returns
-    left = table.groupby("customer")["closed"].transform("any")
-    regression = LinearRegression().fit(X[left], returns[left]).predict(X[last])
-    some = np.argsort(truth["value"][last].to_numpy())[::10]
-    figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-    x, middle = np.arange(len(some)), found.prediction[some]
-    half = (middle - found.lower[some], found.upper[some] - middle)
-    ax.errorbar(x, middle, half, fmt="o", markersize=4, color=BLUE["light"], capsize=2, label="LSTD, 95 % interval")
-    ax.plot(x, truth["value"][last].to_numpy()[some], "k_", markersize=9, label="truth")
-    ax.plot(x, regression[some], "x", color="#8a94a0", markersize=5, label="regression on customers who left")
-    ax.set(
-        xticks=[], ylim=(0, None), ylabel="spending still to come", title="A shop: every tenth customer still active"
-    )
-    ax.set_xlabel("customers, from low to high value")
-    ax.legend(fontsize=8, loc="upper left")
-    ax.spines[["top", "right"]].set_visible(False)
-    return figure
 
 
 def plots():
@@ -240,24 +208,3 @@ def house(theme):
 def wrapped(text, width):
     """Break text into lines of at most `width` characters."""
     return textwrap.wrap(text.replace("`", "").rstrip("."), width)
-
-
-def print_coverage(seeds=range(1, 13)):
-    """Print how many 95 % intervals of active customers hold the truth, in shops of several seeds (README: 1)."""
-    generator, shares = np.random.default_rng, []
-    for seed in seeds:
-        with patch("numpy.random.default_rng", lambda _, seed=seed: generator(seed)):
-            table, truth = load_shop(return_truth=True)
-        X, last = table[["recent", "since_last"]], table["spend"].isna().to_numpy()
-        model = LSTDCV(gamma=0.98).fit(X, table["spend"], episode=table["customer"], terminated=table["closed"])
-        found, true = model.predict_interval(X[last]), truth["value"][last].to_numpy()
-        held = (found.lower <= true) & (true <= found.upper)
-        drawn, bias = held[np.argsort(true)[::10]], np.mean(found.prediction - true)
-        shares.append(held.mean())
-        print(f"seed {seed}: {shares[-1]:.0%} of all, {drawn.sum()} of {len(drawn)} drawn; bias {bias:.0f}")
-    print(f"{min(shares):.0%} to {max(shares):.0%}, {np.mean(shares):.0%} in the mean")
-
-
-if __name__ == "__main__":
-    print_coverage()
-    readme().savefig(ROOT / "docs" / "readme.png", dpi=110, metadata={"Software": None})

@@ -116,6 +116,12 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
     1         0 2025-06-30    31.0      2           1    0.0   False
     2         0 2025-07-07    27.9      3           2    0.0   False
     """
+    table, truth = _shop(1000, 1, events=events)
+    return (table, truth) if return_truth else table
+
+
+def _shop(n_customers: int, seed: int, *, events: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Draw the table and the truth of :func:`load_shop`, with other customers (`benchmarks/shops.py`)."""
     factors = np.array([0, 0, 0, 0, 0, 10, 13, 16, 18, 23])  # tenths, 0.8 on average
     recent, since = np.divmod(np.arange(800 * 4), 4)  # tenths; weeks without a purchase
     leaves = np.where(since == 3, 0.3, 0.02)[:, np.newaxis]
@@ -127,8 +133,8 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
         np.hstack([spend / 10, 0.0 * leaves]),
         np.hstack([successor, np.full_like(recent, -1)[:, np.newaxis]]),
     )
-    random = np.random.default_rng(1)
-    start, first = random.integers(1, 52, 1000), random.integers(50, 351, 1000)
+    random = np.random.default_rng(seed)
+    start, first = random.integers(1, 52, n_customers), random.integers(50, 351, n_customers)
     rows = chain.episodes(random, 4 * first, 52 - start)
     customer, weeks, spend, closed = rows["episode"], rows["step"] + 1, rows["reward"], rows["ended"]
     monday = np.datetime64("2024-12-30", "s") + 7 * np.arange(53).astype("m8[D]")
@@ -137,17 +143,17 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
     if events:
         some = (spend > 0) | closed
         log = _frame(
-            customer=np.append(np.arange(1000), customer[some]), date=monday[np.append(start - 1, week[some])],
-            spend=np.append(first / 10, spend[some]), closed=np.append(np.zeros(1000, dtype=bool), closed[some]),
+            customer=np.append(np.arange(n_customers), customer[some]), date=monday[np.append(start - 1, week[some])],
+            spend=np.append(first / 10, spend[some]), closed=np.append(np.zeros(n_customers, dtype=bool), closed[some]),
         ).sort_values(["customer", "date"], ignore_index=True)  # fmt: skip
         active = np.isnan(spend)
-        return (log, truth[active].set_axis(customer[active]).rename_axis("customer")) if return_truth else log
+        return log, truth[active].set_axis(customer[active]).rename_axis("customer")
     bought = np.maximum.accumulate(np.where(np.append(True, spend[:-1] > 0) | (weeks == 1), np.arange(len(week)), 0))
     table = _frame(
         customer=customer, week=monday[week], recent=rows["state"] // 4 / 10, weeks=weeks,
         since_last=np.arange(len(week)) - bought + 1, spend=spend, closed=closed,
     )  # fmt: skip
-    return (table, truth) if return_truth else table
+    return table, truth
 
 
 def load_patients(*, return_truth: bool = False) -> Any:

@@ -220,7 +220,7 @@ def _sorted(rows: Rows) -> Rows:
         return rows
     lengths = np.diff(starts, append=len(rows))[runs]
     order = np.repeat(starts[runs] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(rows))
-    check_finite("X", rows.X)  # while row numbers are those of the caller
+    check_finite("X", rows.X, rows.names)  # while row numbers are those of the caller
     if rows.X_next is not None:
-        check_finite("X_next", rows.X_next)
+        check_finite("X_next", rows.X_next, rows.names)
     return rows.taken(order).changed(order=order)

@@ -22,7 +22,7 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
 
     With `single`, an array of float32 stays one: the caller converts it in batches.
     """
-    X = X if type(X) is np.ndarray else _plain(name, X)
+    given, X = X, X if type(X) is np.ndarray else _plain(name, X)
     if sparse.issparse(X):
         phi = _as_sparse(name, X)
     else:
@@ -38,7 +38,7 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
             "required. For a mean without features, pass a column of ones."
         )
     if finite:
-        check_finite(name, phi)
+        check_finite(name, phi, column_names(name, given))
     return phi
 
 
@@ -103,10 +103,11 @@ def _as_sparse(name: str, X: Any) -> Features:
     return phi
 
 
-def check_finite(name: str, phi: Features) -> None:
-    """Refuse features that are NaN or infinite."""
+def check_finite(name: str, phi: Features, names: Sequence[str] | None = None) -> None:
+    """Refuse features that are NaN or infinite; `names` are those of the columns, if they have any."""
     if not all_finite(phi):
-        row, column, value = _first_not_finite(phi)
+        row, j, value = _first_not_finite(phi)
+        column = j if names is None else repr(names[j])
         raise InvalidInputError(
             f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Impute such "
             "values, with a column of 0 and 1 that says where: dropping rows inside an episode loses rewards and ends."
@@ -194,7 +195,9 @@ def rows_of(features: Features, part: slice) -> Features:
     return rows
 
 
-def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> Array:
+def product(
+    name: str, phi: Features, weights: Array, intercept: Any = 0.0, names: Sequence[str] | None = None
+) -> Array:  # fmt: skip
     """Return predictions from features; raise InvalidInputError if a feature is not finite, or they overflow.
 
     A feature that is not finite shows in its prediction, so that one pass over the features is enough. Those of float32
@@ -204,7 +207,7 @@ def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> A
         values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
         values += intercept
     if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
-        check_finite(name, phi)
+        check_finite(name, phi, names)
         check_not_overflowed(name, values)
     return values
 

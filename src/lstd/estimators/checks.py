@@ -57,7 +57,7 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     if lmbda == 1.0:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
     check_enough("A check of bias", rows, *_FEWEST)
-    check_finite("X", rows.X)
+    check_finite("X", rows.X, rows.names)
     gram = mean_product(rows, rows.X, rows.X)
     check_range(gram)
     square = gram.diagonal()

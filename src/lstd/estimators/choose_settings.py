@@ -113,7 +113,7 @@ def select(
         When a parameter breaks a rule, there are too few transitions to hold some out, or no pair has a
         well-conditioned system.
     """
-    check_finite("X", rows.X)
+    check_finite("X", rows.X, rows.names)
     n_full = int(rows.full.sum())
     if n_full < 2:
         raise InvalidInputError(

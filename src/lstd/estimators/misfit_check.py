@@ -66,7 +66,7 @@ def check_misfit(
     and products only. `blocks` are those of the rows with λ = 1, if known. A warning ends with `note`.
     """
     check_enough("A check of misfit", rows, *_FEWEST)
-    check_finite("X", rows.X)
+    check_finite("X", rows.X, rows.names)
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         if blocks is None:
             limit = max(_FEWEST[0], default_limit(rows.n_features))

@@ -275,7 +275,7 @@ def check_sums(statistics: Any, rows: Rows) -> None:
     """
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
         if sparse.issparse(phi):  # entries may meet no others
-            check_finite(name, phi)
+            check_finite(name, phi, rows.names)
     s = statistics
     sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -285,7 +285,7 @@ def check_sums(statistics: Any, rows: Rows) -> None:
         return
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
         if isinstance(phi, np.ndarray):
-            check_finite(name, phi)
+            check_finite(name, phi, rows.names)
     check_range(*sums)
 
 
