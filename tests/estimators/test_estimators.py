@@ -214,6 +214,14 @@ def test_a_single_row_and_a_single_feature():
     assert waiting.partial_fit([[1.0]], [np.nan]).coef_.tolist() == [2.0]
 
 
+def test_a_value_of_a_frame_that_is_not_finite_is_named_by_its_column():
+    good = pd.DataFrame(X, columns=list("abc"))
+    bad, model = good.where(good.index != 4, {"a": 1.0, "b": np.nan, "c": 0.0}, axis=1), LSTD().fit(good, y)
+    for call in (lambda: LSTD().fit(bad, y), lambda: model.predict(bad), lambda: model.score(bad, y)):
+        with pytest.raises(InvalidInputError, match="row 4 has nan in column 'b'"):
+            call()
+
+
 def test_fit_to_merged_statistics():
     frame, settings = pd.DataFrame(X, columns=list("abc")), {"gamma": 0.99, "lmbda": 0.9}
     halves = [LSTDStatistics.from_arrays(frame[rows], y[rows], **settings) for rows in (slice(12), slice(12, 30))]
