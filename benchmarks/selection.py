@@ -20,6 +20,11 @@ selection` measures what a choice costs.
 measures, on other seeds, how often 95 % intervals of a model with chosen settings contain the fixed point of the λ that
 was chosen, and the best linear fit of the values, over states as often as they are visited; beside intervals of λ = 0.9
 and α = 1. The first includes what the choice adds to the error of the weights, the second its bias too.
+
+    python benchmarks/selection.py --folds [--seeds 6] [--write docs/guide/settings.md]
+
+measures a remedy on further seeds: to the variance of each prediction is added the jackknife variance of the choice,
+(K − 1)/K Σ (v_k − v̄)², where v_k is the prediction with the pair of the best mean score without fold k.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ the folds, which it does too, is left out of them. On one thread but for the fir
 PAGE = "selection.md"
 N_FEATURES, N_FOLDS = 100, 10
 
-FIRST_SEED, COVERAGE_SEED = 40_000, 60_000
+FIRST_SEED, COVERAGE_SEED, FOLDS_SEED = 40_000, 60_000, 70_000
 WAYS = (
     "LSTDCV",
     "LSTDCV, earlier constants",
@@ -83,7 +88,14 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the tables of stored results into their page")
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="some of the data")
     parser.add_argument("--coverage", action="store_true", help="measure intervals of models with chosen settings")
+    parser.add_argument("--folds", action="store_true", help="measure intervals that add the choices of the folds")
     arguments = parser.parse_args()
+    if arguments.folds:
+        page = "\n".join(folds_table(arguments))
+        print(page)
+        if arguments.write:
+            write_between(arguments.write, "benchmarks/selection.py --folds", page)
+        return
     if arguments.coverage:
         page = "\n".join(coverage_table(arguments))
         print(page)
@@ -212,6 +224,50 @@ def covered(setting: str, seed: int, index: int) -> Array:
     shares = [float(D @ ((one.lower <= point) & (point <= one.upper))) for one, point in pairs]
     widths = [np.median((one.upper - one.lower)[D > 0]) for one in intervals]
     return np.array([*shares, widths[0] / widths[1]])
+
+
+def folds_table(arguments: argparse.Namespace) -> list[str]:
+    """Coverage of the fixed point and the best linear fit without and with the choices of the folds."""
+    command = f"python benchmarks/selection.py --folds --seeds {arguments.seeds}"
+    lines = [
+        f"{printed_by(command)} One data set of each problem and process; seeds from {FOLDS_SEED}.",
+        "",
+        "| data | fixed point | with the choices of the folds | best linear fit | with them | width ÷ that without |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in arguments.only:
+        tasks = [(seed, i) for seed in range(arguments.seeds) for i in range(len(SETTINGS[name][0](FOLDS_SEED)))]
+        found = np.array([with_folds(name, FOLDS_SEED + seed, i) for seed, i in tasks])
+        found = found.reshape(arguments.seeds, -1, 5)
+        mean, error = found.mean(axis=(0, 1)), found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
+        cells = [f"{mean[j]:.3f} ± {error[j]:.3f}" for j in range(4)]
+        lines.append(f"| {name} | {' | '.join(cells)} | {np.median(found[..., 4]):.2f} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    return lines
+
+
+def with_folds(setting: str, seed: int, index: int) -> Array:
+    """Shares of states whose intervals hold the fixed point and the best fit, without and with the folds' choices."""
+    cases, draw = SETTINGS[setting]
+    case, intercept = cases(seed)[index], setting not in PLAIN
+    features = np.column_stack([case.features, np.ones(len(case.features))]) if intercept else case.features
+    data, D = draw(replace(case, features=features), 1000 * (seed - FOLDS_SEED)), case.model.stationary
+    X, gamma = data.X[:, :-1] if intercept else data.X, case.model.gamma
+    model = LSTDCV(gamma, fit_intercept=intercept).fit(X, data.y, **data.columns)
+    grid, made = model.cv_results_, []
+    scores = np.array([grid[name] for name in grid if name.startswith("split")])
+    for k in range(len(scores)):
+        j = int(np.nanargmax(np.nanmean(np.delete(scores, k, axis=0), axis=0)))
+        ridge = grid["alpha"][j] * model.ridge_ / model.alpha_
+        pair = LSTD(gamma, lmbda=grid["lmbda"][j], alpha=ridge, fit_intercept=intercept, n_blocks=0)
+        made.append(pair.fit(X, data.y, **data.columns).predict(case.features))
+    interval = model.predict_interval(case.features)
+    half = (interval.upper - interval.lower) / 2
+    quantile = half / np.maximum(interval.standard_error, np.finfo(float).tiny)
+    wide = np.sqrt(half**2 + quantile**2 * (len(made) - 1) * np.var(made, axis=0))
+    points = features @ case.model.fixed_point(features, model.lmbda_), features @ case.model.best_fit(features)
+    shares = [float(D @ (np.abs(interval.prediction - point) <= h)) for point in points for h in (half, wide)]
+    return np.array([*shares, np.median((wide / half)[D > 0])])
 
 
 @contextmanager

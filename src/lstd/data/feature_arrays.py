@@ -37,7 +37,7 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
             f"`{name}` must have at least one feature; got 0 feature(s) (shape={phi.shape}) while a minimum of 1 is "
             "required. For a mean without features, pass a column of ones."
         )
-    if finite:
+    if finite and not all_finite(phi):
         check_finite(name, phi, column_names(name, given))
     return phi
 
