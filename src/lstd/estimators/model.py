@@ -318,7 +318,7 @@ class Model:
 
     def predict(self, phi: Features) -> Array:
         """Predict values, shape (T,) or (T, m), from features (T, n); refuse those that are not finite."""
-        return product("X", phi, self.coef.T, self.intercept, self.names)
+        return product("X", phi, self.coef.T, self.intercept, self)
 
     def along(self, phi: Features, weights: ArrayLike | None) -> tuple[Features, Array, float]:
         """Return features, predictions (T, m) and the column of ones, of rows or of their weighted sum."""
