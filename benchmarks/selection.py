@@ -241,7 +241,7 @@ def folds_table(arguments: argparse.Namespace) -> list[str]:
         found = found.reshape(arguments.seeds, -1, 5)
         mean, error = found.mean(axis=(0, 1)), found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
         cells = [f"{mean[j]:.3f} ± {error[j]:.3f}" for j in range(4)]
-        lines.append(f"| {name} | {' | '.join(cells)} | {np.median(found[..., 4]):.2f} |")
+        lines.append(f"| {name} | {' | '.join(cells)} | {np.nanmedian(found[..., 4]):.2f} |")
         print(lines[-1], file=sys.stderr, flush=True)
     return lines
 

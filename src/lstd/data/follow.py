@@ -47,7 +47,7 @@ _LOST_WITH_SUCCESSOR = (
 _SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
 EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."
 _ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
-AGAIN_IN_TABLES = f"{EPISODE_AGAIN} Sort here by naming the column of time with `sort=True`."
+AGAIN_IN_TABLES = f"{EPISODE_AGAIN} `sort=True` sorts them, if `time` names their column of time."
 
 
 class StreamEnd(NamedTuple):

@@ -134,7 +134,7 @@ class StreamSums(ReadOnly):
 
     @property
     def n_unused_rewards(self) -> int:
-        """Number of rewards of horizon rows, other than 0 and NaN, which are not used; the last row counts."""
+        """Number of rewards on horizon rows that are neither 0 nor NaN, and not used; the last row counts."""
         return self.counts.unused + self._is_unused
 
     @property
