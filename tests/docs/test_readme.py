@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
 
 import lstd
-from lstd import LSTDCV
-from lstd.datasets import load_shop
-from lstd.metrics import observed_returns
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,18 +30,17 @@ def test_examples_print_the_output_shown(code, shown):
     assert len(BLOCKS) == README.count("```python")
 
 
-def test_regression_on_finished_histories_is_as_far_off_as_it_says():
-    table, truth = load_shop(return_truth=True)
-    X, last = table[["recent", "since_last"]], table["spend"].isna()
-    rows = {"episode": table["customer"], "terminated": table["closed"]}
-    returns = observed_returns(table["spend"], gamma=0.98, prediction=np.zeros(len(table)), **rows).returns
-    left = table.groupby("customer")["closed"].transform("any")
-    models = (LinearRegression().fit(X[left], returns[left]), LSTDCV(gamma=0.98).fit(X, table["spend"], **rows))
-    off = [np.sqrt(np.mean((model.predict(X[last]) - truth["value"][last]) ** 2)) for model in models]
-    assert "is off by {:.0f}, LSTD by {:.0f}.".format(*off) in README.replace("\n", " ")
-    true, found = truth["value"][last].to_numpy(), models[1].predict_interval(X[last])
-    held = ((found.lower <= true) & (true <= found.upper))[np.argsort(true)[::10]]
-    assert f"{held.sum()} of the {len(held)} intervals hold the truth" in README
+def test_numbers_of_the_shops_are_those_measured():
+    stored = sorted((ROOT / "benchmarks" / "results").glob("shops-*.json"))[-1].read_text(encoding="utf-8")
+    mean = {
+        size: {key: np.mean([shop[key] for shop in shops]) for key in shops[0]}
+        for size, shops in json.loads(stored)["shops"].items()
+    }
+    text, small, middle, large = README.replace("\n", " "), mean["125"], mean["1000"], mean["4000"]
+    assert "is off by {left:.0f}, LSTD by {LSTD:.0f}.".format(**middle) in text
+    assert f"LSTD is off by {small['LSTD']:.0f} to {large['LSTD']:.0f}, and by {small['features']:.0f} to" in text
+    assert f"for {100 * large['covered LSTD']:.0f} % of the active customers of 4000" in text
+    assert f"they hold it for {100 * large['covered features']:.0f} %" in text
 
 
 def test_linked_pages_exist():
