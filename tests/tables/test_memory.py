@@ -102,7 +102,7 @@ def test_memory_of_a_dataset_is_bounded_by_the_setting(peak, files, kind, how):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, peak):
-    """More rows, in one row group, scored as one stream: 50 MB more of a file take at most 25 MB more."""
+    """More rows, in one row group, read as one stream: 50 MB more of a file take at most 25 MB more."""
     monkeypatch.chdir(tmp_path)
     small, times, peaks = 200_000, 5, {}  # more than is read ahead
     rng = np.random.default_rng(0)
@@ -116,7 +116,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, peak):
         fit = ["fit", path, "--features", "f0,f1,f2,f3,f4", *COLUMNS, "-o", f"model{n_rows}", "--memory", "16MB"]
         commands = {
             "fit": fit,
-            "score": ["score", f"model{n_rows}", path, "--episode", "", "--terminated", ""],
             "predict": ["predict", f"model{n_rows}", path, "-o", f"out{n_rows}.parquet"],
         }
         for name, words in commands.items():

@@ -28,7 +28,6 @@ age L, S is zero from L on: rows with a + H > L might never be complete, and non
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -167,49 +166,11 @@ def check_unbiased(n_complete: int, n_incomplete: int, n_terminated: int) -> Non
         )
 
 
-class Treatment(NamedTuple):
-    """How returns that were cut off are treated; see the module."""
-
-    unobserved: str
-    tolerance: float
-    gamma: float  # the largest discount
-    cuts: Cuts | None = None  # of all episodes, for "ipcw"
-    needed: float | None = None  # steps of a complete return; by default what follows them is below the tolerance
-
-    @property
-    def steps(self) -> float:
-        """The number of steps of a complete return."""
-        return steps_to_complete(self.gamma, self.tolerance) if self.needed is None else self.needed
-
-    @classmethod
-    def ipcw(
-        cls, lengths: NDArray[np.int64], terminated: Flags, tolerance: float, gamma: float, needed: float | None = None
-    ) -> Treatment:  # fmt: skip
-        """Treat returns by the `Cuts` of all episodes; raises InvalidInputError if none can be complete."""
-        found = cls("ipcw", tolerance, gamma, Cuts(lengths, terminated), needed)
-        assert found.cuts is not None
-        found.cuts.check_reach(found.steps)
-        return found
-
-    def weights(self, rows: Rows, shares: Array, first_age: int = 0) -> Array:
-        """Compute the weight (T,) of each row, the first of which has an age in its episode; 0 if it is not scored.
-
-        `shares`, (T,), are those of the returns that were not observed.
-        """
-        if self.cuts is None:
-            return np.asarray(rows.full & ((self.unobserved == "predict") | (shares < self.tolerance)), np.float64)
-        cuts, needed, terminated = self.cuts, self.steps, rows.terminated[rows.ends]
-        age, length, episode = _ages(rows, first_age)
-        until = np.minimum(age + needed, length[episode])
-        complete = (terminated[episode] | (age + needed <= length[episode])) & (age + needed <= cuts.reach)
-        return rows.full * np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
-
-
-def _ages(rows: Rows, first_age: int = 0) -> tuple[NDArray[np.int64], ...]:
+def _ages(rows: Rows) -> tuple[NDArray[np.int64], ...]:
     """Return the age of each row, (T,), the transitions of each episode, and the number of each row's episode, (T,)."""
     last = np.flatnonzero(rows.ends)
     episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
-    age = np.arange(len(rows)) - np.append(-first_age, last[:-1] + 1)[episode]
+    age = np.arange(len(rows)) - np.append(0, last[:-1] + 1)[episode]
     return age, (age + rows.full)[last], episode
 
 
@@ -218,7 +179,8 @@ def row_weights(
 ) -> Array:  # fmt: skip
     """Compute the weight (T,) of each row in a score, zero for rows that are not scored; see the module.
 
-    With "ipcw" a return is complete after `needed` steps; by default what follows them is below the tolerance.
+    `shares`, (T,), are those of the returns that were not observed. With "ipcw" a return is complete after `needed`
+    steps; by default what follows them is below the tolerance.
 
     Raises
     ------
@@ -227,13 +189,18 @@ def row_weights(
     """
     full = rows.full
     if unobserved != "ipcw" or not full.any():
-        weights = Treatment(unobserved, tolerance, rows.gamma).weights(rows, shares)
+        complete = full & ((unobserved == "predict") | (shares < tolerance))
         if unobserved == "drop":
-            n_complete = int(weights.sum())
-            check_unbiased(n_complete, int(full.sum()) - n_complete, int(rows.terminated.sum()))
-        return weights
-    lengths, largest = _ages(rows)[1], float(rows.discount[full].max())
-    return Treatment.ipcw(lengths, rows.terminated[rows.ends], tolerance, largest, needed).weights(rows, shares)
+            check_unbiased(int(complete.sum()), int((full & ~complete).sum()), int(rows.terminated.sum()))
+        return np.asarray(complete, np.float64)
+    age, length, episode = _ages(rows)
+    terminated = rows.terminated[rows.ends]
+    needed = steps_to_complete(float(rows.discount[full].max()), tolerance) if needed is None else needed
+    cuts = Cuts(length, terminated)
+    cuts.check_reach(needed)
+    until = np.minimum(age + needed, length[episode])
+    complete = (terminated[episode] | (age + needed <= length[episode])) & (age + needed <= cuts.reach)
+    return full * np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
