@@ -84,20 +84,6 @@ def test_a_score_of_little_that_was_observed_says_so(tmp_path):
         assert score_tables(model, [path], ROLES).observed_share == 0.0
 
 
-def test_score_of_a_long_stream_holds_few_rows(tmp_path, monkeypatch):
-    from lstd.tables import scoring
-
-    held, of_rows = [], scoring.completed_returns
-    monkeypatch.setattr(
-        scoring, "completed_returns", lambda rows, *rest: held.append(len(rows)) or of_rows(rows, *rest)
-    )
-    table = episodes([20_000], seed=11)
-    path = write(table, tmp_path / "a.parquet")
-    model = fit_stream([path], ROLES, Settings(0.9))[0]
-    assert score_tables(model, [path], ROLES, chunk_rows=100).scored == 20_000
-    assert max(held) < 2000  # 0.9^394 is below 1e-18
-
-
 def test_score_without_whole_returns_says_so(tmp_path):
     table = episodes([2, 30, 2, 40], seed=12)[2:32]
     path = write(table, tmp_path / "a.csv")
