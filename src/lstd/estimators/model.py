@@ -73,7 +73,10 @@ class Model:
 
     def solved(self, solution: Solution, influence: Influence | None = None) -> Model:
         """Return the model with a known solution and, if it is known, the influence of blocks."""
-        return self.changed(solution=solution, **({} if influence is None else {"influence": influence}))
+        model = self.changed(solution=solution, **({} if influence is None else {"influence": influence}))
+        for name in ("coef", "intercept"):  # which may have been computed
+            vars(model).pop(name, None)
+        return model
 
     @cached_property
     def blocks(self) -> Blocks:
