@@ -298,18 +298,6 @@ def test_a_mode_that_is_not_told_is_refused():
     assert Trajectories.from_gymnasium(envs, toward_left_each, n_steps=4).n_transitions == 4
 
 
-class ResetAll(VectorWrapper):
-    def reset(self, *, seed=None, options=None):
-        return self.env.reset(seed=seed)
-
-
-def test_a_reset_of_too_much_is_refused():
-    functions = [lambda: Script([episode(1.0, 2.0, terminated=True)]), lambda: Script([episode(1.0, 5.0, 6.0, 7.0)])]
-    envs = ResetAll(SyncVectorEnv(functions, autoreset_mode=AutoresetMode.DISABLED))
-    with pytest.raises(InvalidInputError, match=r"reset_mask.*sub-environment 1 changed too"):
-        Trajectories.from_gymnasium(envs, lambda x: np.zeros(2, dtype=int), n_episodes=4)
-
-
 def test_a_policy_of_one_observation_is_refused_for_a_vector_environment():
     with pytest.raises(InvalidInputError, match=r"`policy` must give one action per sub-environment, 2.*shape \(\)"):
         Trajectories.from_gymnasium(SyncVectorEnv([cartpole()] * 2), lambda x: 0, n_steps=1)

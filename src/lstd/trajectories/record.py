@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.trajectories.joining import Episode, assemble
-from lstd.types import Array, Flags
+from lstd.types import Array
 
 _MODES = ("NextStep", "SameStep", "Disabled")
 Function = Callable[[Any], ArrayLike] | None  # of one observation, or of one episode
@@ -192,10 +192,6 @@ class Recorder:
         """Begin an episode with its first observation, whose memory the environment may reuse."""
         self._phis, self._steps = [self.phi(observation, self.where)], []
 
-    def has_left(self, observation: Any) -> bool:
-        """Whether an episode is under way and this is not its last observation."""
-        return bool(self._phis) and not np.array_equal(self._phis[-1], self.phi(observation, self.where))
-
     def record(self, reward: Any, after: Any, ends: tuple[Any, Any], action: Any, probability: float | None) -> None:
         """Record a step to the observation `after`, not used if it terminated; `ends`: terminated, truncated."""
         terminated, truncated = map(bool, ends)
@@ -350,7 +346,7 @@ def _record_vector(run: _Run) -> None:
             after = _final(run, info, i) if lost else seen[i]
             recorder.record(rewards[i], after, (terminated[i], truncated[i]), taken[i], chances[i])
         if mode == "Disabled" and over.any():
-            batch = _reset(run, over)
+            batch = check_reset(env.reset(options={"reset_mask": over.copy()}))
             seen = run.split(batch)
         run.report()
 
@@ -401,16 +397,3 @@ def _final(run: _Run, info: dict[str, Any], i: int) -> Any:
         f"is SameStep; got none {run.recorders[i].where}. Make the environment with "
         "autoreset_mode=AutoresetMode.NEXT_STEP."
     )
-
-
-def _reset(run: _Run, over: Flags) -> Any:
-    """Reset the sub-environments whose episode is over; raises InvalidInputError if others change."""
-    batch = check_reset(run.env.reset(options={"reset_mask": over.copy()}))
-    for recorder, observation in zip(run.recorders, run.split(batch), strict=True):
-        if recorder.has_left(observation):
-            raise InvalidInputError(
-                "`env.reset` must reset only the sub-environments in options['reset_mask'], because autoreset is "
-                f"Disabled; sub-environment {recorder.number} changed too. Make the environment with another autoreset "
-                "mode."
-            )
-    return batch
