@@ -184,18 +184,18 @@ def test_a_column_that_one_file_lacks_is_named(tmp_path, kind):
         lstd.fit_tables(ds.dataset(tmp_path, format=kind), **{**NAMES, "features": "z"})
 
 
-def test_a_damaged_row_group_is_named(tmp_path):
+def test_a_damaged_row_group_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(episodes([50] * 40, seed=6), path, row_group_size=500, write_page_checksum=True, compression="none")
     start = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset
     content = bytearray(path.read_bytes())
     content[start + 200] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InvalidInputError, match=r"a\.parquet: row group 3 \(rows 1001 to 1500\) could not be read"):
+    with pytest.raises(InvalidInputError, match=r"a\.parquet, after row 1000, could not be read"):
         lstd.fit_tables(ds.dataset(path), **NAMES)
     fragment = next(ds.dataset(path).get_fragments())
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(1, 4))], DATA.schema, fragment.format)
-    with pytest.raises(InvalidInputError, match=r"/a\.parquet: row group 3 .*could not be read: .*CRC"):
+    with pytest.raises(InvalidInputError, match=r"/a\.parquet, after row \d+, could not be read: .*CRC"):
         lstd.fit_tables(some, **NAMES)
 
 

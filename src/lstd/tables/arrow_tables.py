@@ -44,29 +44,12 @@ class ParquetTable(Table):
     def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
         with self._open() as parquet:
             groups = range(parquet.num_row_groups) if self._groups is None else self._groups
-            try:
-                for run, n_rows in _runs(parquet.metadata, groups):
-                    size = equal_parts(n_rows, most_rows)
-                    for batch in parquet.iter_batches(size, run, columns, use_threads=False):
-                        yield batch if batch.schema.names == columns else batch.select(columns)
-            except UNREADABLE:
-                self._find_bad(parquet, groups, columns)
-                raise
+            for run, n_rows in _runs(parquet.metadata, groups):
+                size = equal_parts(n_rows, most_rows)
+                for batch in parquet.iter_batches(size, run, columns, use_threads=False):
+                    yield batch if batch.schema.names == columns else batch.select(columns)
             if self.rows_read != sum(parquet.metadata.row_group(group).num_rows for group in groups):
                 raise could_not_be_read(self.file, "it has fewer rows than its metadata says")
-
-    def _find_bad(self, parquet: Any, groups: Sequence[int], columns: list[str]) -> None:
-        """Raise the error for the first row group that cannot be read."""
-        first = 0
-        for group in groups:
-            end = first + parquet.metadata.row_group(group).num_rows
-            try:
-                for _ in parquet.iter_batches(2**15, [group], columns, use_threads=False):
-                    pass
-            except UNREADABLE as error:
-                where = f"row group {group + 1} (rows {first + 1} to {end})"
-                raise could_not_be_read(f"{self.file}: {where}", error) from error
-            first = end
 
     def _open(self) -> Any:
         # Arrow allocates a buffer for each column that is read.
