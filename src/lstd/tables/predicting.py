@@ -194,22 +194,10 @@ def _predicted(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> 
         try:
             columns = _intervals(model, chunk.rows.X, level)
         except InvalidInputError as error:
-            row = chunk.rows.place + _first_overflow(model, chunk.rows.X, level) + 1
-            raise _beyond(chunk.file, row, "its interval") from error
+            first = chunk.rows.place + 1
+            rows = f"rows {first} to {first + len(chunk.rows) - 1} (the first row of data is 1)"
+            raise InvalidInputError(f"{chunk.file}: {rows}: {error}") from error
     return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
-
-
-def _first_overflow(model: Model | AtHorizons, X: Array, level: float) -> int:
-    """Find the first row whose interval overflows: those before `low` have one, one before `high` has none."""
-    low, high = 0, len(X)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            _intervals(model, X[low:middle], level)
-            low = middle
-        except InvalidInputError:
-            high = middle
-    return low
 
 
 def _intervals(model: Model | AtHorizons, X: Array, level: float) -> dict[str, NDArray[Any]]:
@@ -224,14 +212,11 @@ def predictions_of(model: Model | AtHorizons, chunk: Chunk) -> Array:
         predicted = np.atleast_2d((chunk.rows.X @ model.coef.T + model.intercept).T).T
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
-        raise _beyond(chunk.file, chunk.rows.place + int(np.argmax(bad)) + 1, "the prediction")
+        raise InvalidInputError(
+            f"{chunk.file}: row {chunk.rows.place + int(np.argmax(bad)) + 1} (the first row of data is 1): the "
+            "prediction is beyond 1e308; look for huge values of its features."
+        )
     return model.bounded(predicted) if isinstance(model, AtHorizons) else predicted
-
-
-def _beyond(file: str, row: int, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{file}: row {row} (the first row of data is 1): {what} is beyond 1e308; look for huge values of its features."
-    )
 
 
 def _names(model: Model | AtHorizons, kept: Sequence[str], *, intervals: bool) -> list[str]:
