@@ -106,7 +106,7 @@ def test_errors_name_the_options_that_mend_a_feature(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     machines(tmp_path)
     for features, said in (
-        ("load", "or encode the column in numbers, words by `--categories load`."),
+        ("load", "or encode the column in numbers. A column of words: `--categories load`."),
         ("temperature", "has no value (it is empty or NaN); `--impute` fills in the mean, with a column of 0 and 1"),
     ):
         assert run(["fit", "m.csv", "--features", features, *ROLES, "-o", "model"]) == 2

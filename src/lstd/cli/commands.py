@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -75,7 +73,7 @@ def fit(given: Any) -> int:
     from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
     from lstd.tables.preparing import prepared
 
-    roles = roles_of(given)
+    roles = replace(roles_of(given), prepared=True)
     numbers = given.gamma, given.lmbda, given.alpha
     settings = Settings.with_choice(*numbers, given.variant, not given.no_intercept, given.unpenalised)
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
@@ -84,7 +82,7 @@ def fit(given: Any) -> int:
     if (given.horizon, given.low, given.high) != (None, None, None):
         return _fit_horizons(given, roles, settings, path, page)
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
-    with reading(given.quiet) as on_progress, _naming_options(roles):
+    with reading(given.quiet) as on_progress:
         for warning in () if page is None else (BiasWarning, MisfitWarning):
             warnings.simplefilter("ignore", warning)  # its checks, of more rows, replace those after a choice
         fitted, sample = fit_stream(
@@ -108,19 +106,6 @@ def fit(given: Any) -> int:
     return _describe_fit(
         Summary(fitted, str(path)), given.json, report, None if sample is None else (page, len(sample))
     )
-
-
-@contextmanager
-def _naming_options(roles: Roles) -> Iterator[None]:
-    """Name the options that mend a feature of words or with missing values, in the error that it raises."""
-    try:
-        yield
-    except InvalidInputError as error:
-        column = re.search(r"column '(.*?)', ", str(error))
-        if column is None or column[1] in roles.others or roles.next_features:
-            raise
-        text = str(error).replace(" in numbers.", f" in numbers, words by `--categories {column[1]}`.")
-        raise InvalidInputError(text.replace("; impute it, with", "; `--impute` fills in the mean, with")) from error
 
 
 def _describe_fit(summary: Any, json: bool, report: str, of_report: tuple[Any, int] | None) -> int:

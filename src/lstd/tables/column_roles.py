@@ -37,6 +37,7 @@ class Roles:
     time: str | None = None  # increases within each episode; may be a feature too
     kept: tuple[str, ...] = ()  # are copied to the output; may have another role too
     excluded: tuple[str, ...] = ()
+    prepared: bool = False  # whether errors name the options of the shell that prepare features
 
     def __post_init__(self) -> None:
         if self.truncated is not None and self.terminated is None:

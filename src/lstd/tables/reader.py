@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lstd.data import arrow_columns as convert
 from lstd.data.follow import Episodes, Marks
 from lstd.data.ids import last_rows
-from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
+from lstd.data.parsing import DROP, NO_VALUE, Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.distributed import chunk_sums
 from lstd.errors import InvalidInputError
@@ -24,6 +24,8 @@ from lstd.tables.table import Table, at_row, overflow_at
 from lstd.types import Array, Flags
 
 T = TypeVar("T")
+
+_IMPUTE = "; `--impute` fills in the mean, with a column of 0 and 1 that says where."
 
 
 class Chunk(NamedTuple):
@@ -145,7 +147,7 @@ class Converted:
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float) -> None:
         self.faults: list[Fault | None] = []
-        self._batch = batch
+        self._batch, self._prepared = batch, roles.prepared and not roles.next_features
         X, T = self._features(roles.features or ()), len(batch)
         y = np.empty((T, len(roles.rewards)))
         for j, name in enumerate(roles.rewards):
@@ -184,7 +186,10 @@ class Converted:
         for j, name in enumerate(names):
             values, fault = convert.numbers(self._batch.column(name), name)
             X[:, j] = values if unused is None else np.where(unused & ~np.isfinite(values), 0.0, values)
-            self.faults.append(check_finite(X[:, j], name, fault) or fault)
+            if fault is not None and self._prepared:
+                fault = fault._replace(text=f"{fault.text} A column of words: `--categories {name}`.")
+            missing = NO_VALUE + (_IMPUTE if self._prepared else DROP)
+            self.faults.append(check_finite(X[:, j], name, fault, missing) or fault)
         return X
 
     def _numbers(self, name: str, check: Callable[..., Fault | None]) -> Array:
