@@ -191,7 +191,7 @@ def test_a_damaged_row_group_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     content[start + 200] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InvalidInputError, match=r"a\.parquet, after row 1000, could not be read"):
+    with pytest.raises(InvalidInputError, match=r"a\.parquet, after row \d+, could not be read"):
         lstd.fit_tables(ds.dataset(path), **NAMES)
     fragment = next(ds.dataset(path).get_fragments())
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(1, 4))], DATA.schema, fragment.format)
