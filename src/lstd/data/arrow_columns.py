@@ -25,8 +25,7 @@ from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
-_CONVERT = "convert it to text or integers first."
-_NO_IDS = f"which cannot be ids; {_CONVERT}"
+_NO_IDS = "which cannot be ids; convert it to text or integers first."
 
 
 # ------------------------------------------------------------ frames
@@ -196,28 +195,12 @@ def _named(array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return up_to(Ids(changes, array.to_pylist(), fault))
-    if pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_fixed_size_binary(kind):  # UUIDs
         return up_to(Ids(changes, [value.hex() for value in array.to_pylist()], fault))
     try:
-        names = as_text(array).to_pylist()
-    except pa.ArrowNotImplementedError:
-        names, fault = [], Fault(0, column, f"is of type {kind}, {_NO_IDS}")
-    except pa.ArrowInvalid:
-        names = _decoded(array.to_pylist())
-        text = f"is of type {kind}, and is not UTF-8 text; {_CONVERT}"
-        fault = Fault(int(changes[len(names)]), column, text) if len(names) < len(changes) else fault
-    return ids_of_text(changes[: len(names)], names, column, fault)
-
-
-def _decoded(values: list[Any]) -> list[str]:
-    """Texts of bytes, up to the first that is no UTF-8."""
-    names = []
-    for value in values:
-        try:
-            names.append(value.decode())
-        except (UnicodeDecodeError, AttributeError):
-            break
-    return names
+        return ids_of_text(changes, as_text(array).to_pylist(), column, fault)
+    except pa.ArrowException:
+        return ids_of_text(changes[:0], [], column, Fault(0, column, f"is of type {kind}, {_NO_IDS}"))
 
 
 def as_text(array: pa.Array) -> pa.Array:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import date, datetime
-from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,8 +115,6 @@ def _python_id(name: Any) -> Any:
     """Convert an id to a Python object, without white space around text; times of NumPy stay, as they may be of ns."""
     if isinstance(name, np.generic) and not isinstance(name, np.datetime64):
         name = name.item()
-    if isinstance(name, (bytes, Decimal)):
-        name = _plain_id(name)
     return name.strip() if isinstance(name, str) else name
 
 
@@ -200,8 +196,8 @@ def up_to(ids: Ids) -> Ids:
 def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
     """Convert ids to an array of one plain type.
 
-    Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all are of one of these types.
-    Finite decimal numbers, UUIDs and bytes of UTF-8 become text. Returns the ids, (T,), and the first row without one.
+    Integers, booleans, finite floats, text, and dates without a time zone are ids. Python objects are ids if all are of
+    one of these types. Returns the ids, (T,), and the first row without one.
     """
     ids = np.array(values)
     if ids.dtype.kind in "fmM":
@@ -210,21 +206,7 @@ def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
         return ids, None
     if {*map(type, ids.tolist())} == {str}:
         return ids.astype(str), None
-    plain = [_plain_id(value) for value in ids.tolist()]
+    plain = [None if getattr(value, "tzinfo", None) is not None else value for value in ids.tolist()]
     kinds = [next((kind for kind in _ID_DTYPES if isinstance(value, kind)), None) for value in plain]
     bad = next((row for row, kind in enumerate(kinds) if kind is None or kind is not kinds[0]), None)
     return (np.array(plain, dtype=_ID_DTYPES[kinds[0]]) if bad is None and kinds[0] else ids), bad
-
-
-def _plain_id(value: Any) -> Any:
-    """Convert a Python object to an id; None if it cannot be one, such as a time with a zone."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return None
-    if isinstance(value, UUID):
-        return value.hex
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}" if value.is_finite() else None
-    return None if isinstance(value, datetime) and value.tzinfo is not None else value
