@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -178,10 +177,8 @@ def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
         lstd.fit_tables(path, **NAMES, n_jobs=n_jobs)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "lmbda", "n_jobs"), [("x", 1e200, 0.9, 1), ("y", -1e200, "auto", 2), ("r", 1.7e308, 0.9, 2)]
-)
-def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jobs):
+@pytest.mark.parametrize(("column", "value", "n_jobs"), [("x", 1e200, 1), ("y", -1e200, 2), ("r", 1.7e308, 2)])
+def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, n_jobs):
     paths = []
     for i in range(3):
         data = episodes([30] * 20, seed=i).drop_columns(["id"])
@@ -190,10 +187,9 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jo
             changed[[333, 334]] = value, value / 10
         data = data.set_column(data.column_names.index(column), column, pa.array(changed))
         paths.append(write(data, tmp_path / f"{i}.parquet"))
-    roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings.with_choice(0.99, lmbda, 1.0)
+    roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings(0.99)
     rows = r"rows 301 to 400 \(the first row of data is 1\): The sums .* must be below 1e308"
-    largest = re.escape(f"row 334 has the largest value: {value:.3g} in column '{column}'.")
-    with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}.* {largest}"):
+    with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}"):
         fit_stream(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
 
 

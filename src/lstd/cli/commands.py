@@ -177,7 +177,7 @@ def roles_of(given: Any) -> Roles:
         raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not given.reward:
         raise InvalidInputError("`--reward` must name a column.")
-    columns = {role: getattr(given, role, None) for role in NAMED}
+    columns: Any = {role: getattr(given, role, None) for role in NAMED}
     return Roles(
         None if given.all_others else given.features, given.reward, next_features=given.next_features,
         kept=getattr(given, "id", ()), excluded=given.exclude, **columns,

@@ -30,11 +30,10 @@ from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, times_of
 from lstd.tables.sources import watched
 from lstd.tables.sum_tables import Ends, SumTables, chunks_in_order, memory_suffices
-from lstd.tables.table import Table, overflow_at
+from lstd.tables.table import Table
 
 _DOUBTED_ROWS = 5000  # the first, which are looked at for doubts that sums do not show
 _FEWEST_ROWS = 64  # of a sample
-_LARGE = 1e150  # a value whose square may overflow
 SAMPLE_ENTRIES = 2**20  # features of the rows that are kept for a report, 8 MiB
 
 _LOG = logging.getLogger("lstd")
@@ -129,14 +128,11 @@ def _solved(
 
 
 def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | None) -> Choice:
-    """Choose settings from the first rows; an error of sums that overflow names the largest value."""
+    """Choose settings from the first rows."""
     sample = Sample(chunks, choice_entries(leaf.memory), ones=leaf.settings.fit_intercept)
     if sample.rows is None:
         raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
-    try:
-        return choose(sample.rows, leaf.settings.named(sample.rows.names or ()), on_progress)
-    except InvalidInputError as error:
-        raise sample.overflow(error) from error
+    return choose(sample.rows, leaf.settings.named(sample.rows.names or ()), on_progress)
 
 
 # ------------------------------------------------------------ the first rows, for what cannot be summed
@@ -156,16 +152,15 @@ class Sample:
 
     def __init__(self, chunks: Iterable[Chunk], max_entries: int, *, ones: bool = False) -> None:
         self.is_full = False  # there was no room for a row
-        self._chunks: list[tuple[int, str, int, tuple[str, ...]]] = []  # row here, and file, row there, columns
         self._kept: list[list[Any]] = []  # columns of each chunk
-        X, n, parts = np.empty((0, 0)), 0, []
+        X, n = np.empty((0, 0)), 0
+        parts: list[Rows] = []
         for chunk in chunks:
             rows, k = chunk.rows, chunk.rows.X.shape[1]
-            if not self._chunks:
+            if not parts:
                 X = np.empty((max(_FEWEST_ROWS, max_entries // (k + ones)), k + ones))
             size = min(len(rows), len(X) - n)
             X[n : n + size, :k], X[n : n + size, k:] = rows.X[:size], 1.0
-            self._chunks.append((n, chunk.file, rows.place, chunk.columns))
             self._kept.append([column[:size] for column in chunk.kept])
             rows = rows.with_ones() if ones and rows.X_next is not None else rows
             parts.append(rows.taken(slice(size)).changed(X=X[:0]))
@@ -196,16 +191,3 @@ class Sample:
             same = len({part.dtype.kind in "mM" for part in parts}) == 1
             times = np.concatenate(parts)[: len(self)] if same else None
         return {"ids": ids, "time": times}
-
-    def overflow(self, error: InvalidInputError) -> InvalidInputError:
-        """Return the error for sums that overflow, with the chunk of the largest value; `error` if none is large."""
-        if self.rows is None:
-            return error
-        values = np.column_stack([self.rows.X[:, : len(self.rows.names or ())], self.rows.y])
-        row = int(np.nanargmax(np.abs(values)) // values.shape[1]) if values.size else 0
-        if not values.size or not np.nanmax(np.abs(values[row])) > _LARGE:
-            return error
-        ends = [first for first, *_ in self._chunks[1:]] + [len(values)]
-        number = int(np.searchsorted(ends, row, side="right"))
-        begins, file, first, columns = self._chunks[number]
-        return overflow_at(file, first, values[begins : ends[number]], columns, error)

@@ -226,7 +226,7 @@ def fit_horizons(
             if kept:
                 clock = check_equal(times_of(chunk.kept[0], kept[0]), chunk.rows, clock)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{chunk.file}, from row {chunk.rows.place} on: {error}") from error
+            raise chunk.error(error) from error
         return chunk.rows.changed(names=reader.features)
 
     model.fit_stream((rows_of(chunk) for chunk in reader.chunks() if len(chunk.rows)), roles.rewards)

@@ -194,9 +194,7 @@ def _predicted(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> 
         try:
             columns = _intervals(model, chunk.rows.X, level)
         except InvalidInputError as error:
-            first = chunk.rows.place + 1
-            rows = f"rows {first} to {first + len(chunk.rows) - 1} (the first row of data is 1)"
-            raise InvalidInputError(f"{chunk.file}: {rows}: {error}") from error
+            raise chunk.error(error) from error
     return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
 
 

@@ -20,7 +20,7 @@ from lstd.errors import InvalidInputError
 from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
 from lstd.tables.sources import open_table
-from lstd.tables.table import Table, at_row, overflow_at
+from lstd.tables.table import FROM_ONE, Table, at_row
 from lstd.types import Array, Flags
 
 T = TypeVar("T")
@@ -36,10 +36,10 @@ class Chunk(NamedTuple):
     kept: list[pa.Array]
     columns: tuple[str, ...]  # of the features and the rewards
 
-    def overflow(self, error: InvalidInputError) -> InvalidInputError:
-        """Return the error for sums that overflow with these rows."""
-        values = np.column_stack([self.rows.X, self.rows.y])
-        return overflow_at(self.file, self.rows.place, values, self.columns, error)
+    def error(self, error: InvalidInputError) -> InvalidInputError:
+        """Return an error of all of these rows, with their place."""
+        first = self.rows.place + 1
+        return InvalidInputError(f"{self.file}: rows {first} to {first + len(self.rows) - 1} {FROM_ONE}: {error}")
 
 
 class Raw(NamedTuple):

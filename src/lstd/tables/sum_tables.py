@@ -214,7 +214,7 @@ class _Summed:
         try:
             self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
-            raise work.chunk.overflow(error) from error
+            raise work.chunk.error(error) from error
 
     def finished(self) -> Part:
         """Return the sums over the table, and add them to the store; check both ends if tables are independent."""

@@ -9,9 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lstd.data.arguments import listed
 from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
@@ -126,21 +124,6 @@ def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
     """Return the error for a value; its row is counted from 0. Files of sorted rows name it by id and time."""
     where = file.place(row) if isinstance(file, SortedFile) else f"row {row + 1} {FROM_ONE}"
     return InvalidInputError(f"{file}: column {column!r}, {where}: {text}")
-
-
-def overflow_at(
-    file: str, first: int, values: NDArray[Any], columns: Sequence[str], error: InvalidInputError
-) -> InvalidInputError:
-    """Return the error for sums that overflow with these rows, with the largest of their values.
-
-    `values` of shape (T, k), T at least 1, holds the k `columns` of the rows from place `first` of the file.
-    """
-    sizes = np.where(np.isnan(values), 0.0, np.abs(values))
-    row, column = divmod(int(sizes.argmax()), len(columns))
-    return InvalidInputError(
-        f"{file}: rows {first + 1} to {first + len(values)} {FROM_ONE}: {error} Of these rows, row "
-        f"{first + row + 1} has the largest value: {values[row, column]:.3g} in column {columns[column]!r}."
-    )
 
 
 def could_not_be_read(file: str, why: object) -> InvalidInputError:
