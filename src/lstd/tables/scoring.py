@@ -1,6 +1,6 @@
 """Scores of a model on the discounted returns of tables.
 
-Tables are read in chunks. The rewards and the predictions of all rows are held in memory, about 100 bytes a row; their
+Tables are read in chunks. The rewards and the predictions of all rows are held in memory, about 200 bytes a row; their
 features only for scores at horizons and for backtests.
 """
 
