@@ -32,7 +32,7 @@ def features(table):
 
 
 model = HorizonLSTD(10, lmbda="auto", alpha="auto", low=0.0, high=5.0)
-model.fit(features(table), table["lived"], episode=table["patient"], terminated=table["died"])
+_ = model.fit(features(table), table["lived"], episode=table["patient"], terminated=table["died"])
 
 # %%
 # The baseline knows the five years of a visit if death or enough further visits were seen. Who died early is always
