@@ -127,7 +127,7 @@ def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
         where = " beside Trajectories" if trajectories else ": it is no argument of a backtest of such data"
         raise InvalidTypeError(
             f"`{name}` must not be given{where}. Correct its name, or leave it out; columns of a data frame are named "
-            "with `features`, and an episode that was cut off ends with a row of the features of its last state."
+            "with `features`, and an episode that was cut off has a last row with the features of its last state."
         )
 
 

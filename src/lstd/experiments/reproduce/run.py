@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from lstd import files
 from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
-from lstd.experiments.protocol import FEATURES, MRP_SEED, Cell, Plan
+from lstd.experiments.protocol import MRP_SEED, Cell, Plan
 from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE, RESULTS, Kept, ResultsFolder
 from lstd.experiments.reproduce.results import Results, Row, gather
 from lstd.statistics.threads import available_cores
@@ -27,9 +27,7 @@ from lstd.version import __version__
 
 Progress = Callable[[str, float, float], None]
 
-# Measured on a current processor; used only to estimate the time left.
-TIMING_SECONDS = {"small": 0.4, "large": 0.6, "deterministic": 0.55}  # for each kind of features
-REPORT_SECONDS = {"small": 3.0, "large": 2.0, "deterministic": 2.0}  # theory, tables and what is drawn once come first
+TIMING_SECONDS, REPORT_SECONDS = 1.5, 2.5  # of a problem, on a current processor; for the time left only
 
 
 class Outcome(NamedTuple):
@@ -112,8 +110,7 @@ class _Session:
     def run(self) -> Outcome:
         """Carry out what is missing."""
         cells, problems = self.plan.cells, self.plan.problems
-        timing_seconds = len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in problems)
-        report_seconds = sum(REPORT_SECONDS[problem] for problem in problems)
+        timing_seconds, report_seconds = TIMING_SECONDS * len(problems), REPORT_SECONDS * len(problems)
         stored = {name: self.folder.kept(name) for name in (*(cell.name for cell in cells), "timings")}
         missing = [cell for cell in cells if stored[cell.name] is None]
         if None in stored.values() or self.about["files"] != self.folder.checksums():
