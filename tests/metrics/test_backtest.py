@@ -268,7 +268,7 @@ class Fixed(LSTD):
         ({"estimator": HorizonLSTD(4)}, "`steps` must be in .1, 4.; got 5"),
         ({"estimator": HorizonLSTD(5), "time": np.tile(np.arange(30) ** 2, 60)}, "Steps must be equal"),
         ({"X": np.zeros((0, 2)), "y": [], "time": [], "episode": [], "terminated": []}, "`X` must have rows"),
-        ({"X_next": np.zeros((1800, 2))}, "`X_next` must not be given: .* last row"),
+        ({"X_next": np.zeros((1800, 2))}, "`X_next` must not be given: .* last state"),
         ({"foo": 1}, "`foo` must not be given: it is no argument .* Correct its name"),
         ({"reward": "r"}, "`reward` must not be given: .* with `features`"),
         ({"X": Trajectories(np.eye(2), np.ones(2))}, "`(episode|y)` must not be given beside Trajectories"),
