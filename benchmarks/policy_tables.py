@@ -19,7 +19,7 @@ CHOICE, REFERENCE, OLD = "first choice", "state values", "LSTD(0), ratios, α = 
 RIGHT = ("lake", "cliff", "taxi", *(f"random process {i}" for i in range(1, 6)), "long", "queue", "wind")
 UNSEEN = ("queue", "wind", "random process 4", "random process 5", "drift")  # did not make the first choice
 MISSES = 0.6  # of the intervals, from which features count as too coarse
-ENOUGH = 10  # repeats of a row that goals are judged on: with fewer, the best of many methods is the luckiest
+ENOUGH = 8  # repeats of a row that goals are judged on: with fewer, the best of many methods is the luckiest
 
 
 class Cell(NamedTuple):
