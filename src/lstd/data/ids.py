@@ -115,6 +115,7 @@ def _python_id(name: Any) -> Any:
     """Convert an id to a Python object, without white space around text; times of NumPy stay, as they may be of ns."""
     if isinstance(name, np.generic) and not isinstance(name, np.datetime64):
         name = name.item()
+    name = name.decode(errors="replace") if isinstance(name, bytes) else name
     return name.strip() if isinstance(name, str) else name
 
 
