@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from lstd._kernels.scales import balance
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.types import Array
@@ -46,7 +47,6 @@ _WARN_FROM = 1e10  # condition number from which fewer than five digits are corr
 _NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up to which a direction is of the null space
 _NEGLIGIBLE = 1e-8  # relative size of a quantity that is zero but for rounding
 _NO_END = 1e-13  # mean of 1 − γ below which no end is reached
-_SWEEPS, _ALIKE = 30, 1.5  # of the scales of a system; largest ratio of two sums that are close together
 _LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overflows
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 
@@ -78,26 +78,8 @@ def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
             break
         start[found], known = -np.frexp(largest[found])[1], known | found
     factors = np.exp2(start)
-    size = np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST)
-    rows, columns = np.ones((2, len(M)))
-    for _ in range(_SWEEPS):
-        of_rows, of_columns = size @ columns, rows @ size
-        if _alike(rows * of_rows) and _alike(columns * of_columns):
-            break
-        rows = _inverse(of_rows)
-        columns = _inverse(rows @ size)
+    rows, columns = balance(np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST))
     return start + np.rint(np.log2(rows)).astype(np.intp), start + np.rint(np.log2(columns)).astype(np.intp)
-
-
-def _alike(sums: Array) -> bool:
-    """Return whether sums other than zero are close together."""
-    some = sums[sums > 0.0]
-    return not len(some) or bool(some.max() <= _ALIKE * some.min())
-
-
-def _inverse(sums: Array) -> Array:
-    """Return 1/s, and 1 for s = 0."""
-    return np.asarray(1.0 / np.where(sums > 0.0, np.clip(sums, 1.0 / _LARGEST, _LARGEST), 1.0))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow

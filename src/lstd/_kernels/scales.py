@@ -1,0 +1,42 @@
+"""Scales of the rows and columns of a system, for `lstd.statistics.solve`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstd._kernels.compilation import kernel
+
+_SWEEPS = 30
+_ALIKE = 1.5  # largest ratio of two sums of rows, or of columns, that are close enough
+_LARGEST = 2.0**300  # of a factor, so that no sum overflows
+
+
+@kernel
+def balance(size):  # type: ignore[no-untyped-def]
+    """Return factors of the rows and columns of `size` (n, n), not negative, that bring their sums close together.
+
+    Rows and columns are divided by their sums in turn (Sinkhorn and Knopp 1967). Those of zeros keep their scale.
+    """
+    n = len(size)
+    rows, columns = np.ones(n), np.ones(n)
+    for _ in range(_SWEEPS):
+        if _divide(size, rows, columns, False) and _divide(size.T, columns, rows, False):
+            break
+        _divide(size, rows, columns, True)
+        _divide(size.T, columns, rows, True)
+    return rows, columns
+
+
+@kernel
+def _divide(size, rows, columns, change):  # type: ignore[no-untyped-def]
+    """Return whether the sums of scaled rows are close together; if `change`, make them one by new factors of rows."""
+    least, most = np.inf, 0.0
+    for i in range(len(rows)):
+        total = 0.0
+        for j in range(len(columns)):
+            total += size[i, j] * columns[j]
+        if total > 0.0:
+            least, most = min(least, rows[i] * total), max(most, rows[i] * total)
+        if change:
+            rows[i] = 1.0 / min(max(total, 1.0 / _LARGEST), _LARGEST) if total > 0.0 else 1.0
+    return most <= _ALIKE * least
