@@ -203,21 +203,27 @@ def test_other_refusals():
         read(changed("x", [[1], [2], [3], [4], [5], [6]]), "polars")
 
 
-OTHER_TYPES = {  # of the same rows, as columns of data frames and of `lstd.fit_tables`
-    "mixed objects": pd.DataFrame(COLUMNS | {"id": pd.Series([0, 0, 1, "c", "c", "c"], dtype=object)}),
-    "sparse columns": pd.DataFrame(COLUMNS).astype({"x": "Sparse[float]"}),
-    "categories": pl.DataFrame(COLUMNS).with_columns(pl.col("end").replace_strict({True: "yes", False: "no"}))
-    .with_columns(pl.col("end").cast(pl.Categorical), pl.col("id").cast(pl.Enum(["a", "b", "c"]))),
-    "bytes": pl.DataFrame(COLUMNS | {"id": [name.encode() for name in COLUMNS["id"]]}),
-}  # fmt: skip
+def of_other_types(kind):
+    """The same rows; made in the test, since threads of Polars do not survive the fork of the process that collects."""
+    match kind:
+        case "mixed objects":
+            return pd.DataFrame(COLUMNS | {"id": pd.Series([0, 0, 1, "c", "c", "c"], dtype=object)})
+        case "sparse columns":
+            return pd.DataFrame(COLUMNS).astype({"x": "Sparse[float]"})
+        case "categories":
+            frame = pl.DataFrame(COLUMNS).with_columns(pl.col("end").replace_strict({True: "yes", False: "no"}))
+            return frame.with_columns(pl.col("end").cast(pl.Categorical), pl.col("id").cast(pl.Enum(["a", "b", "c"])))
+        case "bytes":
+            return pl.DataFrame(COLUMNS | {"id": [name.encode() for name in COLUMNS["id"]]})
 
 
-@pytest.mark.parametrize("kind", OTHER_TYPES)
+@pytest.mark.parametrize("kind", ["mixed objects", "sparse columns", "categories", "bytes"])
 def test_columns_of_other_types_are_those_of_arrays(kind):
-    data = Trajectories.from_frame(OTHER_TYPES[kind], **NAMES)
+    frame = of_other_types(kind)
+    data = Trajectories.from_frame(frame, **NAMES)
     for name in ("X", "y", "terminated", "horizon"):
         assert_array_equal(getattr(data, name), getattr(read(), name))
-    model = fit_tables(OTHER_TYPES[kind], **NAMES, gamma=0.9)
+    model = fit_tables(frame, **NAMES, gamma=0.9)
     np.testing.assert_allclose(model.coef_, LSTD(0.9).fit(**data.to_arrays()).coef_, rtol=1e-12)
 
 
