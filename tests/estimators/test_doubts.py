@@ -114,9 +114,6 @@ WAYS = {
         table[["x"]].to_numpy(), table["y"].to_numpy(), {name: table[column] for name, column in IDS.items()}, [55, 275]
     ),
     "fit_statistics": lambda table, parts: LSTD(0.99).fit_statistics([summed(part, **IDS) for part in parts]),
-    "independent": lambda table, parts: LSTD(0.99).fit_statistics(
-        [summed(part, **IDS) for part in parts], independent=True
-    ),
     "sum": lambda table, parts: LSTD(0.99).fit_statistics(sum(summed(part, **IDS) for part in parts)),
     "fit_chunks": lambda table, parts: lstd.fit_chunks(
         [{"X": part[["x"]].to_numpy(), "y": part["y"].to_numpy()} | {k: part[c].to_numpy() for k, c in IDS.items()}

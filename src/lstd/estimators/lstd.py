@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
@@ -334,7 +335,7 @@ class LSTD(Predictor):
         IllConditionedWarning, UnusedRewardWarning, EffectiveSampleWarning, RidgeWarning
             As by :meth:`fit`.
         UnobservedWarning
-            As by :meth:`fit`. With `independent`, an episode that goes on in the next statistics counts as cut off.
+            As by :meth:`fit`, but not of several `independent` ones: an episode may go on in another of them.
 
         Examples
         --------
@@ -394,6 +395,9 @@ def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:
     whole = empty_blocks(parts[0], n_blocks)
     for part in parts[1:]:
         whole = whole.then(replace(whole, total=part, prefixes=()), begins=True if independent else None)
+    if independent and len(parts) > 1:  # nothing tells whether an episode was cut off or goes on in other sums
+        counts = whole.total.counts.changed(observed=np.full((3, 3), np.nan))
+        whole = replace(whole, total=whole.total.changed(counts=counts))
     return whole
 
 

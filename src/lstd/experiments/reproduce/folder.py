@@ -46,7 +46,7 @@ OUR_FILES = (
     *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png", "svg")),
     *(f"tables/{name}.{kind}" for name in ("table1", "table2", "table3", "best") for kind in ("csv", "md")),
 )
-_MOST_DIFFERENCES = 3  # that a message names
+_MOST_DIFFERENCES, _LONGEST_VALUE = 3, 24  # that a message names
 
 
 class ResultsFolder:
@@ -161,12 +161,18 @@ def _remove_if_empty(folder: Path) -> None:
 
 def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     differences = [
-        f"{key} was {old.get(key, 'absent')!r:.24}, now {new.get(key, 'absent')!r:.24}"
+        f"{key} was {_brief(old.get(key))}, now {_brief(new.get(key))}"
         for key in dict.fromkeys([*new, *old])
         if old.get(key) != new.get(key)
     ]
     if differences:
+        more = len(differences) - _MOST_DIFFERENCES
         raise ConfigurationMismatchError(
-            f"{str(path)!r} holds results of another configuration: {'; '.join(differences[:_MOST_DIFFERENCES])}; give "
-            "another folder, or start over in this one with --force."
+            f"{str(path)!r} holds results of another configuration: {'; '.join(differences[:_MOST_DIFFERENCES])}"
+            f"{f'; and {more} more' if more > 0 else ''}; give another folder, or start over in this one with --force."
         )
+
+
+def _brief(value: Any) -> str:
+    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 2]} …"
