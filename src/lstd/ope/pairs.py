@@ -104,7 +104,7 @@ class StateActionFeatures:
             row = i if rows is None else rows[i]
             raise InvalidInputError(
                 f"`actions` must hold {self._choices()}; row {row} has {shown_id(given[i])}. Correct it, or give the "
-                "labels of all actions: `features=StateActionFeatures([…])`, or `labels`."
+                "labels of all actions: `labels`, or `features=StateActionFeatures([…])` of LSTDQ."
             )
         return found
 
