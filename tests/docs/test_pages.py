@@ -50,7 +50,7 @@ def blocks(page):
 
 
 def printed_by(command, folder):
-    """What a command prints; one of the package's own runs in this process, which has imported what it takes."""
+    """What a command prints; one of the package runs in this process, where it is imported already."""
     words = shlex.split(command.replace("\\\n", " "))
     if words[0] == "lstd" and not {"|", ">", "&&"} & {*words}:
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:

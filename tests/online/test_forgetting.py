@@ -208,6 +208,6 @@ def test_bad_rows_leave_all_rates_as_they_were():
         model.partial_fit(X, np.where(np.arange(300) == 7, np.nan, y))
     for name, values in model.snapshot().items():
         np.testing.assert_array_equal(values, before[name], err_msg=name)
-    for name, value in (("choice.about", [-1, 9]), ("choice.sums", np.zeros(3)), ("choice.part", [99, 0])):
+    for name, value in (("choice.about", [-1, 9]), ("choice.sums", np.zeros(3)), ("choice.window", [99, 0, 0])):
         with pytest.raises(InvalidInputError, match="`snapshot` must"):
             RecursiveLSTD.restore(before | {name: np.array(value)})

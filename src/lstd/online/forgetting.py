@@ -1,8 +1,8 @@
 """Choice of the rate of forgetting from a stream, among recursions that run side by side.
 
 Each recursion's predictions are compared with the returns that follow, completed where less than 1 % of a return is
-left. Squared errors are averaged over blocks of 1/(1 − γ) transitions, as the errors of neighbouring rows share most of
-their returns. With d_j the mean of block j for no forgetting minus that of a rate f,
+left. Squared errors are averaged over blocks of 1/(1 − γ) transitions, as the errors
+of neighbouring rows share most of their returns. With d_j the mean of block j for no forgetting minus that of a rate f,
 and weights ρ^j with which about the last hundred blocks count, f is eligible if
 
     mean(d) > 3 √(Var(d) / n_eff),   n_eff = (Σ ρ^j)² / Σ ρ^2j − 1,
@@ -21,9 +21,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd._kernels import return_window as kernels
 from lstd.data.arguments import check_integer, check_real
-from lstd.data.returns import run_backwards
 from lstd.errors import InvalidInputError
+from lstd.online.one_transition import compiled
 from lstd.online.recursion import Recursion
 from lstd.types import Array
 
@@ -46,13 +47,7 @@ def horizon_of(gamma: float, share: float = 0.01) -> int:
 
 
 class CompletedReturns:
-    """Window of the last transitions, whose returns are completed one by one.
-
-    With prediction v_t of row t, reward r_{t+1}, discount γ_{t+1}, importance ratio ρ_t and trace coefficient c_t, the
-    return is an affine function of the next one, and v where it is completed:
-
-        G_t = a_t + d_t G_{t+1},   d_t = ρ_t γ_{t+1} c_{t+1},
-        a_t = (1 − ρ_t)v_t + ρ_t (r_{t+1} + γ_{t+1}(1 − c_{t+1}) v_{t+1}).
+    """Window of the last transitions, whose returns are completed one by one, at O(1) per transition.
 
     Parameters
     ----------
@@ -73,13 +68,25 @@ class CompletedReturns:
 
     def __init__(self, horizon: int, n_columns: int = 1) -> None:
         self.horizon, self.n_columns = check_integer("horizon", horizon, 1), check_integer("n_columns", n_columns, 1)
-        self._rows = np.zeros((2 * self.n_columns + 1, 2 * self.horizon))  # v, a and d of each row
-        self._part = np.zeros(2, np.int64)  # of these: the window's first row, and the one after its last
+        self._columns = np.zeros((3, self.horizon, self.n_columns))
+        self._factors = np.zeros((2, self.horizon))
+        self._tail = np.append(np.zeros(self.n_columns), 1.0)
+        self._counts = np.zeros(3, np.int64)
+        self._errors = np.zeros((self.horizon, self.n_columns))
         self._waiting: tuple[Any, tuple[Any, ...]] | None = None  # episode and transition of the last of `add_rows`
+        self._compile()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()  # a new process compiles its own
+
+    def _compile(self) -> None:
+        compiled(kernels, "push")
+        compiled(kernels, "close")
 
     def __len__(self) -> int:
         """Return the number of transitions whose returns are not complete."""
-        return int(self._part[1] - self._part[0])
+        return int(self._counts[kernels.SIZE])
 
     def add(
         self, predictions: Any, rewards: Any, discount: float, ratio: float = 1.0, coefficient: float = 1.0
@@ -95,23 +102,9 @@ class CompletedReturns:
         ratio, coefficient : float, default 1.0
             Importance ratio of the transition, and trace coefficient on arrival in its row.
         """
-        value, reward = np.asarray(predictions, np.float64), np.asarray(rewards, np.float64)
-        (first, stop), rows, m, errors = self._part.tolist(), self._rows, self.n_columns, np.empty((0, self.n_columns))
-        if stop > first:  # the prediction after the newest row is known now
-            rows[m:-1, stop - 1] += rows[-1, stop - 1] * (1.0 - coefficient) * value
-            rows[-1, stop - 1] *= coefficient
-        if stop - first == self.horizon:
-            left = rows[-1, first:stop].cumprod()
-            later = (left[:-1] * rows[m:-1, first + 1 : stop]).sum(axis=1)
-            errors = (rows[:m, first] - rows[m:-1, first] - later - left[-1] * value)[np.newaxis]
-            first += 1
-        if stop == rows.shape[1]:
-            rows[:, : stop - first] = rows[:, first:]
-            first, stop = 0, stop - first
-        rows[:m, stop], rows[m:-1, stop] = value, (1.0 - ratio) * value + ratio * reward
-        rows[-1, stop] = ratio * discount
-        self._part[:] = first, stop + 1
-        return errors
+        given = np.ascontiguousarray(predictions, np.float64), np.ascontiguousarray(rewards, np.float64)
+        count = kernels.push(*given, float(discount), float(ratio), float(coefficient), *self._state)
+        return self._errors[:count].copy()
 
     def close(self, values: Any = None) -> Array:
         """End the episode after the last transition; returns prediction − return (k, m) of the open rows, oldest first.
@@ -121,12 +114,9 @@ class CompletedReturns:
         values : array-like of shape (m,), optional
             Predictions for the row at which the episode was cut off; 0 if it terminated.
         """
-        m, rows = self.n_columns, self._rows[:, slice(*self._part)].T
-        returns = rows[:, m:-1].copy()
-        if values is not None:
-            returns[-1:] += rows[-1:, -1:] * np.asarray(values, np.float64)
-        self._part[:] = 0
-        return np.asarray(rows[:, :m] - run_backwards(returns, rows[:, -1], np.zeros(len(rows), np.bool_)))
+        ahead = np.zeros(self.n_columns) if values is None else np.ascontiguousarray(values, np.float64)
+        count = kernels.close(ahead, *self._state)
+        return self._errors[:count].copy()
 
     def add_rows(
         self, predictions: Array, rewards: Array, episode: NDArray[Any], terminated: NDArray[np.bool_], numbers: Array
@@ -154,12 +144,16 @@ class CompletedReturns:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return views of the arrays of the state."""
-        return {"rows": self._rows, "part": self._part}
+        return {"columns": self._columns, "factors": self._factors, "tail": self._tail, "window": self._counts}
 
     def fits(self) -> bool:
         """Return whether the arrays, read from a file, are a state that can continue."""
-        first, stop = self._part
-        return bool(0 <= first <= stop <= self._rows.shape[1] and stop - first <= self.horizon)
+        first, size, older = self._counts
+        return bool(0 <= first < self.horizon and 0 <= older <= size <= self.horizon)
+
+    @property
+    def _state(self) -> tuple[Any, ...]:
+        return self._columns, self._factors, self._tail, self._counts, self._errors
 
 
 def check_rates(forgetting: Any, n_features: int, gamma: float) -> tuple[float, ...]:
@@ -183,8 +177,10 @@ class Choice(NamedTuple):
     squares: Annotated[Array, "e m"]  # sum of squared errors over the block so far
     sums: Annotated[Array, "3 e m"]  # over blocks: loss, d, d²
     blocks: Annotated[Array, "2"]  # Σ ρ^j, Σ ρ^2j
-    rows: Annotated[Array, "o h"]  # of the window, as the other
-    part: Annotated[NDArray[np.int64], "2"]
+    columns: Annotated[Array, "3 h o"]  # of the window, as the others
+    factors: Annotated[Array, "2 h"]
+    tail: Annotated[Array, "t"]
+    window: Annotated[NDArray[np.int64], "3"]
 
 
 class RateBank:

@@ -38,7 +38,7 @@ from lstd.statistics.solve import Solution, solve
 from lstd.types import Array
 
 _PAGE = 512  # float64 in a page of 4 KiB
-_BUFFERED, _ENTRIES = 8192, 2**20  # largest number of rows in the buffer, and of features of rows and successors
+_BUFFERED, _ENTRIES = 2048, 2**20  # largest number of rows in the buffer, and of features of rows and successors
 _BYTES = 2**26  # of all blocks, with "auto"
 _SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
 _FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals

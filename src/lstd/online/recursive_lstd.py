@@ -104,7 +104,7 @@ class RecursiveLSTD(OnlinePredictor):
 
     Notes
     -----
-    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 8192 transitions, or of 8 MiB.
+    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 2048 transitions, or of 8 MiB.
 
     Weights have at least eight correct digits, or those that :class:`lstd.LSTD` has on the same data. They are read
     from the recursion, in O(n), while the condition number of the system, after scaling rows and columns, was at most
