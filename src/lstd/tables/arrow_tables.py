@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ class ParquetTable(Table):
     def done(self) -> float:
         return self.rows_read / self._n_rows if self._n_rows else 0.0
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         with self._open() as parquet:
             groups = range(parquet.num_row_groups) if self._groups is None else self._groups
             for run, n_rows in _runs(parquet.metadata, groups):
@@ -124,7 +124,7 @@ class _Fragment(Table):
         self.own = shared(tuple(dict.fromkeys([*copy.copy(fragment).physical_schema.names, *_keys(fragment)])))
         super().__init__(fragment.path, 1, [name for name in schema.names if name in self.own])
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         options = {"schema": self._schema, "batch_size": most_rows, **_READING}
         yield from copy.copy(self._fragment).to_batches(columns=columns, **options)
 
@@ -150,10 +150,10 @@ class _ParquetFragment(ParquetTable):
         self.own = shared(tuple(dict.fromkeys([*self.names, *self._keys])))
         self.names = shared(tuple(name for name in schema.names if name in self.own))
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         # If all columns are those of the partition, another one gives the number of rows.
         in_file = [name for name in columns if name not in self._keys] or self._counted
-        for batch in super()._read(in_file, most_rows, numbers):
+        for batch in super()._read(in_file, most_rows):
             try:
                 typed = [self._typed(batch, name) for name in columns]
             except UNREADABLE as error:

@@ -1,29 +1,33 @@
-"""CSV files as tables: Arrow reads them in blocks, numbers at once.
+"""CSV files as blocks of whole rows, which any thread can parse into columns.
 
-If it refuses a number, the rest of the file is read as text, so that the rules of `lstd.data.parsing` decide, and name
-the value. Empty lines are not rows, except in a file of one column, where they are missing values.
+A row ends at a line end outside quotes. Empty lines are not rows, except in a file of one column, where they are
+missing values. Arrow reads numbers at once. A block with a value that it refuses is read again as text, so that the
+rules of `lstd.data.parsing` decide, and the bad value is reported with its row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.tables.table import FROM_ONE, Table, at_row, could_not_be_read
 
-READ_BYTES = 2**22  # of a file at once, which is the most that a row may have
-_PER_COLUMN = 512  # or so many for each column, if that is more
-_QUOTE = b'"'
+READ_BYTES = 2**22  # of a file at once
+_LONGEST, _LONGEST_PER_COLUMN = 2**20, 512  # bytes that a row may always have
+_QUOTE, _CR, _LF, _COMMA = b'"\r\n,'
 BOM = b"\xef\xbb\xbf"
 _OTHER_FORMATS = {
     b"\x1f\x8b": "is compressed by gzip; rename it to end in .csv.gz.",
@@ -32,10 +36,12 @@ _OTHER_FORMATS = {
     b"PAR1": "is a Parquet file; rename it to end in .parquet.",
     b"PK\x03\x04": "is a workbook or a zip archive; save the table as CSV.",
 }
-_MISSING = ["", "NA", "nan", "NaN", "null", "NULL", "None"]  # other spellings are read as text: many slow Arrow down
-# What Arrow says; its rows count from 1, and the first is the header.
-_WRONG_LENGTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_MISSING = ["", "NA", "nan", "NaN", "null", "NULL", "None"]  # other spellings are read as text first
+# A value is quoted only if it begins with a quote; what follows the closing quote belongs to it.
+_VALUE = rb'(?:"(?>[^"]*(?:""[^"]*)*)"[^,\r\n]*|(?!")[^,\r\n]*)'
+_WRONG_LENGTH = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")  # what Arrow says
 _NOT_UTF8 = re.compile(r"In CSV column #(\d+): Row #(\d+): .*invalid UTF8")
+_ROW = re.compile(rb"(?>%b(?:,%b)*)(?:\r?\n|\r(?!\Z))" % (_VALUE, _VALUE))
 
 
 def keep_signal_handlers() -> None:
@@ -44,103 +50,182 @@ def keep_signal_handlers() -> None:
 
 
 class CsvTable(Table):
-    """A file of CSV, compressed or not."""
+    text = True
 
     def __init__(self, file: str, size: int, compressed: bool) -> None:
         self._compressed = compressed
         self._place: Callable[[], int] = int  # in the file
-        self.file = file
-        with self._text() as text:
-            start = text.buffer.peek(4)
-            if said := next((said for magic, said in _OTHER_FORMATS.items() if start.startswith(magic)), None):
-                raise InvalidInputError(f"{file} {said}")
+        super().__init__(file, size, self._header(file))
+
+    def _header(self, file: str) -> list[str]:
+        with gzip.open(file) if self._compressed else open(file, "rb") as stream:
+            start = stream.read(max(map(len, _OTHER_FORMATS)))
+            for magic, said in _OTHER_FORMATS.items():
+                if start.startswith(magic):
+                    raise InvalidInputError(f"{file} {said}")
+            stream.seek(0)
+            text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
             try:
-                header = next(filter(None, csv.reader(text)), None)
-                "".join(header or ()).encode()  # refuses what is not UTF-8
+                header = next((row for row in csv.reader(text) if row), None)
+                "".join(header or ()).encode()  # refuses what was not UTF-8
             except UnicodeError as error:
                 raise InvalidInputError(f"{file}: its first line is not UTF-8 text; save the file as UTF-8.") from error
+            except csv.Error as error:
+                raise InvalidInputError(
+                    f"{file}: its first line has a name longer than {csv.field_size_limit() >> 10} KiB. Most likely a "
+                    "quote is not closed; close or remove it."
+                ) from error
         if header is None:
             raise InvalidInputError(f"{file} is empty; its first line must name the columns.")
-        super().__init__(file, size, header)
+        return header
 
     @property
     def done(self) -> float:
         return min(1.0, self._place() / self.size) if self.size else 0.0
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[TextBlock]:
+        with pa.OSFile(os.fsencode(self.file), "rb") as native:  # a name need not be UTF-8
+            self._place = native.tell
+            stream = pa.CompressedInputStream(native, "gzip") if self._compressed else native
+            start = stream.read_buffer(len(BOM))
+            text = _joined(b"" if start.to_pybytes() == BOM else start, stream.read_buffer(READ_BYTES))
+            first, over = -1, False  # the first row is the header
+            while text.size:
+                rest, ends = self._row_ends(text, first)
+                low = 0
+                if first < 0 and len(ends):
+                    first, low, ends = 0, int(ends[0]), ends[1:]
+                if len(ends):
+                    yield TextBlock(self, text.slice(low, int(ends[-1]) - low), first, ends - low)
+                    first += len(ends)
+                text = text.slice(rest)
+                self._check_unfinished(text.size, first, over)
+                more = stream.read_buffer(READ_BYTES)
+                over = not more.size
+                text = _joined(text, b"\n" if over and text.size else more)  # the last row need not have a line end
+
+    def _check_unfinished(self, size: int, place: int, over: bool) -> None:
+        """Raise if a row of which `size` bytes were read has no end."""
+        limit = max(_LONGEST, _LONGEST_PER_COLUMN * len(self.names))
+        if size > limit:
+            raise InvalidInputError(
+                f"{self.file}: row {place + 1} {FROM_ONE} is longer than {limit >> 10} KiB. Most likely a quote is not "
+                "closed; if a text is really that long, convert the file to Parquet."
+            )
+        if over and size:
+            raise InvalidInputError(
+                f"{self.file}: row {place + 1} {FROM_ONE}: a quote is not closed by the end of the file, so the rows "
+                "after it are read as text; close or remove it."
+            )
+
+    def _row_ends(self, text: pa.Buffer, first: int) -> tuple[int, NDArray[np.intp]]:
+        """Return where the unfinished row begins, and the ends of the rows before; the first of all is the header."""
+        values = np.frombuffer(text, np.uint8) if text.size else np.empty(0, np.uint8)
+        ends = _ends(values)
+        if not len(ends):
+            return 0, ends
+        filled = ~np.isin(values[np.append(0, ends[:-1])], (_CR, _LF))
+        if len(self.names) == 1:
+            filled = np.logical_or.accumulate(filled) if first < 0 else np.ones_like(filled)
+        return int(ends[-1]), ends[filled]
+
+
+def _joined(*parts: Any) -> pa.Buffer:
+    stream = pa.BufferOutputStream()
+    for part in parts:
+        stream.write(part)
+    return stream.getvalue()
+
+
+def _ends(text: NDArray[np.uint8]) -> NDArray[np.intp]:
+    """Return the ends of lines that are ends of rows; a line ends in CR, LF or both."""
+    ends = np.flatnonzero(text == _LF) + 1
+    returns = np.flatnonzero(text[:-1] == _CR) + 1  # after the last one, LF may follow
+    if len(returns):
+        ends = np.union1d(ends, returns[text[returns] != _LF])
+    quotes = np.flatnonzero(text == _QUOTE)
+    if len(quotes):
+        before = text[quotes[::2] - 1][int(quotes[0] == 0) :]  # the opening ones
+        if not np.isin(before, (_COMMA, _CR, _LF, _QUOTE)).all():
+            one_by_one, data = [0], text.tobytes()
+            while row := _ROW.match(data, one_by_one[-1]):
+                one_by_one.append(row.end())
+            return np.array(one_by_one[1:], np.intp)
+        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    return ends
+
+
+@dataclass(frozen=True, eq=False)
+class TextBlock:
+    """Text of consecutive rows of a CSV file."""
+
+    table: CsvTable
+    text: pa.Buffer  # of Arrow, as its threads must not hold Python objects
+    first: int  # place of its first row in the file
+    ends: NDArray[np.intp]  # (rows,) of the rows, within the text
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, rows: slice) -> TextBlock:
+        begin, end, _ = rows.indices(len(self))
+        low = int(self.ends[begin - 1]) if begin else 0
+        text = self.text.slice(low, int(self.ends[end - 1]) - low)
+        return TextBlock(self.table, text, self.first + begin, self.ends[begin:end] - low)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the text and of its values."""
+        return 2 * int(self.text.size)
+
+    def parsed(
+        self, columns: Sequence[str], numbers: Set[str] = frozenset()
+    ) -> tuple[pa.RecordBatch | None, InvalidInputError | None]:
+        """Return a batch of the rows before the first one that cannot be read, and the error for that one, if any.
+
+        Columns of `numbers` are float64 if Arrow can read all of them in these rows; all others are text.
+        """
+        with contextlib.suppress(pa.ArrowInvalid):
+            if numbers:
+                return self._parsed({name: pa.float64() if name in numbers else pa.string() for name in columns}), None
         try:
-            try:
-                yield from self._blocks(columns, numbers)
-            except pa.ArrowInvalid:  # not what the consumer raises, which does not come here
-                yield from self._blocks(columns, ())
+            return self._parsed(dict.fromkeys(columns, pa.string())), None
         except pa.ArrowInvalid as error:
-            self._check_quotes()  # which may be why
-            if "Empty CSV" not in str(error):  # of a header without a line end
-                raise self._bad_row(str(error)) from error
-        else:
-            self._check_quotes()
+            n_sound, failure = self._first_bad(columns, error)
+            before, earlier = self[:n_sound].parsed(columns) if n_sound else (None, None)
+            return before, earlier or failure
 
-    def _blocks(self, columns: list[str], numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the blocks after the rows that were read; columns of `numbers` as floats, all others as text."""
-        with self._opened() as stream:
-            yield from pyarrow.csv.open_csv(
-                stream,
-                pyarrow.csv.ReadOptions(
-                    use_threads=False,
-                    block_size=max(READ_BYTES, _PER_COLUMN * len(self.names)),
-                    skip_rows_after_names=self.rows_read,
-                ),
-                pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(self.names) > 1),
-                pyarrow.csv.ConvertOptions(
-                    include_columns=columns,
-                    column_types={name: pa.float64() if name in numbers else pa.string() for name in columns},
-                    null_values=_MISSING if numbers else [],
-                    strings_can_be_null=False,
-                ),
+    def _parsed(self, types: dict[str, Any]) -> pa.RecordBatch:
+        names, text = self.table.names, self.text
+        if text[: len(BOM)].to_pybytes() == BOM:  # part of a value here, where Arrow drops one
+            text = _joined(BOM, text)
+        typed = pa.float64() in types.values()
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(text),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size, column_names=list(names)),
+            # Values may hold line ends all the same: this block ends where a row does, and is not divided further.
+            pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1),
+            pyarrow.csv.ConvertOptions(
+                include_columns=list(types),
+                column_types=types,
+                null_values=_MISSING if typed else [],
+                strings_can_be_null=False,
+            ),
+        )
+        if len(table) != len(self):
+            raise pa.ArrowInvalid(f"{len(table)} rows were found where {len(self)} end")
+        return table.combine_chunks().to_batches()[0]
+
+    def _first_bad(self, columns: Sequence[str], error: Exception) -> tuple[int, InvalidInputError]:
+        """Return the row that has too few or too many values or is not UTF-8, and the error for it."""
+        file, place = self.table.file, self.first
+        if wrong := _WRONG_LENGTH.search(str(error)):
+            row = int(wrong[1]) - 1
+            return row, InvalidInputError(
+                f"{file}: row {place + row + 1} {FROM_ONE} has {wrong[2]} values where the header names "
+                f"{len(self.table.names)} columns."
             )
-
-    def _opened(self) -> Any:
-        native = pa.OSFile(os.fsencode(self.file), "rb")  # a name need not be UTF-8
-        self._place = native.tell
-        return pa.CompressedInputStream(native, "gzip") if self._compressed else native
-
-    def _text(self) -> Any:
-        stream = gzip.open(self.file) if self._compressed else open(self.file, "rb")  # noqa: SIM115
-        return io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
-
-    def _bad_row(self, said: str) -> InvalidInputError:
-        """Return the error for a row that has too few or too many values, is not UTF-8, or has no end."""
-        if wrong := _WRONG_LENGTH.search(said):
-            return InvalidInputError(
-                f"{self.file}: row {int(wrong[1]) - 1} {FROM_ONE} has {wrong[3]} values where the header names "
-                f"{wrong[2]} columns."
-            )
-        if wrong := _NOT_UTF8.search(said):
-            name, row = self.names[int(wrong[1])], int(wrong[2]) - 2
-            return at_row(self.file, name, row, "is not UTF-8 text; save the file as UTF-8.")
-        if "straddl" in said:
-            return InvalidInputError(
-                f"{self.file}: a row after row {self.rows_read} {FROM_ONE} is longer than {READ_BYTES >> 10} KiB. Most "
-                "likely a quote is not closed; if a text is really that long, convert the file to Parquet."
-            )
-        return could_not_be_read(f"{self.file}, after row {self.rows_read},", said)
-
-    def _check_quotes(self) -> None:
-        """Raise InvalidInputError if a quote is not closed by the end of the file."""
-        with self._opened() as stream:
-            n_quotes = 0
-            while (text := stream.read_buffer(READ_BYTES)).size:
-                n_quotes += int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord(_QUOTE)))
-        if not n_quotes % 2:  # else one may stand within a value, where it has no meaning
-            return
-        n_rows = 0
-        with self._text() as text:
-            try:
-                for _ in csv.reader(text, strict=True):
-                    n_rows += 1
-            except csv.Error as error:
-                if "end of data" in str(error):
-                    raise InvalidInputError(
-                        f"{self.file}: row {n_rows} {FROM_ONE}: a quote is not closed by the end of the file, so the "
-                        "rows after it are read as text; close or remove it."
-                    ) from error
+        if wrong := _NOT_UTF8.search(str(error)):
+            row, name = int(wrong[2]) - 1, self.table.names[int(wrong[1])]
+            return row, at_row(file, name, place + row, "is not UTF-8 text; save the file as UTF-8.")
+        return 0, could_not_be_read(f"{file}, after row {place},", error)

@@ -178,6 +178,8 @@ class StandardInput(LiveLines):
 class LiveTable(Table):
     """Columns of text whose rows come as lines; a `header` if they are CSV, else they are objects of JSON."""
 
+    text = True
+
     def __init__(self, file: str, names: Sequence[str], header: str) -> None:
         super().__init__(file, 0, names)
         self.header = header

@@ -7,7 +7,7 @@ origin.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,9 +37,9 @@ class Prepared(Table):
         self._table, self._fills, self.kind = table, fills, table.kind
         super().__init__(table.file, table.size, [*table.names, *self._made])
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         needed = list(dict.fromkeys(self._made[name][0] if name in self._made else name for name in columns))
-        for batch in self._table.batches(needed, most_rows, {*numbers} & {*needed}):
+        for batch in _batches(self._table, needed, most_rows):
             yield pa.RecordBatch.from_arrays([self._column(batch, name) for name in columns], columns)
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -64,6 +64,16 @@ def _split(name: str, own: set[str]) -> tuple[str, str] | None:
     """Divide a name into a column and a word; None if no column fits."""
     parts = ((name[:i], name[i + 1 :]) for i, letter in enumerate(name) if letter == "=")
     return next((part for part in parts if part[0] in own), None)
+
+
+def _batches(table: Table, columns: list[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a table, of text parsed."""
+    for batch in table.batches(columns, most_rows):
+        found, failure = batch.parsed(columns) if table.text else (batch, None)
+        if found is not None:
+            yield found
+        if failure is not None:
+            raise failure
 
 
 def _words(column: pa.Array) -> Any:
@@ -97,7 +107,7 @@ def prepared(
     words: dict[str, set[str]] = {name: set() for name in categories}
     sums = {name: np.zeros(3) for name in counted}  # of values, known ones and missing ones
     for table in tables:
-        for batch in table.batches([*categories, *counted], numbers=counted):
+        for batch in _batches(table, [*categories, *counted]):
             for name, found in words.items():
                 found |= {*_words(batch.column(name))} - {""}
                 if len(found) > _MOST_WORDS:
@@ -147,7 +157,9 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     times: list[Any] = []
     n_bytes = 0
     for raw in reader.raw():
-        together = raw.batch
+        together, failure = raw.batch.parsed(reader.columns) if raw.table.text else (raw.batch, None)
+        if failure is not None:
+            raise failure
         n_bytes += together.nbytes
         if 2 * n_bytes > memory:
             raise InvalidInputError(

@@ -49,12 +49,16 @@ class Raw(NamedTuple):
     reader: Any  # RowReader, or None
     table: Any = None
     first: int = 0  # place of its first row in the table
-    batch: Any = None  # RecordBatch
+    batch: Any = None  # RecordBatch or TextBlock
 
     def size(self) -> int:
         """Return the bytes of the rows, as read and converted."""
-        # Adding up the bytes of many columns is slow in Arrow; most rows wait as read or as converted, few are both.
-        return 0 if self.batch is None else len(self.batch) * len(self.reader.columns) * 12
+        if self.batch is None:
+            return 0
+        width = 8 * len(self.reader.columns)
+        if not self.table.text:  # adding up the bytes of many columns is slow in Arrow
+            return len(self.batch) * width * 3 // 2  # most rows wait as read or as converted, few are both
+        return len(self.batch) * width + int(self.batch.nbytes)
 
 
 class RowReader:
@@ -93,7 +97,7 @@ class RowReader:
         """Yield rows as they are read."""
         for table in self.tables:
             table.report(0.0)
-            for batch in table.batches(self.columns, self._chunk_rows, self.roles.numbers):
+            for batch in table.batches(self.columns, self._chunk_rows):
                 yield Raw(owner, self, table, table.rows_read - len(batch), batch)
                 table.report(table.done)
             table.report(1.0)
@@ -125,21 +129,27 @@ def chunks_of(
             yield from () if reader is None else reader.raw(owner)
             yield Raw(owner, reader)
 
-    for raw, found in ahead.map(_converted, read(), Raw.size, most_bytes):
+    for raw, found, failure in ahead.map(_converted, read(), Raw.size, most_bytes):
         chunk = None
         if found is not None:
             chunk = raw.reader.checked(raw.table, raw.first, found)
-        elif raw.reader is not None and not raw.reader.part:
+        elif raw.reader is not None and failure is None and not raw.reader.part:
             raw.reader.episodes.finish()
         del found
-        yield raw.owner, chunk
+        if chunk is not None or failure is None:
+            yield raw.owner, chunk
+        if failure is not None:
+            raise failure
         del raw, chunk
 
 
-def _converted(raw: Raw) -> tuple[Raw, Converted | None]:
-    """Convert rows; what was read is let go."""
-    found = None if raw.batch is None else Converted(raw.batch, raw.reader.roles, raw.reader.gamma)
-    return raw._replace(batch=None), found
+def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | None]:
+    """Convert rows up to the first one that cannot be read, and return the error for that; what was read is let go."""
+    batch, reader, failure = raw.batch, raw.reader, None
+    if batch is not None and raw.table.text:
+        batch, failure = batch.parsed(reader.columns, reader.roles.numbers)
+    found = None if batch is None else Converted(batch, reader.roles, reader.gamma)
+    return raw._replace(batch=None), found, failure
 
 
 class Converted:

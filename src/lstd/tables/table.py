@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,7 @@ class Table:
 
     names: Sequence[str]  # of columns
     own: Sequence[str] = ()  # of columns of the file itself, if a dataset has only some of them
+    text = False  # whether values are text
     kind = "file"  # in messages
 
     def __init__(self, file: str, size: int, names: Sequence[str] = ()) -> None:
@@ -52,16 +53,14 @@ class Table:
             f"{self.file}: column {column!r} is missing; the {self.kind} has {listed([*map(repr, names)])}.{hint}"
         )
 
-    def batches(
-        self, columns: Sequence[str], most_rows: int = 2**15, numbers: Collection[str] = ()
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[Any]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
 
-        Batches have at most about `most_rows` rows. Where values are text, columns of `numbers` are parsed if they can.
+        Batches have at most about `most_rows` rows. Those of CSV are instances of `lstd.tables.csv_table.TextBlock`.
         """
         self.rows_read = 0
         try:
-            for batch in self._read([*columns], most_rows, numbers):
+            for batch in self._read([*columns], most_rows):
                 size = equal_parts(len(batch), most_rows)
                 for first in range(0, len(batch), size):
                     part = batch[first : first + size]
@@ -72,7 +71,7 @@ class Table:
         except UNREADABLE as error:
             raise self._unreadable(error) from error
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[Any]:
         """Yield batches, which may be larger; may raise any of `UNREADABLE`."""
         raise NotImplementedError
 
@@ -95,7 +94,7 @@ class FrameTable(Table):
         self._frame = arrow_table(file, frame)
         super().__init__(file, 1, [*map(str, names_of(self._frame))])
 
-    def _read(self, columns: list[str], most_rows: int, numbers: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         return arrow_batches(self._frame, columns, most_rows)
 
 
