@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -180,6 +181,16 @@ def test_it_is_lstd_with_the_pair_that_was_chosen(fit_intercept):
     assert model.score(stream.X, stream.y, **stream.columns) == plain.score(stream.X, stream.y, **stream.columns)
     columns = {"gamma": GAMMA, "prediction": model.predict(stream.X), **stream.columns}
     assert_close(model.observed_share_, observed_returns(stream.y, **columns).share, "sums")
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(0.0, 0), (4.0, 3)])
+def test_a_slow_choice_reports_its_progress_where_somebody_looks_on(seconds, lines, capsys, monkeypatch):
+    clock = count(0.0, seconds)
+    monkeypatch.setattr("lstd.estimators.lstd_cv.monotonic", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    stream = stream_of()
+    LSTDCV(GAMMA, np.linspace(0.0, 0.9, 8), ALPHAS).fit(stream.X, stream.y)
+    assert len(capsys.readouterr().err.splitlines()) == lines
 
 
 def test_a_fit_that_fails_leaves_a_model_as_it_was(capsys):

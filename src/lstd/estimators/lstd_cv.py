@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from operator import attrgetter
+from time import monotonic
 from typing import Any, Self, Unpack
 
 from numpy.typing import ArrayLike
@@ -20,6 +21,8 @@ from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import CV_OPTIONS, Model
 from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import check_n_blocks
+
+_SECONDS = 5.0  # after which progress is reported, and between two reports
 
 
 class LSTDCV(Predictor):
@@ -42,7 +45,8 @@ class LSTDCV(Predictor):
     n_jobs : int, optional
         Number of trace decays to work on at a time, in threads, as in scikit-learn: None is 1, −1 is all cores.
     verbose : int, default 0
-        With 1 or more, print a line to stderr for each trace decay that is done.
+        With 1 or more, print a line to stderr for each trace decay that is done. With 0, one every 5 seconds if a
+        choice takes longer and stderr is a terminal, or Python is interactive.
     penalty : array-like of shape (n_features,), optional
         Factor, at least 0, by which the chosen ridge coefficient is multiplied for each feature; 0 leaves a feature
         without a penalty. By default the squared spread sⱼ², so that units of features make no difference: the mean of
@@ -160,7 +164,7 @@ class LSTDCV(Predictor):
         settings, selection, checks = choose_settings(
             rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
             cv=self.cv, n_jobs=self.n_jobs, solver=solver if free else None,
-            on_progress=_report_progress if self.verbose else None,
+            on_progress=_report_progress if self.verbose else _Slow(),
         )  # fmt: skip
         options = {name: getattr(self, name) for name in CV_OPTIONS}
         fit = partial(fit_without_matrix, solver=solver) if free else Model.of_rows
@@ -172,6 +176,19 @@ class LSTDCV(Predictor):
 def estimator_of(model: Model) -> LSTD | LSTDCV:
     """Return an estimator with this fitted state: an LSTDCV if its settings were chosen, else an LSTD."""
     return LSTD.of_model(model) if model.selection is None else LSTDCV.of_model(model)
+
+
+class _Slow:
+    """Report the progress of a choice that takes more than 5 seconds, every 5 seconds, where somebody looks on."""
+
+    def __init__(self) -> None:
+        self._next = monotonic() + _SECONDS
+
+    def __call__(self, text: str, done: float, total: float) -> None:
+        looks_on = sys.stderr is not None and (sys.stderr.isatty() or hasattr(sys, "ps1"))
+        if looks_on and done < total and monotonic() > self._next:
+            self._next = monotonic() + _SECONDS
+            _report_progress(text, done, total)
 
 
 def _report_progress(text: str, done: float, total: float) -> None:
