@@ -37,9 +37,28 @@ def test_words_and_missing_values_become_columns_in_fit_predict_and_score(tmp_pa
     rows = {"episode": table["machine"], "terminated": table["failed"]}
     np.testing.assert_allclose(model.coef_, lstd.LSTD(1.0).fit(X, table["days"], **rows).coef_, rtol=1e-9)
     table.sample(frac=1.0, random_state=0).to_csv("today.csv", index=False)
-    assert run(["predict", "model", "today.csv", "--contributions", "--interval", "0.9", "-o", "p.csv"]) == 0
+    assert (
+        run(
+            [
+                "predict",
+                "model",
+                "today.csv",
+                "--contributions",
+                "--interval",
+                "0.9",
+                "-o",
+                "p.csv",
+                "--id",
+                "temperature",
+            ]
+        )
+        == 0
+    )
     found, shuffled = pd.read_csv("p.csv"), X.sample(frac=1.0, random_state=0)
     np.testing.assert_allclose(found["prediction"], model.predict(shuffled))
+    np.testing.assert_array_equal(
+        found["temperature"], table.sample(frac=1.0, random_state=0)["temperature"]
+    )  # as given
     parts = model.contributions(shuffled)
     names = [f"contribution_{name}" for name in X.columns]
     np.testing.assert_allclose(found[names], parts.values, atol=1e-12)

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -152,7 +153,7 @@ def predict_tables(
     written, seen = 0, Thinned()
     with sink(file, names) as write:
         for chunk in reader.chunks():
-            columns = [*chunk.kept, *_predicted(model, chunk, level)]
+            columns = [*_as_given(roles, chunk), *_predicted(model, chunk, level)]
             if contributions and isinstance(model, Model):
                 columns += _contributed(model, chunk, level)
             try:
@@ -164,6 +165,17 @@ def predict_tables(
     if written:
         warn_beyond(model, seen.rows, model.predict(seen.rows))
     return written
+
+
+def _as_given(roles: Roles, chunk: Chunk) -> list[pa.Array]:
+    """Return the columns to copy; where a feature's missing values were filled, they are missing again."""
+    features, columns = list(roles.features or ()), []
+    for name, column in zip(roles.kept, chunk.kept, strict=True):
+        if (says_where := f"{name}=") in features:
+            missing = from_numpy(chunk.rows.X[:, features.index(says_where)] == 1.0)
+            column = pc.if_else(missing, pa.scalar(None, column.type), column)
+        columns.append(column)
+    return columns
 
 
 def _names_of_contributions(model: Model, level: float | None) -> list[str]:
