@@ -88,23 +88,6 @@ def test_empty_tables_have_the_same_columns(folder):
     assert pq.read_schema("none.parquet").equals(pq.read_schema("some.parquet"))
 
 
-@pytest.mark.parametrize(
-    ("level", "message"),
-    [
-        ("0", "`--interval` must be above 0 and below 1, such as 0.95; got 0."),
-        ("95", "got 95."),
-        ("high", "--interval"),
-    ],
-)
-def test_level_that_is_none(folder, capsys, level, message):
-    assert run([*FIT, "--quiet"]) == 0
-    capsys.readouterr()
-    assert run(["predict", "model", "data.csv", "--interval", level]) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert message in captured.err
-
-
 def test_model_without_intervals_says_so(folder, capsys):
     write_csv(table(60), "few.csv")
     words = ["fit", "few.csv", *FIT[2:], "--quiet"]

@@ -39,16 +39,6 @@ def test_closed_stdout_is_exit_code_1(folder, capsys, monkeypatch, words, what):
 
 
 @POSIX
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
-@pytest.mark.parametrize("words", [["fit", "--help"]])
-def test_help_and_version_on_a_full_disk(words):
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "lstd: the text could not be written to standard output: No space left on device.\n"
-
-
-@POSIX
 @pytest.mark.parametrize("words", [["predict", "model", "data.csv", "--quiet"]])
 def test_output_that_is_cut_off_is_exit_code_1_without_a_buffer_too(folder, capfdbinary, words):
     """A raw stream writes what there is room for and returns its length."""

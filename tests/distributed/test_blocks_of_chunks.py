@@ -9,14 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, whole
-from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks, fit_tables
-from lstd.data.check_rows import check_rows
+from lstd import LSTD, LSTDCV, fit_chunks, fit_tables
 from lstd.errors import InvalidInputError
-from lstd.statistics.blocks import no_blocks
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
@@ -34,48 +30,6 @@ def frames():
     columns = {name: rows["X"][:, j] for j, name in enumerate(FEATURES)}
     frame = pd.DataFrame(columns | {"r": rows["y"], "ep": rows["episode"], "done": rows["terminated"].astype(int)})
     return [frame.iloc[first:end] for first, end in pairwise(EDGES)]
-
-
-def blocks_of(rows, edges, limit):
-    """Blocks of rows whose chunks are summed apart and merged in order."""
-    merged = None
-    for first, end in pairwise(edges):
-        part = check_rows(**{name: values[first:end] for name, values in rows.items()}, gamma=0.9, warn=False)
-        blocks = no_blocks(part, 0.7, limit).extended(part)
-        merged = blocks if merged is None else merged.then(blocks)
-    return merged
-
-
-def stream(lengths, seed=0):
-    draw = np.random.RandomState(seed)
-    ids = np.repeat(np.arange(len(lengths)), lengths)
-    last = np.append(np.diff(ids) > 0, True)
-    rows = {"X": draw.normal(size=(len(ids), 2)), "y": draw.normal(size=len(ids)), "episode": ids}
-    return rows | {"terminated": last & (ids % 2 == 0)}
-
-
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=12), st.lists(st.integers(0, 60), max_size=6), st.integers(1, 12)
-)
-def test_blocks_begin_with_episodes_and_add_up(lengths, cuts, limit):
-    rows = stream(lengths)
-    T = len(rows["y"])
-    edges = [0, *sorted(min(cut, T) for cut in cuts), T]
-    blocks = blocks_of(rows, edges, limit)
-    begins = {0, *(np.flatnonzero(np.diff(rows["episode"])) + 1).tolist()}
-    assert len(blocks.prefixes) < limit
-    assert blocks.shares.sum() == pytest.approx(1.0)
-    for prefix, end in zip(blocks.prefixes, np.cumsum(blocks.shares), strict=False):
-        assert prefix.n_rows in begins or len(lengths) == 1
-        before = {name: values[: prefix.n_rows] for name, values in rows.items()}
-        expected = LSTDStatistics.from_arrays(**before, **SETTINGS)
-        for variant in ("boyan", "uncorrected"):
-            assert_close(prefix.matrix(variant), expected.matrix(variant), "sums")
-        assert_close(prefix.b, expected.b, "sums")
-        count = prefix.n_episodes / len(lengths) if len(lengths) > 1 else prefix.n_rows / T
-        assert end == pytest.approx(count)
-    assert_close(blocks.total.A, LSTDStatistics.from_arrays(**rows, **SETTINGS).A, "sums")
 
 
 @pytest.mark.parametrize("kind", ["arrays", "tables"])

@@ -97,17 +97,6 @@ def test_few_nodes_are_held():
 # ---------------------------------------------------------------- the same model
 
 
-def test_independent_chunks_add(threads):
-    draw = np.random.RandomState(2)
-    chunks = [(draw.normal(size=(T, N)), draw.normal(size=T)) for T in (5, 1, 20, 3, 9)]
-    X, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-    ids = np.repeat(np.arange(5), [len(y) for _, y in chunks])
-    expected = LSTD(**SETTINGS).fit(X, y, episode=ids, terminated=np.zeros(len(y), dtype=bool))
-    found = fit_chunks(chunks, **SETTINGS, independent=True, executor=threads)
-    assert_close(found.coef_, expected.coef_, "solve")
-    assert (found.n_transitions_, found.n_episodes_) == (33, 5)
-
-
 def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
     def forms():
         for place in range(N_CHUNKS):
@@ -164,11 +153,6 @@ def test_a_chunk_that_kills_every_worker_of_a_cluster_is_given_up(client, tmp_pa
         sum_chunks(deadly, **SETTINGS, client=client, store=tmp_path / "store")
 
 
-def test_an_executor_that_was_given_is_not_replaced(tmp_path):
-    with processes(1) as pool, pytest.raises(LSTDError, match="an executor object is not replaced"):
-        sum_chunks(loaders(tmp_path / "calls", deadly=2), **SETTINGS, executor=pool)
-
-
 # ---------------------------------------------------------------- what is kept
 
 
@@ -186,19 +170,6 @@ def test_what_is_kept_is_found_again(threads, reference, tmp_path):
     assert n_calls(calls) == 13
     other = run(chunks, **SETTINGS | {"lmbda": 0.8})
     assert (n_calls(calls), other.lmbda) == (26, 0.8)
-
-
-def test_a_damaged_file_is_made_again(threads, reference, tmp_path):
-    chunks = loaders(tmp_path / "calls")
-    run = partial(sum_chunks, chunks, **SETTINGS, executor=threads, store=tmp_path / "store")
-    run()
-    victim = min((tmp_path / "store").iterdir())
-    content = bytearray(victim.read_bytes())
-    content[len(content) // 2] ^= 1
-    victim.write_bytes(content)
-    assert_same_bits(run(), reference)
-    assert n_calls(tmp_path / "calls") == len(chunks) + 1
-    assert kept_total(victim).n_rows == 30
 
 
 def test_other_content_is_another_chunk(threads, tmp_path):

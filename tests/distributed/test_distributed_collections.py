@@ -138,25 +138,6 @@ def both(model):
     return model.predict(frame()[FEATURES], return_std=True)
 
 
-def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
-    from lstd.tables.reader import RowReader
-
-    n_rows = 3 * 2**15
-    rows = pd.DataFrame({"x": np.arange(n_rows) % 7, "r": 1.0})
-    lengths, checked = [], RowReader.checked
-
-    def spy(*given):
-        chunk = checked(*given)
-        lengths.append(len(chunk.rows))
-        return chunk
-
-    monkeypatch.setattr(RowReader, "checked", spy)
-    found = sum_tables(write(rows, tmp_path / "all.parquet"), reward="r", **SETTINGS, executor=Here())
-    assert sum(lengths[:3]) == n_rows  # the first ones are compared with the model afterwards
-    assert max(lengths) <= 2**15 + 1
-    assert found.n_transitions == n_rows - 1
-
-
 def test_columns_may_stand_in_another_order(tmp_path):
     parts = [frame().iloc[:100], frame().iloc[100:, ::-1]]
     files = [write(part, tmp_path / f"{place}.csv") for place, part in enumerate(parts)]
@@ -363,18 +344,6 @@ def test_delayed_objects_and_futures(client, parquet, reference, kind, with_clie
     assert_same_bits(sum_tables(chunks, **ROLES, **SETTINGS, **how), expected)
 
 
-def test_delayed_arrays_and_paths(client, tmp_path):
-    rows = whole()
-    np.savez(tmp_path / "first.npz", **{name: values[:100] for name, values in rows.items()})
-    chunks = [
-        dask.delayed(str)(tmp_path / "first.npz"),
-        dask.delayed({name: values[100:200] for name, values in rows.items()}),
-        {name: values[200:] for name, values in rows.items()},
-    ]
-    found = sum_arrays(chunks, **SETTINGS, client=client)
-    assert_agrees(found, sums_of(**rows))
-
-
 def test_a_partition_that_cannot_be_computed(client):
     bad = dask.delayed(partial(int, "no number"))()
     with pytest.raises(LSTDError, match="could not be computed by Dask: ValueError"):
@@ -418,15 +387,6 @@ def test_a_pair_of_dask_arrays_of_unknown_sizes(client):
     assert_agrees(sum_arrays((X, y), **SETTINGS, client=client), expected)
     persisted = client.persist([X, y])
     assert_agrees(sum_arrays(tuple(persisted), **SETTINGS), expected)
-
-
-def test_blocks_of_sparse_features(client):
-    from scipy import sparse
-
-    given = arrays()
-    X = given["X"].map_blocks(sparse.csr_array)
-    found = sum_arrays(given | {"X": X}, **SETTINGS, client=client)
-    assert_agrees(found, sums_of(**whole()))
 
 
 X = da.ones((6, 2), chunks=2) if da is not None else None

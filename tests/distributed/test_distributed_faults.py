@@ -66,13 +66,6 @@ def test_an_executor_that_was_given_ends_in_an_error_when_a_process_dies_while_i
     within(pool.shutdown)
 
 
-def test_a_chunk_that_kills_every_process_while_it_sends_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.2)
-    chunks = deadly(tmp_path / "calls", always=True)
-    with pytest.raises(LSTDError, match="4 executors in a row broke"):
-        within(sum_chunks, chunks[6:7] * 7, **SETTINGS, executor=processes)
-
-
 @pytest.mark.parametrize("options", [{}, {"max_tasks_per_child": 1}])
 def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch, reference, tmp_path):
     monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.02)
@@ -196,20 +189,6 @@ def data(kind, chunks):
     return [dask.delayed(one)() for one in chunks]
 
 
-def test_the_executor_of_a_client_is_made_and_shut_down(dask_commands, reference, tmp_path):
-    started, client = dask_commands
-    started.add_worker()
-    made = []
-
-    def make():
-        made.append(client.get_executor())
-        return made[-1]
-
-    assert_same_bits(within(sum_chunks, loaders(tmp_path / "calls"), **SETTINGS, executor=make), reference)
-    with pytest.raises(RuntimeError, match="shutdown"):
-        made[-1].submit(int)
-
-
 @pytest.mark.parametrize(("version", "named"), [("none", "none"), ("0.0.7", r"lstd 0\.0\.7")])
 def test_workers_of_another_version_are_refused(version, named, dask_commands, tmp_path):
     started, client = dask_commands
@@ -242,13 +221,6 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_client_that_is_closed_ends_in_an_error(dask_commands, tmp_path):
-    client = dask_commands[1]
-    client.close()
-    with pytest.raises(LSTDError, match="The connection to the Dask scheduler was lost"):
-        within(sum_chunks, loaders(tmp_path / "calls"), **SETTINGS, client=client)
-
-
 def test_a_cluster_without_workers_is_waited_for(dask_commands, reference, tmp_path):
     started, client = dask_commands
     with ThreadPoolExecutor(1) as beside:
@@ -256,22 +228,6 @@ def test_a_cluster_without_workers_is_waited_for(dask_commands, reference, tmp_p
         wait_for(lambda: client.futures)
         started.add_worker()
         assert_same_bits(found.result(timeout=SECONDS), reference)
-
-
-@pytest.mark.parametrize("kind", ["mapping", "future_first"])
-def test_what_is_on_a_cluster_is_computed_there_whichever_it_is(kind, tmp_path):
-    distributed, dask, da = map(pytest.importorskip, ("distributed", "dask", "dask.array"))
-    rows = [{"X": np.eye(4, 3), "y": np.arange(4.0)}] * 2
-    with commands(tmp_path) as started, distributed.Client(started.address, set_as_default=False) as client:
-        started.add_worker()
-        if kind == "mapping":
-            X, y = (da.from_array(np.concatenate([one[name] for one in rows]), chunks=4) for name in "Xy")
-            chunks = {"X": X, "y": client.persist(y)}
-        else:
-            chunks = [dask.delayed(rows[0]), client.submit(dict, rows[1])][:: 1 if kind == "delayed_first" else -1]
-        found = within(sum_chunks, chunks, **SETTINGS)
-    with ThreadPoolExecutor(1) as pool:
-        assert_same_bits(found, sum_chunks(rows, **SETTINGS, executor=pool))
 
 
 def test_tasks_that_are_cancelled_end_in_an_error(dask_commands, tmp_path):

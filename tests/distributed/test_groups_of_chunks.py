@@ -48,24 +48,6 @@ def parts(arrays, edges):
     return [{name: values[a:b] for name, values in arrays.items()} for a, b in pairwise(edges)]
 
 
-@pytest.mark.parametrize("how", [{}, THREADS], ids=["here", "executor"])
-@pytest.mark.parametrize("text", [True, False])
-def test_chunks_that_cut_groups_are_those_of_whole_data(how, text, tmp_path):
-    arrays = data(text=text)
-    T = len(arrays["y"])
-    edges = [0, 1, 7, 8, T // 3, T // 2, T // 2, T - 1, T]
-    whole = LSTD(**SETTINGS).fit(**arrays)
-    model = fit_chunks(parts(arrays, edges), **SETTINGS, n_blocks=64, memory=2**30, **how)
-    assert model.statistics_.n_groups == whole.statistics_.n_groups == 30
-    assert_close(model.coef_, whole.coef_, "solve")
-    starts = {0, *(1 + np.flatnonzero(arrays["groups"][1:] != arrays["groups"][:-1])).tolist()}
-    assert {prefix.n_rows for prefix in model.model_.blocks.prefixes} <= starts
-    for _ in range(2):  # written to the store, and read from it
-        kept = fit_chunks(parts(arrays, edges), **SETTINGS, n_blocks=64, memory=2**30, store=tmp_path, **how)
-        assert np.array_equal(kept.coef_covariance_, model.coef_covariance_)
-    assert [*tmp_path.iterdir()]
-
-
 @pytest.mark.parametrize("text", [True, False])
 @pytest.mark.parametrize("store", [False, True])
 def test_a_group_that_comes_again_in_a_later_chunk_is_refused_by_name(text, store, tmp_path):

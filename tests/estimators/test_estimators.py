@@ -118,23 +118,6 @@ def test_prediction_does_not_depend_on_what_was_predicted_before():
     assert model.predict(X[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize("given", [False, True])
-def test_float32_gives_the_model_of_the_same_numbers_in_float64(given):
-    single = X.astype(np.float32)
-    models = []
-    for phi in (single, single.astype(np.float64)):
-        columns = EPISODES | ({"X_next": phi[::-1]} if given else {})
-        model = LSTD(0.9).fit(phi, y, **columns)
-        for part in (slice(0, 1), slice(1, 20), slice(20, 30)):
-            model.partial_fit(phi[part], y[part], **{name: values[part] for name, values in columns.items()} | {
-                "episode": columns["episode"][part] + 100
-            })  # fmt: skip
-        models.append(model)
-    assert_close(models[0].statistics_.A, models[1].statistics_.A, "sums")
-    assert_close(models[0].coef_, models[1].coef_, "solve")
-    assert models[0].statistics_.A.dtype == np.float64
-
-
 @pytest.mark.parametrize(("dtype", "bytes_per_row"), [(np.float64, 64), (np.float32, 64)])
 def test_a_fit_takes_no_copy_of_the_features(dtype, bytes_per_row):
     """A row of 100 features has 400 or 800 bytes; blocks and batches take some megabytes."""
@@ -169,23 +152,6 @@ def test_forms_of_features(form, fit_intercept):
     dense = LSTD(0.9, fit_intercept=fit_intercept).fit(zeros, y, X_next=zeros[::-1])
     other = LSTD(0.9, fit_intercept=fit_intercept).fit(form(zeros), y, X_next=form(zeros[::-1]))
     assert_close(other.predict(form(zeros)), dense.predict(zeros), "solve")
-
-
-def test_several_rewards_are_fitted_as_each_alone():
-    both = LSTD(fit_intercept=True).fit(X, np.column_stack([y, -2 * y + 1]))
-    assert both.coef_.shape == (2, 3)
-    assert both.intercept_.shape == (2,)
-    for j, column in enumerate([y, -2 * y + 1]):
-        assert_close(both.predict(X)[:, j], LSTD(fit_intercept=True).fit(X, column).predict(X), "solve")
-    assert LSTD().fit(X, y[:, np.newaxis]).predict(X).shape == (30, 1)
-
-
-def test_the_intercept_is_not_penalised():
-    """Rewards of 1 with γ = 1/2 are worth 2 at every row, however strong the ridge."""
-    model = LSTD(gamma=0.5, alpha=1e6, fit_intercept=True).fit(X, np.ones(30))
-    assert_close(model.intercept_, 2.0, "solve")
-    assert_close(model.coef_, np.zeros(3), "solve")
-    assert isinstance(model.intercept_, float)
 
 
 def test_weights_are_solved_for_when_they_are_asked_for():
@@ -252,12 +218,6 @@ def test_fit_to_merged_statistics():
 
 
 # ---------------------------------------------------------------- score
-
-
-def test_score_of_several_rewards_is_the_mean():
-    model = LSTD(0.5).fit(X, np.column_stack([y, y**2]))
-    score = model.score(X, np.column_stack([y, y**2]))
-    assert_close(score, np.mean([LSTD(0.5).fit(X, r).score(X, r) for r in (y, y**2)]), "solve")
 
 
 def test_score_without_enough_rows_says_so():

@@ -19,7 +19,7 @@ import naive
 from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import Settings
-from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
+from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.estimators import iterative
 from lstd.inference import difference
 from lstd.ope import LSTDQ, policy_value
@@ -191,14 +191,6 @@ def test_a_coefficient_for_each_feature_groups_and_several_rewards():
         model = LSTD(**options, solver="iterative", tol=1e-12).fit(features, y, groups=groups, **columns)
         assert_close(model.coef_, direct.coef_, "iterative")
         assert_close(model.predict(X, return_std=True)[1], direct.predict(X, return_std=True)[1], "iterative_intervals")
-
-
-def test_indices_of_both_widths():
-    X, y, columns = states()
-    wide = X.copy()
-    wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-    one, two = (LSTD(solver="iterative").fit(each, y, **columns) for each in (X, wide))
-    assert np.array_equal(one.coef_, two.coef_)
 
 
 def test_auto_takes_the_iterative_solver_for_many_sparse_features_alone(monkeypatch):
@@ -406,15 +398,3 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     assert np.array_equal(*fits)
     monkeypatch.undo()
     assert_close(LSTD(solver="iterative").fit(X, y, **columns).predict(X), fits[0][0], "iterative")
-
-
-@pytest.mark.parametrize("kind", ["episodes", "everything"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_ridge_term_gives_the_warning_of_the_direct_solver(kind, fit_intercept):
-    X, y, columns = states(**KINDS[kind])
-    texts = []
-    for solver in ("direct", "iterative"):
-        with warnings.catch_warnings(record=True, action="always") as caught:
-            LSTD(gamma=0.9, alpha=300.0, solver=solver, n_blocks=0, fit_intercept=fit_intercept).fit(X, y, **columns)
-        texts.append([str(one.message) for one in caught if issubclass(one.category, RidgeWarning)])
-    assert texts[0] == texts[1] != []

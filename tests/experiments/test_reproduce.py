@@ -76,19 +76,6 @@ def test_everything_is_written_and_described(tmp_path, fakes, monkeypatch):
     assert done[-1] == pytest.approx(steps[-1][2])
 
 
-def test_second_run_has_nothing_to_do(tmp_path, fakes):
-    plan = make_plan("small", 2)
-    reproduce(plan, tmp_path)
-    before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in tmp_path.rglob("*") if file.is_file()}
-    fakes.calls.clear()
-    outcome = reproduce(plan, tmp_path, n_jobs=2)
-    assert (outcome.computed, outcome.reused) == (0, 6)
-    assert fakes.calls == []
-    assert outcome.wall_seconds == {}
-    after = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in tmp_path.rglob("*") if file.is_file()}
-    assert after == before
-
-
 @pytest.mark.parametrize("finished", [0, 1, 4])
 def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished):
     plan = make_plan("small", 60)
@@ -111,21 +98,6 @@ def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished):
     provenance = json.loads((tmp_path / "resumed" / PROVENANCE).read_text())
     assert provenance["sessions"] == 2
     assert list(provenance["wall_seconds"]) == ["sweep", "timings", "report"]
-
-
-@pytest.mark.parametrize(
-    "name", ["report.html", "figures/figure2.svg", "results.parquet", "theory.json", "timings.json", PROVENANCE]
-)
-def test_what_was_removed_or_changed_is_made_again(tmp_path, fakes, name):
-    plan = make_plan("small", 2)
-    reproduce(plan, tmp_path)
-    before = contents(tmp_path)
-    for change in (lambda path: path.unlink(), lambda path: path.write_text("changed")):
-        change(tmp_path / name)
-        fakes.calls.clear()
-        assert reproduce(plan, tmp_path).computed == 0
-        assert fakes.calls == ["report"]
-        assert contents(tmp_path) == before
 
 
 # Failures

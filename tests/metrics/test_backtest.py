@@ -209,28 +209,6 @@ def test_calibration_is_of_deciles_of_the_prediction():
     assert_close(table.standard_error[0], error * stats.t.ppf(stats.norm.cdf(2.0), 19) / 2.0, "sums")
 
 
-def test_with_the_true_values_deciles_and_totals_agree():
-    """Under the truth, which is linear in the state, at most 7 % of deciles lie beyond two standard errors."""
-    beyond = count = low = 0
-    for seed in range(16):
-        random = np.random.default_rng(seed)
-        x = np.zeros((300, 40))
-        x[:, 0] = random.normal(scale=2.0, size=300)
-        for week in range(1, 40):
-            x[:, week] = 0.9 * x[:, week - 1] + random.normal(size=300)
-        y = np.append(x[:, 1:], np.full((300, 1), np.nan), axis=1).ravel() + 1.0
-        truth = Fixed(lambda X: X[:, 0] * 0.9 / (1 - 0.81) + 10.0)
-        rows = {"time": np.tile(np.arange(40), 300), "episode": np.repeat(np.arange(300), 40)}
-        found = backtest(truth, x.reshape(-1, 1), y, cut=20, steps=10, terminated=np.zeros(12000, bool), **rows)
-        table, total = found.calibration(), found.total
-        beyond += int((np.abs(table.predicted - table.observed) > 2 * table.standard_error).sum())
-        count += len(table.count)
-        low += not total.lower <= 1.0 <= total.upper
-        assert found.r2 > 0.2
-    assert beyond <= 0.07 * count
-    assert low <= 2
-
-
 class Fixed(LSTD):
     """Predicts by a formula."""
 
@@ -296,16 +274,3 @@ def test_few_subjects_and_lost_ones_are_named():
         found.difference(None)
     with pytest.raises(InvalidInputError, match="`other` must be a backtest of the same rows"):
         found.difference(backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows))
-
-
-def test_standard_errors_of_a_difference_are_those_over_simulations():
-    """Of two models that are given, both wrong."""
-    differences, errors = [], []
-    for seed in range(80):
-        X, y, rows = customers(1000 + seed, n=150, weeks=24)
-        models = Fixed(lambda X: X[:, 0] + X[:, 1]), Fixed(lambda X: 0.5 * X[:, 0] + 4.0 * X[:, 1])
-        one, two = (backtest(model, X, y, cut=14, steps=6, **rows) for model in models)
-        between = one.difference(two)
-        differences.append(float(between.prediction))
-        errors.append(float(between.standard_error))
-    assert 0.85 <= np.sqrt(np.mean(np.square(errors))) / np.std(differences) <= 1.15

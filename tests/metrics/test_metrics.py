@@ -267,18 +267,6 @@ def test_calibration_finds_the_true_means_of_wrong_predictions(gamma):
         assert (found.standard_error < 0.05 * truth).all()
 
 
-def test_standard_errors_of_completed_returns_are_the_spread_over_samples():
-    predicted = np.array([5.0, 4.0])
-    means, errors = [], []
-    for seed in range(120):
-        states, columns, _ = two_states(150, seed)
-        returns = observed_returns(np.ones(len(states)), gamma=1.0, prediction=predicted[states], **columns)
-        found = calibration(predicted[states], returns, groups=columns["episode"])
-        means.append(found.observed)
-        errors.append(found.standard_error)
-    assert np.sqrt(np.mean(np.square(errors), axis=0)) == pytest.approx(np.std(means, axis=0, ddof=1), rel=0.2)
-
-
 def test_bins_from_which_no_end_is_seen_have_no_mean():
     y, prediction = np.ones(8), np.array([1.0, 1.0, 2.0, 2.0, 3.0, 2.0, 1.0, 1.0])
     columns = {"episode": [0, 0, 1, 1, 2, 2, 3, 3], "terminated": [0, 1, 0, 0, 0, 0, 0, 0]}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import pickle
 import warnings
 
 import numpy as np
@@ -46,29 +43,6 @@ def test_a_long_stream_equals_the_batch_estimator(forgetting, m, variant):
     assert_close(model.n_effective, np.sum(forgetting ** np.arange(model.n_updates)), "sums")
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")  # five rows count, for four features
-def test_updates_and_recorded_rows_are_the_same_and_survive_saving():
-    X, y, _ = drawn(120, m=2)
-    one, two, single = (RecursiveLSTD(4, 0.9, 0.6, forgetting=0.8, n_rewards=m) for m in (2, 2, None))
-    found = [one.partial_fit(X[:50], y[:50], return_predictions=True)]
-    file = io.BytesIO()
-    np.savez(file, **one.snapshot())
-    file.seek(0)
-    one = pickle.loads(pickle.dumps(copy.deepcopy(RecursiveLSTD.restore(np.load(file)))))
-    found.append(one.partial_fit(X[50:], y[50:], return_predictions=True))
-    expected = []
-    for t in range(120):
-        expected.append(two.predict(X[t]))
-        if t < 119:
-            two.update(X[t], y[t], X[t + 1])
-            single.update(X[t], y[t, 0], X[t + 1])
-    assert np.concatenate(found).tolist() == np.array(expected).tolist()
-    assert one.weights.tolist() == two.weights.tolist()
-    assert two.weights[0].tolist() == single.weights.tolist()
-    assert one.forgetting == 0.8
-    assert repr(one).startswith("RecursiveLSTD(4, gamma=0.9, lmbda=0.6, alpha=1, variant='boyan', forgetting=0.8")
-
-
 @pytest.mark.parametrize("forgetting", [0.0, 1.1, np.nan, "no", None])
 def test_a_rate_that_is_none_is_refused(forgetting):
     with pytest.raises(InvalidInputError, match="`forgetting` must be"):
@@ -104,30 +78,6 @@ def test_the_rate_that_is_chosen_is_that_of_the_definition():
         model.update(X[t], y[t], X[t + 1])
     assert len(set(found)) >= 2
     assert_close(model.n_effective, 1 / (1 - model.forgetting_), "long_stream")
-
-
-@pytest.mark.parametrize("m", [None, 2])
-def test_a_chosen_rate_survives_saving_and_chunks(m):
-    X, y = jumping(900)
-    y = y if m is None else np.column_stack([y, -y])
-    episode = np.repeat(np.arange(9), 100)
-    ends = np.append(episode[1:] != episode[:-1], True)
-    rows = {"episode": episode, "terminated": ends & (episode % 2 == 0)}
-    whole, parts = (RecursiveLSTD(2, 0.8, 0.5, forgetting="auto", n_rewards=m) for _ in range(2))
-    expected, found = whole.partial_fit(X, y, **rows, return_predictions=True), []
-    for first in range(0, 900, 150):
-        part = slice(first, first + 150)
-        chunk = {name: values[part] for name, values in rows.items()}
-        found.append(parts.partial_fit(X[part], y[part], **chunk, return_predictions=True))
-        file = io.BytesIO()
-        np.savez(file, **parts.snapshot())
-        file.seek(0)
-        parts = pickle.loads(pickle.dumps(copy.deepcopy(RecursiveLSTD.restore(np.load(file)))))
-        assert parts.forgetting == "auto"
-    assert (ends & ~rows["terminated"])[149::150].any()  # a chunk that ends with the horizon row of a cut
-    assert np.concatenate(found).tolist() == expected.tolist()
-    assert parts.weights.tolist() == whole.weights.tolist()
-    assert parts.forgetting_ == whole.forgetting_ < 1.0
 
 
 def test_a_horizon_row_is_predicted_before_its_episode_is_cut_off():

@@ -134,15 +134,6 @@ def test_the_caller_may_say_whether_a_chunk_begins_an_episode():
         ended.then(two, begins=False)
 
 
-def test_nothing_goes_on_with_a_sum_nor_a_sum_with_anything():
-    a, b, c = (of(plain(seed=seed)) for seed in range(3))
-    assert_alike((a + b).then(c), a + b + c)
-    assert_alike(a.then(b + c), a + b + c)
-    assert_alike((a + b).then(b + c), a + b + b + c)
-    with_ids = of(plain(episode=np.full(6, "x"), terminated=np.zeros(6, dtype=bool)))
-    assert_alike((a + b).then(with_ids).then(c + c), a + b + with_ids + c + c)
-
-
 def test_a_sum_remembers_whether_successors_were_given():
     one, two = plain(), plain(X_next=np.ones((6, 2)))
     nothing = LSTDStatistics.empty(2, gamma=0.9, lmbda=0.5)

@@ -99,27 +99,6 @@ def test_every_way_gives_the_same_model_and_score(tmp_path, successors):
         assert found["observed_share"] > 0.5
 
 
-@pytest.mark.parametrize("unobserved", ["predict", "ipcw"])
-def test_scores_of_discounts_and_weights_are_those_of_arrays(tmp_path, unobserved):
-    table = columns(False, seed=3)
-    table["disc"] *= 0.5
-    data = arrays(table, False)
-    model = LSTD(**SETTINGS).fit(**data)
-    path = write(pa.table(table), tmp_path / "a.csv")
-    roles = {"features": FEATURES, "reward": "rew"} | ROLES
-    shell("fit", path, *options(roles | SETTINGS), "-o", tmp_path / "model")
-    words = ("--unobserved", unobserved, "--tolerance", 0.3, "--json", "--quiet")
-    found = json.loads(shell("score", tmp_path / "model", path, *words))
-    expected = model.score(**data, unobserved=unobserved, tolerance=0.3)
-    assert found["rewards"]["rew"]["r2"] == pytest.approx(expected, rel=1e-10)
-    if unobserved == "ipcw":
-        table = columns(True)
-        path = write(pa.table(table), tmp_path / "b.csv")
-        words = ["score", str(tmp_path / "model"), path, "--next-features", "*_next", *map(str, words)]
-        with pytest.raises(InvalidInputError, match='must not be "ipcw" with features of successors'):
-            CliRunner().invoke(app, words, catch_exceptions=False)
-
-
 @pytest.mark.parametrize("end", [".csv", ".parquet"])
 @pytest.mark.parametrize("dates", [False, True], ids=["numbers", "dates"])
 def test_rows_in_any_order_are_sorted(tmp_path, end, dates):

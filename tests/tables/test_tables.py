@@ -82,25 +82,6 @@ def test_files_are_read_as_one_table(tmp_path, lengths, cut, chunk_rows, parquet
     assert_same(statistics(paths, chunk_rows=chunk_rows), whole(table))
 
 
-@pytest.mark.parametrize(
-    ("names", "extension", "first", "last"),
-    [
-        (["7", "8", "12"], ".csv", 7, 12),
-        (["7", "8.5", "12"], ".csv", 7, 12),
-        (["7", "ann", "bob"], ".csv", 7, "bob"),
-        (["07", "8", "9"], ".csv", "07", 9),
-        ([7, 8, 12], ".parquet", 7, 12),
-        ([7.5, 8.0, 12.0], ".parquet", 7.5, 12.0),
-        (["7", "8", "12"], ".parquet", 7, 12),
-        (["ann", "bob", "é"], ".parquet", "ann", "é"),
-    ],
-)
-def test_first_and_last_id_are_integers_where_text_is_one(tmp_path, names, extension, first, last):
-    found = statistics([write(episodes([2, 2, 2], 1, names=names), tmp_path / f"a{extension}")], chunk_rows=2)
-    assert (found.first_episode, found.last_episode) == (first, last)
-    assert (type(found.first_episode), type(found.last_episode)) == (type(first), type(last))
-
-
 def test_values_in_csv_may_be_written_in_many_ways(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(

@@ -202,19 +202,6 @@ def test_nothing_to_fit(tmp_path):
         fit_stream([str(path)], ROLES, Settings(0.9))
 
 
-@pytest.mark.parametrize("chunk_rows", [1, 2, 3])
-@pytest.mark.parametrize("second", ["oh,3,3,a,0", "3,3,3,a,maybe", "3,,3,a,0", "3,3,oh,a,0"])
-def test_last_row_of_a_chunk_comes_before_the_first_of_the_next(tmp_path, chunk_rows, second):
-    path = tmp_path / "a.csv"
-    for first, column in (("2,2,2,a,1", "done"), ("2,2,,a,0", "r")):
-        path.write_text(f"x,y,r,id,done\n1,1,1,a,0\n{first}\n{second}\n4,4,4,b,0\n")
-        with pytest.raises(InvalidInputError, match=rf"column '{column}', row 2 \("):
-            statistics([str(path)], chunk_rows=chunk_rows)
-    path.write_text("x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,,maybe\n4,4,4,b,0\n")
-    with pytest.raises(InvalidInputError, match=r"row 3 \("):  # whose episode it is nobody knows
-        statistics([str(path)], chunk_rows=chunk_rows)
-
-
 CUT = Roles(("x",), ("r",), "id", "done", "cut")
 CUTS = {
     "in the row without reward": ("a,1,0,0|a,2,0,0|a,,0,1|b,1,1,0", 0, ""),

@@ -143,20 +143,6 @@ def test_steps_cut_the_last_episode():
     assert len(env.actions) == 5
 
 
-@pytest.mark.parametrize(("n_steps", "n_rows"), [(2, 2), (4, 4)])
-def test_steps_that_end_with_an_episode_leave_no_row_behind(n_steps, n_rows):
-    env = Script([episode(1.0, 2.0, 3.0, terminated=True)])
-    data = Trajectories.from_gymnasium(env, lambda x: 0, n_steps=n_steps)
-    assert (len(data), data.n_transitions, data.horizon.any()) == (n_rows, n_steps, False)
-
-
-def test_the_first_limit_counts():
-    env = Script([episode(*map(float, range(100)))])
-    assert Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=1, n_steps=7).n_transitions == 7
-    env = Script([episode(1.0, 2.0, terminated=True)])
-    assert Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=2, n_steps=7).n_transitions == 2
-
-
 def test_vector_rewards():
     env = Script([[(1.0,), (2.0, np.array([1.0, 5.0]), False, True)]])
     assert_array_equal(Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=1).y, [[1, 5], [NAN, NAN]])
@@ -229,27 +215,6 @@ def test_steps_are_transitions_whatever_the_mode(mode, n_steps):
     expected = Trajectories.concat(singles, renumber=True)
     for name, array in expected.to_arrays().items():
         assert_array_equal(data.to_arrays()[name], array)
-
-
-def test_short_episodes_are_not_favoured():
-    functions = [lambda: Script([episode(1.0, 2.0, terminated=True)]), lambda: Script([episode(*map(float, range(9)))])]
-    functions[1] = lambda: Script([episode(*map(float, range(9)), terminated=True)])
-    data = Trajectories.from_gymnasium(SyncVectorEnv(functions), lambda x: np.zeros(2, dtype=int), n_episodes=4)
-    assert np.bincount(data.episode).tolist() == [1, 1, 8, 8]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_vector_environment_with_composite_observations(mode):
-    space = spaces.Dict({"a": spaces.Box(-9, 9, (1,), np.float64), "b": spaces.Discrete(2)})
-    seen = [{"a": np.array([float(i)]), "b": i % 2} for i in range(4)]
-    script = [
-        [(seen[0],), (seen[1], 1.0, False, False), (seen[2], 2.0, False, True)],
-        [(seen[3],), (seen[0], 3.0, True, False)],
-    ]
-    envs = SyncVectorEnv([lambda: Script(script, space)] * 2, autoreset_mode=mode)
-    data = Trajectories.from_gymnasium(envs, lambda x: np.zeros(2, dtype=int), n_episodes=4)
-    assert_array_equal(data.X, [[0, 1, 0], [1, 0, 1], [2, 1, 0], [3, 0, 1]] * 2)
-    assert_array_equal(data.y, [1, 2, NAN, 3] * 2)
 
 
 class ChangeInfo(VectorWrapper):

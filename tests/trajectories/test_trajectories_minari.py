@@ -85,18 +85,6 @@ def test_a_collected_dataset_is_what_the_environment_gave(data_format):
     assert 0 < data.terminated.sum() < 6
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore:.*eval_env.*:UserWarning")
-def test_a_collected_dataset_of_states_and_a_filter():
-    make = lambda: gym.make("FrozenLake-v1", max_episode_steps=8)  # noqa: E731
-    policy = lambda state: int(state) % 4  # noqa: E731
-    dataset = collected("frozen/lake/test-v0", make, policy, 8, "arrow")
-    runs = [Trajectories.from_gymnasium(make(), policy, n_episodes=1, seed=7 + number) for number in range(8)]
-    assert_array_equal(Trajectories.from_minari(dataset).X, Trajectories.concat(runs, renumber=True).X)
-    some = Trajectories.from_minari(dataset.filter_episodes(lambda episode: len(episode) > 3))
-    assert_array_equal(some.y, Trajectories.concat([run for run in runs if run.n_transitions > 3], renumber=True).y)
-
-
 def test_rows():
     data = Trajectories.from_minari(
         Dataset(
