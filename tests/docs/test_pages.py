@@ -52,10 +52,12 @@ def blocks(page):
 def printed_by(command, folder):
     """What a command prints; one of the package runs in this process, where it is imported already."""
     words = shlex.split(command.replace("\\\n", " "))
-    if words[0] == "lstd" and not {"|", ">", "&&"} & {*words}:
+    if words[0] == "lstd" and not {"|", "&&"} & {*words}:
+        words, file = (words[:-2], words[-1]) if words[-2] == ">" else (words, os.devnull)
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
             status = run(words[1:])
-        return (error if status else out).getvalue()
+        (folder / file).write_text(out.getvalue(), encoding="utf-8")
+        return error.getvalue() if status else out.getvalue() if file == os.devnull else ""
     done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     return done.stderr if done.returncode else done.stdout
 
