@@ -23,7 +23,6 @@ as it is by default, beside one step of NumPy per row for z, A and b and a solve
 same weights, on one thread. Logged actions: `LSTDQ.fit` of 10 actions with a block of 50 columns each, in episodes of
 100 rows, beside `LSTD.fit` of the 50 dense features; the goal is 3 times the number of actions. `policy_value` is
 timed once after each fit: the first call."""
-PAGE = "performance-estimators.md"
 GAMMA, LMBDA, ALPHA = 0.99, 0.9, 1.0
 N_FEATURES = 100
 GOAL = 0.85
@@ -42,7 +41,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
             )
         threading = "one BLAS thread" if threads else "all BLAS threads"
         claim = f"sums of {n_rows} rows of {N_FEATURES} features beside one matrix product, {threading}"
-        yield Ratio(claim, *seconds, goal=GOAL, page=PAGE)
+        yield Ratio(claim, *seconds, goal=GOAL)
     X, y = X[:20_000], y[:20_000]
     with threadpool_limits(limits=1, user_api="blas"):
         model = LSTD(GAMMA, LMBDA, ALPHA, fit_intercept=False)

@@ -38,15 +38,7 @@ TITLES = {
 }
 NAMES = tuple(TITLES)
 HERE = Path(__file__).resolve().parent
-RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
-WHOLE = "benchmarks.md"  # the page with every part
-PAGES = {
-    WHOLE: NAMES,
-    "performance.md": ("paper",),
-    "performance-estimators.md": ("batch", "in_memory", "online"),
-    "selection.md": ("selection",),
-    "intervals.md": ("intervals",),
-}
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "benchmarks.md"
 SOURCE = "benchmarks/claims.py"
 SHOWN = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "distributed", "swifttd", "mushroom-rl")
 # Versions beside those that `describe_machine` gives.
@@ -68,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> None:
         for name in NAMES:
             print(f"{name:11} {TITLES[name]}")
     elif arguments.docs:
-        write_docs(newest(arguments.results or RESULTS), DOCS)
+        write_between(PAGE, SOURCE, page_text(newest(arguments.results or RESULTS)))
     else:
         run(arguments.only, arguments.quick, arguments.results)
 
@@ -129,15 +121,9 @@ def newest(folder: Path) -> dict[str, Any]:
     sys.exit(f"No results of a whole run in {folder}. Run {SOURCE} without --only and --quick.")
 
 
-def write_docs(results: dict[str, Any], docs: Path) -> None:
-    """Write the tables of all pages."""
-    for page in PAGES:
-        write_between(docs / page, SOURCE, page_text(results, page))
-
-
-def page_text(results: dict[str, Any], page: str) -> str:
-    """Text between the markers of a page."""
-    names, machine = PAGES[page], results["machine"]
+def page_text(results: dict[str, Any]) -> str:
+    """Text between the markers of the page."""
+    machine = results["machine"]
     packages = machine["packages"] | results["packages"]
     versions = ", ".join(f"{name} {packages[name]}" for name in SHOWN if name in packages)
     source = f"`lstd` {machine['lstd']}, source {' to '.join(results['source'])}; " if "source" in results else ""
@@ -146,10 +132,9 @@ def page_text(results: dict[str, Any], page: str) -> str:
         f"{source}{machine['cpu']}, {machine['cores']} cores, load {results['load_before']} before it; Python "
         f"{machine['python']}, {versions}."
     ]
-    for name in (name for name in names if name in results["parts"]):
+    for name in (name for name in NAMES if name in results["parts"]):
         part = results["parts"][name]
-        lines += ["", *[f"## {TITLES[name]}", ""] * (len(names) > 1)]
-        lines += [part["how"], "", *table(part["ratios"], pages=page == WHOLE)]
+        lines += ["", f"## {TITLES[name]}", "", part["how"], "", *table(part["ratios"])]
     return "\n".join(lines)
 
 

@@ -23,7 +23,6 @@ beside `Xᵀ X` of the chunk; the sums are read after every hundred chunks, or a
 `LSTDStatistics.from_arrays`, 10 of 1000 entries, beside `X.T @ X` of SciPy; features of actions are 50 of 500 entries,
 with the mean of the successors over all actions, beside dense rows of the 50. Peaks of memory are those of NumPy's
 arrays, by `tracemalloc`, without the data."""
-PAGE = "performance-estimators.md"
 GAMMA, LMBDA = 0.99, 0.9
 CHUNKS = ((10, 1), (10, 10), (10, 100), (100, 1), (100, 10), (100, 100), (1000, 100))
 Task = Callable[[], Any]
@@ -70,10 +69,10 @@ def _chunks(quick: bool) -> Iterator[Ratio]:
         fit, product, goal = partial(model.partial_fit, X, y), partial(np.matmul, X.T, X), 5e-3 if n == 1000 else 120e-6
         seconds = _often(fit, product, count, pairs, partial(getattr, model, "statistics_"))
         claim = f"`LSTD.partial_fit` of {n_rows} rows, n = {n}"
-        yield Ratio(claim, *seconds, cost=True, seconds_goal=goal, page=PAGE)
+        yield Ratio(claim, *seconds, cost=True, seconds_goal=goal)
         if (n, n_rows) == CHUNKS[0]:
             seconds = _often(partial(_fit_and_read, model, X, y), product, count, pairs)
-            yield Ratio(f"{claim}, and its sums read", *seconds, cost=True, page=PAGE)
+            yield Ratio(f"{claim}, and its sums read", *seconds, cost=True)
 
 
 def _fit_and_read(model: LSTD, X: Any, y: Any) -> LSTDStatistics:
@@ -84,7 +83,7 @@ def _blocks(quick: bool) -> Iterator[Ratio]:
     X, y = _normal(1000 if quick else 10_000, 100)
     seconds = in_turn(lambda: LSTD().fit(X, y), lambda: LSTD(n_blocks=0).fit(X, y), 3 if quick else 25)
     claim = f"`LSTD.fit` of {len(X)} rows, n = 100, with the blocks of intervals beside none"
-    yield Ratio(claim, *seconds, cost=True, goal=1.1, page=PAGE)
+    yield Ratio(claim, *seconds, cost=True, goal=1.1)
 
 
 def _sparse(quick: bool) -> Iterator[Ratio]:
@@ -96,7 +95,7 @@ def _sparse(quick: bool) -> Iterator[Ratio]:
     for lmbda, goal in ((0.0, 0.18), (LMBDA, 0.45)):
         seconds = in_turn(partial(_summed, X, y, lmbda), lambda: X.T @ X, pairs)
         claim = f"sums of {n_rows} sparse rows, λ = {lmbda:g}, beside `X.T @ X`"
-        yield Ratio(claim, *seconds, cost=True, seconds_goal=goal, page=PAGE)
+        yield Ratio(claim, *seconds, cost=True, seconds_goal=goal)
     yield from _actions(500 if quick else 100_000, 2 if quick else 5)
 
 
@@ -111,16 +110,14 @@ def _actions(n_rows: int, pairs: int, n: int = 50, n_actions: int = 10) -> Itera
     for lmbda, goal in ((0.0, 30.0), (LMBDA, None)):
         seconds = in_turn(partial(_summed, X, y[:-1], lmbda, **given), partial(_summed, phi, y, lmbda), pairs)
         claim = f"sums of {n_rows} rows of {n} features × {n_actions} actions, λ = {lmbda:g}, beside the features alone"
-        yield Ratio(claim, *seconds, cost=True, goal=goal, page=PAGE)
+        yield Ratio(claim, *seconds, cost=True, goal=goal)
 
 
 def _single(quick: bool) -> Iterator[Ratio]:
     X, y = _normal(1000 if quick else 100_000, 100)
     single = X.astype(np.float32)
     seconds = in_turn(lambda: LSTD().fit(single, y), lambda: LSTD().fit(X, y), 3 if quick else 11)
-    yield Ratio(
-        f"`LSTD.fit` of {len(X)} rows of float32, n = 100, beside float64", *seconds, cost=True, goal=1.0, page=PAGE
-    )
+    yield Ratio(f"`LSTD.fit` of {len(X)} rows of float32, n = 100, beside float64", *seconds, cost=True, goal=1.0)
     yield _peak(
         f"peak of memory of `LSTD.fit` of {len(X)} rows of float32, beside the data", single, y, single.nbytes, {}
     )
@@ -138,7 +135,7 @@ def _episodes(quick: bool) -> Iterator[Ratio]:
     for what, given in fits.items():
         seconds = in_turn(given, partial(LSTD().fit, X, y), 3 if quick else 11)
         claim = f"`LSTD.fit` of {n_rows // length} episodes of {length} rows{what}, n = {n}, beside one stream"
-        yield Ratio(claim, *seconds, cost=True, goal=1.2, page=PAGE)
+        yield Ratio(claim, *seconds, cost=True, goal=1.2)
     yield _peak(f"peak of memory of that fit of {n_rows} rows, beside 16 bytes a row", X, y, 16 * n_rows, columns)
 
 
@@ -151,7 +148,7 @@ def _peak(claim: str, X: Any, y: Any, beside: int, columns: dict[str, Any]) -> R
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    return Ratio(claim, [peak], [beside], cost=True, goal=1.0, page=PAGE, unit="bytes")
+    return Ratio(claim, [peak], [beside], cost=True, goal=1.0, unit="bytes")
 
 
 def _predictions(quick: bool) -> Iterator[Ratio]:
@@ -159,11 +156,11 @@ def _predictions(quick: bool) -> Iterator[Ratio]:
     weights = model.fit(X[:1000], y[:1000]).coef_
     row, count = X[:1], 3 if quick else 200
     seconds = _often(lambda: model.predict(row), lambda: row @ weights, count, 3 if quick else 15)
-    yield Ratio(f"{PREDICTED} 1 row, n = 10, beside `X @ w`", *seconds, cost=True, seconds_goal=25e-6, page=PAGE)
+    yield Ratio(f"{PREDICTED} 1 row, n = 10, beside `X @ w`", *seconds, cost=True, seconds_goal=25e-6)
     for name, rows in (("float64", X), ("float32", X.astype(np.float32))):
         seconds = in_turn(partial(model.predict, rows), partial(np.matmul, rows, weights), 3 if quick else 15)
         claim = f"{PREDICTED} {len(X)} rows of {name}, n = 10, beside `X @ w`"
-        yield Ratio(claim, *seconds, cost=True, goal=1.15, page=PAGE)
+        yield Ratio(claim, *seconds, cost=True, goal=1.15)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ Draw = Callable[..., Data]  # called with a case and a seed
 HOW = """\
 `LSTD.fit` on one stream of independent normal features and rewards, on one thread, with what intervals need (by
 default) and without (`n_blocks=0`); then the first interval of a row, which computes the covariances."""
-PAGE = "intervals.md"
 N_FEATURES = 100
 COST_ROWS = ((10_000, 41), (100_000, 21), (1_000_000, 9))  # rows and pairs
 
@@ -210,8 +209,8 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
             plain, kept, interval = zip(*(fits(X, y, pair % 2) for pair in range(pairs)), strict=True)
         data = f"{n_rows} rows of {N_FEATURES} features"
         claim = f"`LSTD.fit` of {data}, blocks kept for intervals, beside none kept"
-        yield Ratio(claim, kept, plain, cost=True, goal=1.1, page=PAGE)
-        yield Ratio(f"first interval after a fit of {data} beside that fit", interval, plain, cost=True, page=PAGE)
+        yield Ratio(claim, kept, plain, cost=True, goal=1.1)
+        yield Ratio(f"first interval after a fit of {data} beside that fit", interval, plain, cost=True)
 
 
 def fits(X: Array, y: Array, first: int) -> tuple[float, float, float]:

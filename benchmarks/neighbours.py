@@ -29,7 +29,6 @@ needs even when they cannot change. It takes one step per call, given as a Pytho
 `lstd` takes arrays. LSPI of MushroomRL with one action and one iteration is LSTD(0) with α = 0: checked before timing,
 its weights are the same to the rounding of float64. It goes through a list of transitions one by one; the second row
 leaves out reading that list, timed after it. All on one thread; seconds per step of TD, and per fit."""
-PAGE = ""
 GAMMA, LMBDA, STEP_SIZE = 0.99, 0.9, 0.01
 SWIFT = {
     "lambda_": LMBDA, "alpha": STEP_SIZE, "gamma": GAMMA, "epsilon": 0.0, "eta": 1.0, "decay": 1.0,
@@ -141,7 +140,7 @@ def _check_swift(model: Any, name: str, weights: Any) -> None:
 
 def _per_step(claim: str, seconds: tuple[list[float], list[float]], count: int) -> Ratio:
     ours, beside = ([each / count for each in times] for times in seconds)
-    return Ratio(claim, ours, beside, page=PAGE)
+    return Ratio(claim, ours, beside)
 
 
 # ---------------------------------------------------------------- MushroomRL
@@ -162,9 +161,9 @@ def mushroom(quick: bool) -> Iterator[Ratio]:
     ours, beside = in_turn(lambda: model.fit(X, y), lambda: agent.fit(listed), pairs)
     reading = [timed(lambda: dataset.parse_dataset(listed)) for _ in range(pairs)]
     claim = f"`LSTD(lmbda=0).fit`, {n_rows} rows of {n} features, beside `LSPI.fit`"
-    yield Ratio(claim, ours, beside, page=PAGE)
+    yield Ratio(claim, ours, beside)
     rest = [whole - part for whole, part in zip(beside, reading, strict=True)]
-    yield Ratio(f"{claim} without reading its list", ours, rest, page=PAGE)
+    yield Ratio(f"{claim} without reading its list", ours, rest)
 
 
 def _lspi(n: int) -> Any:

@@ -22,7 +22,6 @@ HOW = """\
 Seconds per transition. Each estimator and the NumPy step it stands beside take turns, block by block of transitions, on
 one thread; 64 different rows of independent normal features. `update` includes the call from Python and all checks of
 its arguments, `partial_fit` those of a whole stream; the NumPy steps check nothing."""
-PAGE = "performance-estimators.md"
 GAMMA, LMBDA, ALPHA, STEP_SIZE = 0.99, 0.9, 1.0, 0.01
 REWARD = 1.0
 N_ROWS = 64  # different rows of features, taken in turn
@@ -177,7 +176,7 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     )
     more = ", with the prediction before each update" if asked else ""
     claim = f"`RecursiveLSTD.partial_fit` of {count} rows, n = {n}{more}, beside the compiled loop"
-    return Ratio(claim, ours, beside, cost=True, goal=1.2, page=PAGE)
+    return Ratio(claim, ours, beside, cost=True, goal=1.2)
 
 
 def call_case(n: int, count: int) -> Ratio:
@@ -198,7 +197,7 @@ def call_case(n: int, count: int) -> Ratio:
             nothing(x, x_next, REWARD, GAMMA, 1.0, False, state, state)
 
     claim = f"{count} calls of `RecursiveLSTD.update`, n = {n}, beside compiled calls that do nothing"
-    return Ratio(claim, *in_turn(ours, beside, PAIRS), cost=True, goal=3.75, page=PAGE)
+    return Ratio(claim, *in_turn(ours, beside, PAIRS), cost=True, goal=3.75)
 
 
 def forgetting_case(n: int, count: int) -> Ratio:
@@ -207,7 +206,7 @@ def forgetting_case(n: int, count: int) -> Ratio:
     models = [RecursiveLSTD(n, GAMMA, LMBDA, ALPHA, forgetting=f) for f in (0.999, 1.0)]
     ours, beside = in_turn(lambda: models[0].partial_fit(X, y), lambda: models[1].partial_fit(X, y), PAIRS)
     claim = f"`RecursiveLSTD` with `forgetting` = 1 − 10⁻³ beside none, n = {n}"
-    return Ratio(claim, ours, beside, cost=True, goal=1.5, page=PAGE)
+    return Ratio(claim, ours, beside, cost=True, goal=1.5)
 
 
 def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -> Case:
@@ -309,7 +308,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
                 for _ in range(1 + (2 if quick else PAIRS))
             ]
         ours, numpy = zip(*pairs[1:], strict=True)
-        yield Ratio(case.what, ours, numpy, goal=case.goal, seconds_goal=case.seconds_goal, page=PAGE)
+        yield Ratio(case.what, ours, numpy, goal=case.goal, seconds_goal=case.seconds_goal)
     for n, asked in ((10, False), (10, True), (100, True)):
         with threadpool_limits(limits=1):
             yield recorded_case(n, 2000 if quick else 20_000, asked)

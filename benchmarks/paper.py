@@ -24,7 +24,6 @@ The sweep: seconds per run of 340 pairs (λ, α), on one thread, simulation incl
 timed in between **on a sample of the pairs**, at least 0.1 s for each algorithm, and extrapolated to all of them
 (`lstd.experiments.timing`). The whole paper: 9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true online TD(λ)
 over 600, on all cores, each time in a fresh process, beside the extrapolated loop on one."""
-PAGE = "performance.md"
 
 GOALS = {("large", "tabular"): 150, ("deterministic", "tabular"): 200, ("small", "tabular"): 700}
 DEFAULT_GOAL = 1000
@@ -51,7 +50,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
 
     if quick:
         yield from _sweeps([timing.measure(["small"], ["normal"])])
-        yield Ratio("the whole paper", page=PAGE, skipped="it takes longer than a quick run may")
+        yield Ratio("the whole paper", skipped="it takes longer than a quick run may")
         return
     rounds, warm = [], []
     with tempfile.TemporaryDirectory() as cache:
@@ -61,10 +60,10 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
             warm.append(whole_paper_process(cache))
     yield from _sweeps(rounds)
     loops = [whole_loop(measured) for measured in rounds]
-    yield Ratio("the whole paper, kernels compiled, beside the loop", warm, loops, page=PAGE)
-    yield Ratio("the whole paper, kernels to compile, beside the loop", [cold], [statistics.median(loops)], page=PAGE)
+    yield Ratio("the whole paper, kernels compiled, beside the loop", warm, loops)
+    yield Ratio("the whole paper, kernels to compile, beside the loop", [cold], [statistics.median(loops)])
     claim = "the whole paper, kernels to compile, beside kernels compiled"
-    yield Ratio(claim, [cold], [statistics.median(warm)], cost=True, page=PAGE)
+    yield Ratio(claim, [cold], [statistics.median(warm)], cost=True)
 
 
 def _note(i: int, done: int, total: int) -> None:
@@ -79,7 +78,7 @@ def _sweeps(rounds: list[dict[str, Any]]) -> Iterator[Ratio]:
             goal = TD_GOAL if algorithm == "true_online_td" else GOALS.get((problem, features), DEFAULT_GOAL)
             ours, loop = ([row[side] for row in rows] for side in ("seconds", "loop_seconds"))
             claim = f"{TIMED[algorithm]}, {problem}, {features}, beside a NumPy loop"
-            yield Ratio(claim, ours, loop, goal=goal, page=PAGE)
+            yield Ratio(claim, ours, loop, goal=goal)
 
 
 def whole_loop(measured: dict[str, Any]) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-HEAD = ("claim", "ratio: median (lowest to highest)", "goal", "`lstd`", "beside", "pairs", "page")
+HEAD = ("claim", "ratio: median (lowest to highest)", "goal", "`lstd`", "beside", "pairs")
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -20,8 +20,7 @@ class Ratio:
 
     The ratio is beside / ours, how many times as fast `lstd` is, and `goal` is its least value. For a `cost`, the ratio
     is ours / beside, how many times as long `lstd` takes, and `goal` is its largest value. `seconds_goal` is the
-    largest value for `ours`. With `unit="bytes"`, they are bytes of memory. `page` makes the claim. `skipped` says why
-    there are no seconds.
+    largest value for `ours`. With `unit="bytes"`, they are bytes of memory. `skipped` says why there are no seconds.
     """
 
     claim: str
@@ -30,14 +29,13 @@ class Ratio:
     cost: bool = False
     goal: float | None = None
     seconds_goal: float | None = None
-    page: str = ""
     skipped: str = ""
     unit: str = "s"
 
     def row(self) -> dict[str, Any]:
         """The claim and its numbers as plain JSON values."""
         if self.skipped:
-            return {"claim": self.claim, "page": self.page, "skipped": self.skipped}
+            return {"claim": self.claim, "skipped": self.skipped}
         pairs = list(zip(self.ours, self.beside, strict=True))
         ratio = _spread([a / b if self.cost else b / a for a, b in pairs])
         ours = _spread(self.ours)
@@ -77,11 +75,9 @@ def timed(task: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
-def table(rows: Iterable[dict[str, Any]], pages: bool = True) -> list[str]:
-    """Lines of a Markdown table of rows of :class:`Ratio`, with or without the column of pages."""
-    width = len(HEAD) if pages else len(HEAD) - 1
-    lines = [_joined(HEAD[:width]), "|" + "---|" * width]
-    return lines + [_joined(_cells(row)[:width]) for row in rows]
+def table(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Lines of a Markdown table of rows of :class:`Ratio`."""
+    return [_joined(HEAD), "|" + "---|" * len(HEAD), *(_joined(_cells(row)) for row in rows)]
 
 
 def run_alone(doc: str | None, ratios: Callable[[bool], Iterator[Ratio]]) -> None:
@@ -110,14 +106,13 @@ def _joined(cells: Sequence[str]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    page = f"[{row['page']}]({row['page']})" if row["page"] else "—"
     if "skipped" in row:
-        return [row["claim"], f"skipped: {row['skipped']}", *[""] * (len(HEAD) - 3), page]
+        return [row["claim"], f"skipped: {row['skipped']}", *[""] * (len(HEAD) - 2)]
     ratio, seconds = row["ratio"], row["seconds"]
     shown = f"{_number(ratio['median'])}× {row['kind']} ({_number(ratio['low'])} to {_number(ratio['high'])})"
     amount = _size if row["kind"] == "the memory" else _duration
     ours, beside = (amount(seconds[side]["median"]) for side in ("lstd", "beside"))
-    return [row["claim"], shown, _goal(row), ours, beside, str(row["pairs"]), page]
+    return [row["claim"], shown, _goal(row), ours, beside, str(row["pairs"])]
 
 
 def _goal(row: dict[str, Any]) -> str:

@@ -35,7 +35,6 @@ nothing but the machine, so two jobs cannot gain more; the seconds are per fit. 
 `lstd.fit_chunks` on one warm worker of each, which has the data in its memory, beside `from_arrays` and `then` in a
 loop, BLAS at one thread. Merges: `then` of two statistics, beside `from_arrays` of 100 rows, a share of the time of
 many."""
-FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
 FIT: dict[str, Any] = SETTINGS | {"fit_intercept": False, "n_blocks": 0}
 MEGABYTES, MEMORY = 400, 64 * 2**20
@@ -68,9 +67,9 @@ def _files(n: int, megabytes: int, pairs: int) -> Iterator[Ratio]:
     if len({each["digest"] for fits in (*found, *at_once) for each in fits}) > 1:
         raise RuntimeError(f"fit_tables gave models of different bits for n = {n}")
     one, two = ([pair[i]["seconds"] for pair in found] for i in (0, 1))
-    yield Ratio(f"`fit_tables`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
+    yield Ratio(f"`fit_tables`, n = {n}, two jobs beside one", two, one, goal=GOAL)
     per_fit = [sum(each["seconds"] for each in fits) / 4 for fits in at_once]
-    yield Ratio(f"`fit_tables`, n = {n}, two processes at the same time beside one", per_fit, one, page=FILES_PAGE)
+    yield Ratio(f"`fit_tables`, n = {n}, two processes at the same time beside one", per_fit, one)
 
 
 def _one_file(n_rows: int, pairs: int) -> Iterator[Ratio]:
@@ -91,9 +90,9 @@ def _one_file(n_rows: int, pairs: int) -> Iterator[Ratio]:
                 pass
 
         claim = f"`fit_tables`, a Parquet file of {n_rows} × 20, beside reading it with pyarrow, one thread each"
-        yield Ratio(claim, *in_turn(partial(fit, parquet, 1), read, pairs), cost=True, goal=2.0, page=FILES_PAGE)
+        yield Ratio(claim, *in_turn(partial(fit, parquet, 1), read, pairs), cost=True, goal=2.0)
         seconds = in_turn(partial(fit, text, 2), partial(fit, text, 1), pairs)
-        yield Ratio(f"`fit_tables`, a CSV file of {n_rows} × 20, two jobs beside one", *seconds, page=FILES_PAGE)
+        yield Ratio(f"`fit_tables`, a CSV file of {n_rows} × 20, two jobs beside one", *seconds)
 
 
 def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:
@@ -103,11 +102,11 @@ def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:
     for kind, place in WORKERS.items():
         claim = f"`fit_chunks`, {n_chunks} chunks of {n_rows} rows, n = {n}, one {kind}, beside a loop"
         if kind == "Dask worker" and find_spec("distributed") is None:
-            yield Ratio(claim, page=PAGE, skipped="distributed is not installed (the extra `dask`)")
+            yield Ratio(claim, skipped="distributed is not installed (the extra `dask`)")
             continue
         with threadpool_limits(1), place() as given:
             seconds = in_turn(lambda: fit_chunks([load] * n_chunks, **FIT, **given), loop, pairs)
-        yield Ratio(claim, *seconds, cost=True, page=PAGE)
+        yield Ratio(claim, *seconds, cost=True)
 
 
 def _merges(n: int, pairs: int) -> Ratio:
@@ -117,7 +116,7 @@ def _merges(n: int, pairs: int) -> Ratio:
         one = LSTDStatistics.from_arrays(X, y, **SETTINGS)
         merges, sums = in_turn(partial(one.then, one), partial(LSTDStatistics.from_arrays, X, y, **SETTINGS), pairs)
     claim = f"merge of two statistics, n = {n}, beside the sums of {MERGED_ROWS} rows"
-    return Ratio(claim, merges, [each * MERGED_ROWS / len(X) for each in sums], cost=True, page=PAGE)
+    return Ratio(claim, merges, [each * MERGED_ROWS / len(X) for each in sums], cost=True)
 
 
 def _loop(load: Callable[[], Any], n_chunks: int) -> LSTDStatistics:

@@ -61,7 +61,6 @@ HOW = """\
 `LSTDCV.fit` with a grid of 20 λ and 17 α and 10 folds, on one stream of independent normal features and
 rewards. Fits, sums and solves beside it are **timed one at a time and multiplied** by how many there would be; scoring
 the folds, which it does too, is left out of them. On one thread but for the first row."""
-PAGE = "selection.md"
 N_FEATURES, N_FOLDS = 100, 10
 
 FIRST_SEED, COVERAGE_SEED, FOLDS_SEED = 40_000, 60_000, 70_000
@@ -105,7 +104,7 @@ def main() -> None:
     if not arguments.docs:
         for name in arguments.only:
             add_to_store(name, measured(name, arguments.seeds, arguments.runs), arguments)
-    results = Path(__file__).resolve().parents[1] / "docs" / "results" / PAGE
+    results = Path(__file__).resolve().parents[1] / "docs" / "results" / "selection.md"
     show("\n".join(tables(newest("selection"))), "benchmarks/selection.py", results if arguments.docs else None)
 
 
@@ -395,10 +394,10 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
     data = f"of {n_rows} rows of {N_FEATURES} features"
     seconds = in_turn(partial(_choose, X, y, 2), partial(_choose, X, y, 1), pairs)
-    yield Ratio(f"`LSTDCV.fit` {data}, two jobs beside one", *seconds, page=PAGE)
+    yield Ratio(f"`LSTDCV.fit` {data}, two jobs beside one", *seconds)
     with threadpool_limits(1):
         seconds = in_turn(partial(_choose, X, y, 1), partial(LSTD().fit, X, y), pairs)
-        yield Ratio(f"`LSTDCV.fit` {data}, one job, beside one `LSTD.fit`", *seconds, cost=True, page=PAGE)
+        yield Ratio(f"`LSTDCV.fit` {data}, one job, beside one `LSTD.fit`", *seconds, cost=True)
         fold = slice(n_rows // N_FOLDS, None)
         sample = LSTD(n_blocks=0)
         choice, fits = in_turn(partial(_choose, X, y, 1), partial(sample.fit, X[fold], y[fold]), pairs)
@@ -408,11 +407,11 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     n_fits = n_sums * len(ALPHAS)
     yield Ratio(
         f"`LSTDCV.fit` {data}, one job, beside {n_fits} fits, one per fold, λ and α", choice,
-        [n_fits * each for each in fits], page=PAGE,
+        [n_fits * each for each in fits],
     )  # fmt: skip
     yield Ratio(
         f"`LSTDCV.fit` {data}, one job, beside sums per fold and λ, a solve for each α", choice_again,
-        [n_sums * one + n_fits * each for one, each in zip(sums, solves, strict=True)], page=PAGE,
+        [n_sums * one + n_fits * each for one, each in zip(sums, solves, strict=True)],
     )  # fmt: skip
 
 

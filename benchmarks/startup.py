@@ -22,7 +22,6 @@ after an installation: `import lstd`, and `lstd --help` by the function that the
 scikit-learn's linear models; `LSTD` fitted to 1000 rows of 10 features, and the mere import of `sklearn.base` and
 `numba`, which it needs, beside `Ridge` fitted to the same; `lstd fit` of a small table, by the function that the
 command calls, beside the same `Ridge`."""
-PAGE = ""
 FIT = """
 import numpy as np
 from {0} import {1}
@@ -45,17 +44,17 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     compileall.compile_dir(Path(lstd.__file__).parent, quiet=1)
     for name, code in STARTS.items():
         seconds = in_turn(partial(_python, code), partial(_python, BESIDE), 1 if quick else 9)
-        yield Ratio(f"{name} beside `{BESIDE}`", *seconds, page=PAGE)
+        yield Ratio(f"{name} beside `{BESIDE}`", *seconds)
     ridge = partial(_python, FIT.format("sklearn.linear_model", "Ridge"))
     seconds = in_turn(partial(_python, FIT.format("lstd", "LSTD")), ridge, 1 if quick else 9)
-    yield Ratio("start to a fitted `LSTD` beside `Ridge`", *seconds, cost=True, goal=0.9, seconds_goal=1.5, page=PAGE)
+    yield Ratio("start to a fitted `LSTD` beside `Ridge`", *seconds, cost=True, goal=0.9, seconds_goal=1.5)
     seconds = in_turn(partial(_python, "import sklearn.base, numba"), ridge, 1 if quick else 9)
-    yield Ratio("`import sklearn.base, numba` beside the start to a fitted `Ridge`", *seconds, cost=True, page=PAGE)
+    yield Ratio("`import sklearn.base, numba` beside the start to a fitted `Ridge`", *seconds, cost=True)
     with TemporaryDirectory() as folder:
         table = Path(folder, "table")
         table.with_suffix(".csv").write_text("x,r\n" + "1,2\n" * 1000)
         seconds = in_turn(partial(_python, COMMAND.format(table)), ridge, 1 if quick else 9)
-    yield Ratio("`lstd fit` of 1000 rows beside the start to a fitted `Ridge`", *seconds, cost=True, page=PAGE)
+    yield Ratio("`lstd fit` of 1000 rows beside the start to a fitted `Ridge`", *seconds, cost=True)
 
 
 def _python(code: str) -> None:

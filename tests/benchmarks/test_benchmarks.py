@@ -19,7 +19,7 @@ from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.experiments.reproduce.run import describe_machine
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs" / "results"
+BENCHMARKS = ROOT / "benchmarks"
 PARTS = ("paper", "batch", "in_memory", "online", "selection", "intervals", "scaling", "startup", "neighbours")
 
 
@@ -74,7 +74,7 @@ def command(*words):
 
 def results(date="2030-01-01", *, quick=False, only=None, median=2.0):
     row = {
-        "claim": "one", "page": "", "kind": "as fast", "ratio": {"median": median, "low": 1.0, "high": 3.0},
+        "claim": "one", "kind": "as fast", "ratio": {"median": median, "low": 1.0, "high": 3.0},
         "goal": None, "seconds_goal": None, "met": None, "pairs": 1,
         "seconds": {side: {"median": 1.0, "low": 1.0, "high": 1.0} for side in ("lstd", "beside")},
     }  # fmt: skip
@@ -137,11 +137,9 @@ def test_the_newest_whole_results_count(claims, tmp_path):
 
 def test_the_documentation_shows_the_newest_results(claims):
     found = claims.newest(claims.RESULTS)
-    for page in claims.PAGES:
-        text = (DOCS / page).read_text(encoding="utf-8")
-        begin, end = f"<!-- begin: {claims.SOURCE} -->", f"<!-- end: {claims.SOURCE} -->"
-        shown = text.split(begin)[1].split(end)[0].strip()
-        assert shown == claims.page_text(found, page), f"{page}: run `python {claims.SOURCE} --docs`"
+    text = claims.PAGE.read_text(encoding="utf-8")
+    begin, end = f"<!-- begin: {claims.SOURCE} -->", f"<!-- end: {claims.SOURCE} -->"
+    assert text.split(begin)[1].split(end)[0].strip() == claims.page_text(found), f"`python {claims.SOURCE} --docs`"
 
 
 def test_the_page_on_large_data_shows_the_newest_results(load):
@@ -159,17 +157,11 @@ def test_results_cover_every_part_and_name_no_one(claims):
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_claims_and_their_pages_are_those_of_the_script(claims, rows, name):
+def test_claims_are_those_of_the_script(claims, rows, name):
     """But for numbers: with little data they are others."""
     measured, now = claims.newest(claims.RESULTS)["parts"][name], rows(name)
     if any("skipped" in row for row in now):
         pytest.skip(f"{', '.join(row['claim'] for row in now)}: not installed")
-    found = [{(re.sub(r"\d+", "#", row["claim"]), row["page"]) for row in each} for each in (measured["ratios"], now)]
+    found = [{re.sub(r"\d+", "#", row["claim"]) for row in each} for each in (measured["ratios"], now)]
     assert found[0] == found[1], "run `python benchmarks/claims.py`"
     assert measured["how"] == importlib.import_module(name).HOW
-
-
-def test_pages_that_results_name_exist(claims):
-    pages = {row["page"] for part in claims.newest(claims.RESULTS)["parts"].values() for row in part["ratios"]}
-    assert pages >= {"performance.md", "performance-estimators.md", "selection.md", "intervals.md"}
-    assert [page for page in pages if page and not (DOCS / page).is_file()] == []
