@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 
 import cluster_measure
-from lstd.report.style import COLOURS, LINES, REFERENCE, WIDE, figure_style, new_figure
+from lstd.report.style import LINES, REFERENCE, WIDE, figure_style, new_figure
 from pages import newest, store, write_between
 from provenance import describe_machine
 
@@ -223,7 +224,7 @@ def draw(results: Results, path: Path) -> None:
         figure = new_figure(WIDE, 4.6)
         axes = figure.subplots(1, 2, sharey=True)
         for ax, T in zip(axes, TRANSITIONS, strict=True):
-            for n, colour in zip(FEATURES, (COLOURS[name] for name in ("mixed", "boyan", "uncorrected")), strict=True):
+            for n, colour in zip(FEATURES, colormaps["viridis"]([0.75, 0.45, 0.1]), strict=True):
                 one = fit_of(results, "dask", n, T, 1)
                 ax.loglog(workers, [T * one.per_row / W for W in workers], color=REFERENCE, linewidth=0.7)
                 for kind, line in (("processes", LINES["boyan"]), ("dask", "-")):

@@ -45,7 +45,7 @@ class Ratio:
             if self.goal is not None:
                 met = met and (ratio["median"] <= self.goal if self.cost else ratio["median"] >= self.goal)
         return {
-            "claim": self.claim, "page": self.page, "kind": self._kind, "ratio": ratio,
+            "claim": self.claim, "kind": self._kind, "ratio": ratio,
             "goal": self.goal, "seconds_goal": self.seconds_goal, "met": met, "pairs": len(pairs),
             "seconds": {"lstd": ours, "beside": _spread(self.beside)},
         }  # fmt: skip

@@ -76,8 +76,8 @@ def returned_figure(block, block_vars, gallery_conf):
 
 
 def palette(gallery_conf, script):
-    """Give all figures of the gallery the colours of `lstd.report`: C0 to C3 are Boyan's, Uncorrected, Mixed, TD."""
-    names = ("boyan", "uncorrected", "mixed", "true_online_td", "td_replacing")
+    """Give all figures of the gallery the colours of `lstd.report`: Boyan's, Uncorrected, Mixed, true online TD, TD."""
+    names = ("boyan", "uncorrected", "mixed", "true_online_td", "td")
     plt.rcParams["axes.prop_cycle"] = plt.cycler(color=[COLOURS[name] for name in names])
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 INK = {"light": "#1f2933", "dark": "#e4e7eb"}
 PALE = {"light": "#e8edf2", "dark": "#2f3a45"}
 BLUE = {"light": "#0072b2", "dark": "#56b4e9"}
-ORANGE = {"light": "#c24e00", "dark": "#f0a35e"}
 LOOK = {"font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "lstd", "axes.spines.top": False}
 
 
@@ -131,21 +130,21 @@ def arrow(ax, start, end, colour):
 
 def value(theme):
     """Draw the rewards of a sequence, and what is predicted at one of its rows."""
-    figure, ax = canvas(5.4, 2.7)
+    figure, ax = canvas(9.0, 2.7)
     rewards = np.array([0.9, 0.3, 0.0, 1.2, 0.5, 0.8, 0.0, 1.0, 0.6, 0.2, 0.9, 0.0, 0.4, 0.7])
-    now, gap = 5, 0.37
+    now, gap = 5, 0.63
     for t, reward in enumerate(rewards):
-        x, past = 0.25 + gap * t, t < now
-        ax.bar(x, reward, 0.22, 0.55, color=PALE[theme], edgecolor=INK[theme], linewidth=0.6)
+        x, past = 0.35 + gap * t, t < now
+        ax.bar(x, reward, 0.36, 0.55, color=PALE[theme], edgecolor=INK[theme], linewidth=0.6)
         if not past:
-            ax.bar(x, reward * 0.85 ** (t - now), 0.22, 0.55, color=BLUE[theme])
-    ax.plot([0.1, 5.3], [0.55, 0.55], color=INK[theme], linewidth=0.8)
-    x = 0.25 + gap * (now - 0.5)
-    ax.plot([x, x], [0.45, 2.3], color=ORANGE[theme], linewidth=1.4)
-    ax.text(x, 2.35, "now: the features are known", color=ORANGE[theme], ha="center", va="bottom")
-    ax.text(0.9, 0.25, "past rewards:\nthe data", ha="center", va="center")
-    ax.text(3.6, 0.25, "future rewards: later ones\ncount for less (discount γ)", ha="center", va="center")
-    ax.text(3.7, 1.95, "predicted: the expected sum\nof the blue parts", color=BLUE[theme], ha="center", va="center")
+            ax.bar(x, reward * 0.85 ** (t - now), 0.36, 0.55, color=BLUE[theme])
+    ax.plot([0.1, 8.9], [0.55, 0.55], color=INK[theme], linewidth=0.8)
+    x = 0.35 + gap * (now - 0.5)
+    ax.plot([x, x], [0.45, 2.3], color=INK[theme], linewidth=1.4)
+    ax.text(x, 2.35, "now: the features are known", weight="bold", ha="center", va="bottom")
+    ax.text(1.6, 0.25, "past rewards: the data", ha="center", va="center")
+    ax.text(6.1, 0.25, "future rewards: later ones count for less (discount γ)", ha="center", va="center")
+    ax.text(6.3, 1.95, "predicted: the expected sum of the blue parts", color=BLUE[theme], ha="center", va="center")
     return figure
 
 
@@ -160,13 +159,13 @@ def rows(theme):
         for k, x in enumerate(places[: 3 if active else 2]):
             box(ax, x, y + 0.3, 0.75, 0.55, theme, text="features", colour=PALE[theme])
             if k == 2:
-                ax.text(x + 0.83, y + 0.57, "horizon row:\nno reward yet", va="center", color=ORANGE[theme], fontsize=9)
+                ax.text(x + 0.83, y + 0.57, "horizon row:\nno reward yet", va="center", weight="bold", fontsize=9)
                 continue
             arrow(ax, (x + 0.75, y + 0.57), (x + 1.43, y + 0.57), INK[theme])
             ax.text(x + 1.1, y + 0.35, "reward", ha="center", va="center", fontsize=9, color=BLUE[theme])
         if not active:
             ended = "terminated: nothing\nmore to come, value 0"
-            ax.text(3.6, y + 0.57, ended, va="center", fontsize=9, color=ORANGE[theme])
+            ax.text(3.7, y + 0.57, ended, va="center", fontsize=9, weight="bold")
         ax.plot([0.7, 5.5], [y + 0.12, y + 0.12], color=PALE[theme], linewidth=2, zorder=0)
     words = "One row: the features known at its start,\nand the reward received before the next row starts."
     ax.text(0.7, 0.3, words, va="center", fontsize=9)

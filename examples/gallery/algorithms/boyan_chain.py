@@ -52,8 +52,8 @@ best = mean.argmin(axis=0)
 fig, ax = plt.subplots(figsize=(7, 4))
 ax.loglog(steps, lstd.mean(axis=0), "o-", color="C0", label="LSTD(0.9)")
 ax.fill_between(steps, *np.quantile(lstd, (0.1, 0.9), axis=0), color="C0", alpha=0.2)
-ax.loglog(steps, mean.min(axis=0), "s--", color="C3", label="TD(0.9), best step size for each amount of data")
-ax.loglog(steps, mean[best[-1]], ":", color="C3", label=f"TD(0.9), step size {step_sizes[best[-1]]:g}")
+ax.loglog(steps, mean.min(axis=0), "s--", color="C4", label="TD(0.9), best step size for each amount of data")
+ax.loglog(steps, mean[best[-1]], ":", color="C4", label=f"TD(0.9), step size {step_sizes[best[-1]]:g}")
 ax.set(
     xlabel="transitions",
     ylabel="error of the values (root mean square)",

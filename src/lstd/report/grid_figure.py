@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from lstd.data.arguments import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.rendering import share
-from lstd.report.style import COLOURS, LINES, VERMILION, legend_above, panels
+from lstd.report.style import COLOURS, INK, LINES, legend_above, panels
 from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
@@ -26,10 +26,10 @@ _MIN_RANGE = 0.1  # of the scale of colours, so that negligible differences look
 _MAX_CELLS = 2000  # drawn as vectors
 _NO_ERROR = "#C8C8C8"
 _CHOSEN: dict[str, Any] = {
-    "marker": "*", "color": VERMILION, "markeredgecolor": "white", "markersize": 13, "linestyle": "",
+    "marker": "*", "color": INK, "markeredgecolor": "white", "markersize": 13, "linestyle": "",
 }  # fmt: skip
 _LOWEST: dict[str, Any] = {
-    "marker": "o", "markerfacecolor": "none", "markeredgecolor": VERMILION, "markersize": 8, "linestyle": "",
+    "marker": "o", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 8, "linestyle": "",
 }  # fmt: skip
 
 
@@ -212,14 +212,14 @@ def _map(ax: Axes, grid: Grid) -> list[Artist]:
     edges = [np.arange(length + 1) - 0.5 for length in shown.shape]
     ax.set_facecolor(_NO_ERROR)
     colours = ax.pcolormesh(
-        edges[1], edges[0], shown, cmap="viridis", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
+        edges[1], edges[0], shown, cmap="viridis_r", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
         linewidth=0.2,
     )  # fmt: skip
     ax.grid(False)
     if grid.lowest != grid.chosen:
         ax.plot(*grid.lowest[::-1], **_LOWEST, zorder=5)
     (star,) = ax.plot(*grid.chosen[::-1], **_CHOSEN, zorder=5)
-    scale = ScalarMappable(norm, "viridis")
+    scale = ScalarMappable(norm, "viridis_r")
     bar = ax.figure.colorbar(scale, ax=ax, extend="max" if beyond else "neither", extendfrac=0.04)
     label = "error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error"
     bar.set_label(label if grid.observed is None else f"{label}; {share(grid.observed)} of the returns observed")

@@ -24,13 +24,13 @@ from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
 from lstd.report.figure_data import LEVEL, fitted_with
 from lstd.report.row_figures import draw_points
-from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, name_rows, panels
+from lstd.report.style import BLUE, INK, POINTS, REFERENCE, WIDE, legend_above, name_rows, panels
 from lstd.statistics.intervals import FEW, check_level
 
 MAX_NAMED = 40  # features that have a line and a name each
 _MAX_BARS = 20
 _PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
-_LITTLE: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
+_LITTLE: dict[str, Any] = {"color": INK, "marker": "D", "linestyle": ""}
 
 
 def plot_coefficients(
@@ -131,9 +131,8 @@ def draw_contributions(
         lengths, halves = np.append(lengths, values[rest].sum()), np.append(halves, 0.0)
     base = float(np.ravel(found.base)[reward])
     with panels(ax, 6.0, 1.1 + 0.24 * max(2, len(names))) as (panel,):
-        colours = [BLUE if length >= 0.0 else VERMILION for length in lengths]
         artists = panel.barh(
-            np.arange(len(names)), lengths, xerr=halves if halves.any() else None, color=colours, height=0.7,
+            np.arange(len(names)), lengths, xerr=halves if halves.any() else None, color=BLUE, height=0.7,
             error_kw={"elinewidth": 0.9, "capsize": 2.2},
         )  # fmt: skip
         panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)

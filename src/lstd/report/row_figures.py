@@ -21,7 +21,7 @@ from lstd.estimators.return_spread import ReturnSpread
 from lstd.metrics import Calibration
 from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.rendering import share
-from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, name_rows, panels, plain
+from lstd.report.style import BLUE, INK, PALE, POINTS, REFERENCE, WIDE, legend_above, name_rows, panels, plain
 from lstd.statistics.intervals import Interval
 from lstd.types import Array
 
@@ -29,7 +29,7 @@ _SHADE = "#F3F3F3"
 _FOOT = 0.03  # height of the crosses, as a share of the panel's
 _FEW_ROWS = 250  # that have a dot each
 _LITTLE_DATA: dict[str, Any] = {
-    "marker": "x", "color": "#000000", "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
+    "marker": "x", "color": INK, "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
 }  # fmt: skip
 
 
@@ -362,11 +362,11 @@ def plot_spread(
         mean = spread.model.predict_interval(rows, level, **spread.options)
     places = np.arange(len(found.prediction))
     with panels(ax, WIDE, 1.15 + 0.34 * len(places), 1) as (panel,):
-        ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color="#CFE3F1", edgecolor=BLUE)
+        ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color=PALE)
         ranges.set_label(f"one return: {level:.0%} lie in here")
         bars = None if mean is None else np.maximum([found.prediction - mean.lower, mean.upper - found.prediction], 0.0)
         means = panel.errorbar(
-            found.prediction, places, xerr=bars, fmt="o", color=VERMILION, elinewidth=3.0, capsize=0.0, zorder=3,
+            found.prediction, places, xerr=bars, fmt="o", color=BLUE, elinewidth=3.0, capsize=0.0, zorder=3,
             label="mean of many such returns" + ("" if mean is None else f": its {level:.0%} interval"),
         )  # fmt: skip
         name_rows(panel, [str(name) for name in (places if labels is None else labels)][: len(places)])

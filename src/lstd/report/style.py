@@ -37,7 +37,7 @@ LINES = {
 }
 MARKERS = {"uncorrected": "o", "mixed": "s", "boyan": "^", "true_online_td": "D"}
 REFERENCE = "#8A8A8A"
-BLUE, VERMILION = COLOURS["boyan"], COLOURS["uncorrected"]
+BLUE, PALE, INK = COLOURS["boyan"], "#CFE3F1", "#000000"
 POINTS: dict[str, Any] = {"fmt": "o", "color": BLUE, "elinewidth": 0.9, "capsize": 2.2, "zorder": 3}  # with bars
 
 _STYLE = {
