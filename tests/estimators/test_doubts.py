@@ -11,7 +11,7 @@ from scipy import sparse
 
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd._kernels.ranges import any_outside
+from lstd._kernels.scales import any_outside
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
 from lstd.report import write_fit_report
 from support.tolerances import assert_close

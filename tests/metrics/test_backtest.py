@@ -13,7 +13,7 @@ import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD, RecursiveLSTD, Trajectories
 from lstd.errors import InvalidInputError, InvalidTypeError, UnobservedWarning
 from lstd.metrics import backtest
-from lstd.metrics.cross_fitting import RIDGES
+from lstd.metrics.backtest import RIDGES
 from tolerances import assert_close
 
 pytestmark = pytest.mark.usefixtures("few_pairs")

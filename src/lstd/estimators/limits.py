@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lstd._kernels.ranges import any_outside
+from lstd._kernels.scales import any_outside
 from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, distance, growing_doubt, percent, sides, support_doubt
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import COMPARED, Rows

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels.ranges import widen
+from lstd._kernels.scales import widen
 from lstd.data.doubts import FEWEST, bounds_of
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings

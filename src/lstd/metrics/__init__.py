@@ -5,12 +5,9 @@ predictions beside what was observed go out.
 """
 
 from lstd.data.returns import ObservedReturns
-from lstd.metrics.backtest import backtest
-from lstd.metrics.backtest_result import Backtest
+from lstd.metrics.backtest import Backtest, backtest
 from lstd.metrics.calibration import Calibration, calibration
-from lstd.metrics.effective_degrees_of_freedom import effective_degrees_of_freedom
-from lstd.metrics.observed_returns import observed_returns
-from lstd.metrics.value_error import value_error
+from lstd.metrics.measures import effective_degrees_of_freedom, observed_returns, value_error
 
 __all__ = [
     "Backtest",

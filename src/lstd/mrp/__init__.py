@@ -4,10 +4,8 @@ In: transition probabilities and rewards, or the sizes and seed of a random proc
 Out: values, stationary distribution, limits of LSTD(λ), features of the states, and simulated transitions.
 """
 
-from lstd.mrp.classic import BoyanChain, RandomWalk
-from lstd.mrp.features import make_features
+from lstd.mrp.examples import BoyanChain, RandomMRP, RandomWalk, make_features
 from lstd.mrp.process import MRP
-from lstd.mrp.random import RandomMRP
 from lstd.mrp.simulate import Trajectory
 
 __all__ = ["MRP", "BoyanChain", "RandomMRP", "RandomWalk", "Trajectory", "make_features"]
