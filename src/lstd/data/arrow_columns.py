@@ -1,14 +1,13 @@
-"""Columns of tables and data frames as NumPy arrays, by the rules of `lstd.data.parsing`: Arrow reads all of them.
+"""Columns of tables and data frames as NumPy arrays: the one parser of numbers, flags, times and ids, which is Arrow.
 
-Arrow converts whole columns much faster than Python. Where it refuses one, the rules are applied value by value.
+Text may have white space around it, and stands for no value if it is one of `MISSING`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -17,14 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lstd.data import parsing as rules
+from lstd.data.follow import Marks
 from lstd.data.ids import NEEDS_ID, Ids, ids_of_text, up_to
-from lstd.data.parsing import Fault
+from lstd.data.parsing import AS_DAYS, MISSING, NO_TIME, NO_VALUE, Fault, described, first_true
+from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
+_TRUE, _FALSE = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
+_DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
+_DROP = "; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards and ends."
+_IMPUTE = "; `--impute` fills in the mean, with a column of 0 and 1 that says where."
 _NO_IDS = "which cannot be ids; convert it to text or integers first."
 
 
@@ -101,19 +105,56 @@ def _text(value: Any) -> str:
 
 
 def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
-    """Parse numbers, NaN where there is no value; see `lstd.data.parsing.numbers`."""
+    """Parse numbers, NaN where there is no value; returns floats, (T,), and the first value that is not a number.
+
+    They are NaN from that one on.
+    """
     array = _plain(array)
-    kind = array.type
-    if pa.types.is_string(kind):
+    kind, values = array.type, np.full(len(array), np.nan)
+    if not (pa.types.is_string(kind) or _is_numeric(kind)):
+        remedy = AS_DAYS if pa.types.is_temporal(kind) else "encode it in numbers."
+        text = f"is not numeric; the column is of type {kind}: {remedy}"
+        return values, Fault(0, column, text) if len(array) else None
+    with contextlib.suppress(pa.ArrowInvalid):
+        return _as_floats(array), None
+    array = _trimmed(array)
+    row = _refused(array, pa.float64())
+    values[:row] = _as_floats(array[:row])
+    if row == len(array):
+        return values, None
+    value = array[row].as_py()
+    return values, Fault(row, column, f"{described(value)}, which is not a number; {_remedy(value)}")
+
+
+def _remedy(text: str) -> str:
+    """Say what to do with a text that is not a number."""
+    if text.lower() in (*_TRUE, *_FALSE):
+        return "write 1 for true and 0 for false."
+    if "," in text:
+        return "write a point before decimals, and no other separators."
+    return "correct it, or encode the column in numbers."
+
+
+def _trimmed(array: pa.Array) -> pa.Array:
+    """Text without white space around it and signs of positive numbers, and null where it means a missing value."""
+    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), r"^\+([0-9.])", r"\1")  # for older Arrow
+    return pc.if_else(_among(text, MISSING), pa.scalar(None, pa.string()), text)
+
+
+def _among(text: pa.Array, words: Iterable[str]) -> pa.Array:
+    return pc.is_in(pc.utf8_lower(text), value_set=from_texts([*words]))
+
+
+def _refused(array: pa.Array, kind: Any) -> int:
+    """Return the first row that Arrow cannot convert; the number of rows if it can convert all."""
+    row, step = 0, len(array)
+    while step and row < len(array):
         try:
-            return _as_floats(array), None
+            array[row : row + step].cast(kind)
+            row += step
         except pa.ArrowInvalid:
-            return _parsed(array, column)
-    if not _is_numeric(kind):
-        values = np.full(len(array), np.nan)
-        fault = rules.not_numeric(column, kind, temporal=pa.types.is_temporal(kind))
-        return values, fault if len(array) else None
-    return _as_floats(array), None
+            step //= 2
+    return min(row, len(array))
 
 
 def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
@@ -132,37 +173,63 @@ def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
 
 
 def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
-    """Parse flags; see `lstd.data.parsing.flags`."""
+    """Parse zero and one, true and false, yes and no; returns the first bad value, from which on they are False."""
     array = _plain(array)
     if pa.types.is_string(array.type):
-        encoded = array.dictionary_encode(null_encoding="encode")
-        return rules.flags(_objects(encoded.dictionary), column, to_numpy(encoded.indices))
-    values, fault = numbers(array, column)
-    return (values == 1.0, fault) if fault is not None else rules.flags(values, column)
+        array = _trimmed(array)
+        values, false = (to_numpy(_among(array, words)) for words in (_TRUE, _FALSE))
+    else:
+        found, fault = numbers(array, column)
+        values, false = found == 1.0, found == 0.0
+        if fault is not None:
+            return values, fault
+    row = first_true(~(values | false))
+    if row is None:
+        return values, None
+    text = described(array[row].as_py())
+    remedy = "; fill in 0 or 1, 0 if the episode still goes on."
+    if text != NO_VALUE:
+        remedy = ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
+    return values & (np.arange(len(values)) < row), Fault(row, column, text + remedy)
 
 
 def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any], Fault | None]:
-    """Parse times; dates are numbers of this unit since 1970. See `lstd.data.parsing.times`."""
-    array, types = _plain(array), pa.types
-    if types.is_unsigned_integer(array.type):
-        with contextlib.suppress(pa.ArrowInvalid):  # from 2⁶³ on they are read as floats
-            array = array.cast(pa.int64())
-    if types.is_string(array.type):
-        for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
-            with contextlib.suppress(pa.ArrowInvalid):
-                array = array.cast(kind)
-                break
+    """Parse times, none of which may be missing: integers or floats, (T,), in their order, and the first bad one.
+
+    They are numbers; or dates, also as text in ISO format, which are numbers of this unit since 1970 in UTC.
+    """
+    array, types = _typed_times(_plain(array)), pa.types
     if types.is_time(array.type):
         array = array.cast(pa.time64("us"), safe=False).cast(pa.int64())
     elif types.is_temporal(array.type):
         kind = pa.duration(unit) if types.is_duration(array.type) else pa.timestamp(unit)
         array = array.cast(kind, safe=False).cast(pa.int64())
+    missing = Fault(first_true(to_numpy(pc.is_null(array))) or 0, column, NO_TIME) if array.null_count else None
     if types.is_signed_integer(array.type):
-        return to_numpy(array.cast(pa.int64())), rules.no_value(to_numpy(pc.is_null(array)), column)
+        return to_numpy(array.cast(pa.int64())), missing
     values, fault = numbers(array, column)
-    if fault is not None and types.is_string(array.type):
-        return rules.times(_objects(array), column)
-    return values, rules.check_finite(values, column, fault, rules.NO_TIME)
+    if fault is None or not types.is_string(array.type):
+        return values, first_outside(values, column, fault, missing=NO_TIME)
+    row, kind = max(((_refused(array, one), one) for one in (pa.float64(), *_DATES)), key=lambda pair: pair[0])
+    if kind != pa.float64() or not row:  # dates
+        other = any(_refused(array[row : row + 1], one) for one in _DATES)
+        rule = ", which is neither a number nor a date such as 2024-01-31 12:00; correct it."
+        rule = "; give every time a time zone, or none of them." if other else rule
+        fault = Fault(row, column, described(array[row].as_py()) + rule)
+    return np.full(len(values), np.nan), missing if missing is not None and missing.row < row else fault
+
+
+def _typed_times(array: pa.Array) -> pa.Array:
+    """Return whole numbers as such, and text as whole numbers or as dates if all of it is; else without white space."""
+    if pa.types.is_unsigned_integer(array.type):
+        with contextlib.suppress(pa.ArrowInvalid):  # from 2⁶³ on they are read as floats
+            return array.cast(pa.int64())
+    if pa.types.is_string(array.type):
+        array = _trimmed(array)
+        for kind in (pa.int64(), *_DATES):
+            with contextlib.suppress(pa.ArrowInvalid):
+                return array.cast(kind)
+    return array
 
 
 def ids(array: pa.Array, column: str) -> Ids:
@@ -176,7 +243,7 @@ def ids(array: pa.Array, column: str) -> Ids:
     first, fault = len(array), None
     if missing.any():
         first = int(np.argmax(missing))
-        text = "is infinite" if array[first].as_py() in (np.inf, -np.inf) else rules.NO_VALUE
+        text = "is infinite" if array[first].as_py() in (np.inf, -np.inf) else NO_VALUE
         fault = Fault(first, column, f"{text}; {NEEDS_ID}")
     known = array[:first]
     if not len(known):
@@ -220,21 +287,16 @@ def kind_of(array: pa.Array) -> str:
 def numpy_unit(array: pa.Array) -> str:
     """Return the NumPy type of a column of times; "" if the column holds no such times."""
     kind = _plain(array).type
-    if pa.types.is_duration(kind):
-        return "m8[ns]"
-    return "M8[ns]" if pa.types.is_timestamp(kind) else "M8[D]" if pa.types.is_date(kind) else ""
+    if pa.types.is_duration(kind) or pa.types.is_timestamp(kind):
+        return f"{'m' if pa.types.is_duration(kind) else 'M'}8[{'ns' if kind.unit == 'ns' else 'us'}]"
+    return "M8[D]" if pa.types.is_date(kind) else ""
 
 
 def clock_of(array: pa.Array) -> tuple[bool, bool]:
     """Return whether a column of times holds dates, and whether these have a time zone; its first value decides."""
-    array = _plain(array)
-    kind = array.type
-    if pa.types.is_timestamp(kind):
-        return True, kind.tz is not None
-    if pa.types.is_string(kind) and len(array) and rules.numbers(_objects(array[:1]), "")[1] is not None:
-        with contextlib.suppress(ValueError):  # neither a number nor a date
-            return True, datetime.fromisoformat(_objects(array[:1])[0].strip()).utcoffset() is not None
-    return pa.types.is_date(kind), False
+    kind = _typed_times(_plain(array)[:1]).type
+    is_timestamp = pa.types.is_timestamp(kind)
+    return is_timestamp or pa.types.is_date(kind), is_timestamp and kind.tz is not None
 
 
 def from_numpy(values: NDArray[Any]) -> pa.Array:
@@ -300,20 +362,96 @@ def _as_floats(array: pa.Array) -> Array:
     return to_numpy(array.cast(pa.float64(), safe=False))
 
 
-def _parsed(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
-    """Numbers among text with white space or missing values, or with what is not a number."""
-    trimmed = pc.utf8_trim_whitespace(array)
-    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=_missing())
-    try:
-        return _as_floats(pc.if_else(missing, pa.nulls(len(array), pa.string()), trimmed)), None
-    except pa.ArrowInvalid:
-        return rules.numbers(_objects(array), column)
+# ------------------------------------------------------------ rows
 
 
-def _objects(array: pa.Array) -> NDArray[Any]:
-    return np.array([*array.to_pylist(), None], dtype=object)[:-1]
+class Converted:
+    """The rows of a batch, their ids and flags, and the first bad value of each column.
+
+    `roles` has the columns, as `lstd.tables.column_roles.Roles`; dates are numbers of this `unit` since 1970.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, roles: Any, gamma: float = 1.0, unit: str = "us") -> None:
+        self._faults: list[Fault | None] = []
+        self._batch, self._prepared = batch, roles.prepared and not roles.next_features
+        X, T = self._features(roles.features or ()), len(batch)
+        self.y = np.empty((T, len(roles.rewards)))  # NaN where it is missing, as `numbers` are
+        for j, name in enumerate(roles.rewards):
+            self.y[:, j] = self._numbers(name)
+        self.numbers = {
+            role: self._numbers(name, 0.0, COLUMNS[role].high if role in COLUMNS else np.inf)
+            for role, name in roles.transitions.items()
+        }
+        terminated, truncated = (
+            np.zeros(T, np.bool_) if name is None else self._noted(*flags(batch.column(name), name))
+            for name in (roles.terminated, roles.truncated)
+        )
+        times_of_rows = None if roles.time is None else self._noted(*times(batch.column(roles.time), roles.time, unit))
+        self.ids, groups = (
+            None if name is None else ids(batch.column(name), name) for name in (roles.episode, roles.groups)
+        )
+        self._faults += [found.fault for found in (self.ids, groups) if found is not None]
+        missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
+        self.marks = Marks(self.ids, groups, terminated, truncated, missing, times_of_rows)
+        known = ~missing.any(axis=1)
+        self.kept = [batch.column(name) for name in roles.kept]
+        self.rows = Rows.of(
+            X=X, y=self.y if known.all() else np.nan_to_num(self.y), known=known, last=terminated,
+            terminated=terminated, **_columns(self.numbers, gamma, terminated), episode=None,
+            single=self.y.shape[1] == 1, gamma=gamma, assumed=False,
+            X_next=self._features(roles.next_features, terminated) if roles.next_features else None,
+            names=roles.features, groups=None if groups is None else groups.per_row(T), given=frozenset(self.numbers),
+        )  # fmt: skip
+        self.fault = min(filter(None, self._faults), default=None, key=lambda fault: fault.row)
+        del self._batch  # the columns of features are not kept
+
+    def _features(self, names: Sequence[str], unused: Flags | None = None) -> Array:
+        """Convert columns, all at once unless a value is bad; those of `unused` rows may be, and become zero."""
+        X = matrix(self._batch, names)
+        if X is not None:
+            return X
+        X = np.empty((len(self._batch), len(names)))
+        for j, name in enumerate(names):
+            values, fault = numbers(self._batch.column(name), name)
+            X[:, j] = values if unused is None else np.where(unused & ~np.isfinite(values), 0.0, values)
+            if fault is not None and self._prepared:
+                fault = fault._replace(text=f"{fault.text} A column of words: `--categories {name}`.")
+            missing = NO_VALUE + (_IMPUTE if self._prepared else _DROP)
+            self._faults.append(first_outside(X[:, j], name, fault, missing=missing) or fault)
+        return X
+
+    def _numbers(self, name: str, low: float = -np.inf, high: float = np.inf) -> Array:
+        values, fault = numbers(self._batch.column(name), name)
+        return self._noted(values, first_outside(values, name, fault, low, high))
+
+    def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
+        self._faults.append(fault)
+        return values
 
 
-@cache
-def _missing() -> pa.Array:
-    return from_texts(sorted(rules.MISSING))
+def _columns(given: dict[str, Array], gamma: float, terminated: Flags) -> dict[str, Array]:
+    """Return all columns of numbers, with their usual values where they are missing or not given."""
+    columns = {}
+    for name, (_, usual) in COLUMNS.items():
+        values = given.get(name)
+        default = repeated(gamma if usual is None else usual, len(terminated))
+        columns[name] = default if values is None else np.where(np.isnan(values), 1.0, values)
+    if terminated.any():
+        columns["discount"] = np.where(terminated, 0.0, columns["discount"])
+    return columns
+
+
+def first_outside(
+    values: Array, column: str, fault: Fault | None, low: float = -np.inf, high: float = np.inf, missing: str = ""
+) -> Fault | None:
+    """Find the first value outside [low, high], infinite, or not a number by `fault`.
+
+    A value may be missing, unless `missing` says what is wrong then.
+    """
+    bad = np.isinf(values) | (values < low) | (values > high)
+    row = first_true(bad | np.isnan(values) if missing else bad)
+    if row is None or (fault is not None and fault.row <= row):
+        return fault
+    rule = "finite and at least 0" if high == np.inf else f"in [{low:g}, {high:g}]"
+    text = "is infinite; correct it." if low == -np.inf else f"has {values[row]:g}; it must be {rule}. Correct it."
+    return Fault(row, column, missing if np.isnan(values[row]) else text)

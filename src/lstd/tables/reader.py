@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
-from lstd.data.follow import Episodes, Marks
+from lstd.data.arrow_columns import Converted
+from lstd.data.follow import Episodes
 from lstd.data.ids import last_rows
-from lstd.data.parsing import DROP, NO_VALUE, Fault, check_finite, check_not_infinite, check_not_outside
-from lstd.data.rows import COLUMNS, Rows, repeated
+from lstd.data.rows import Rows
 from lstd.distributed import chunk_sums
 from lstd.errors import InvalidInputError
 from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
 from lstd.tables.sources import open_table
 from lstd.tables.table import FROM_ONE, Table, at_row
-from lstd.types import Array, Flags
 
 T = TypeVar("T")
-
-_IMPUTE = "; `--impute` fills in the mean, with a column of 0 and 1 that says where."
 
 
 class Chunk(NamedTuple):
@@ -104,8 +99,7 @@ class RowReader:
 
     def checked(self, table: Table, first: int, found: Converted) -> Chunk:
         """Check the next rows."""
-        fault = min(filter(None, found.faults), default=None, key=lambda fault: fault.row)
-        numbers = self.episodes.follow(table.file, first, found.marks, fault)
+        numbers = self.episodes.follow(table.file, first, found.marks, found.fault)
         rows = found.rows.changed(episode=numbers, last=last_rows(numbers), place=first)
         return Chunk(table.file, rows, found.kept, (*self.features, *self.roles.rewards))
 
@@ -150,74 +144,3 @@ def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | Non
         batch, failure = batch.parsed(reader.columns, reader.roles.numbers)
     found = None if batch is None else Converted(batch, reader.roles, reader.gamma)
     return raw._replace(batch=None), found, failure
-
-
-class Converted:
-    """The rows of a batch, their ids and flags, and the first bad value of each column."""
-
-    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float) -> None:
-        self.faults: list[Fault | None] = []
-        self._batch, self._prepared = batch, roles.prepared and not roles.next_features
-        X, T = self._features(roles.features or ()), len(batch)
-        y = np.empty((T, len(roles.rewards)))
-        for j, name in enumerate(roles.rewards):
-            y[:, j] = self._numbers(name, check_not_infinite)
-        given = {
-            role: self._numbers(name, partial(check_not_outside, high=COLUMNS[role].high))
-            for role, name in roles.transitions.items()
-        }
-        terminated, truncated = (
-            np.zeros(T, np.bool_) if name is None else self._noted(*convert.flags(batch.column(name), name))
-            for name in (roles.terminated, roles.truncated)
-        )
-        ids, groups = (
-            None if name is None else convert.ids(batch.column(name), name) for name in (roles.episode, roles.groups)
-        )
-        self.faults += [found.fault for found in (ids, groups) if found is not None]
-        missing = np.isnan(np.column_stack([y, *given.values()]))
-        times = None if roles.time is None else self._noted(*convert.times(batch.column(roles.time), roles.time))
-        self.marks = Marks(ids, groups, terminated, truncated, missing, times)
-        known = ~missing.any(axis=1)
-        self.kept = [batch.column(name) for name in roles.kept]
-        self.rows = Rows.of(
-            X=X, y=y if known.all() else np.nan_to_num(y), known=known, last=terminated, terminated=terminated,
-            **_columns(given, gamma, terminated), episode=None, single=y.shape[1] == 1, gamma=gamma, assumed=False,
-            X_next=self._features(roles.next_features, terminated) if roles.next_features else None,
-            names=roles.features, groups=None if groups is None else groups.per_row(T), given=frozenset(given),
-        )  # fmt: skip
-        del self._batch  # the columns of features are not kept
-
-    def _features(self, names: Sequence[str], unused: Flags | None = None) -> Array:
-        """Convert columns, all at once unless a value is bad; those of `unused` rows may be, and become zero."""
-        X = convert.matrix(self._batch, names)
-        if X is not None:
-            return X
-        X = np.empty((len(self._batch), len(names)))
-        for j, name in enumerate(names):
-            values, fault = convert.numbers(self._batch.column(name), name)
-            X[:, j] = values if unused is None else np.where(unused & ~np.isfinite(values), 0.0, values)
-            if fault is not None and self._prepared:
-                fault = fault._replace(text=f"{fault.text} A column of words: `--categories {name}`.")
-            missing = NO_VALUE + (_IMPUTE if self._prepared else DROP)
-            self.faults.append(check_finite(X[:, j], name, fault, missing) or fault)
-        return X
-
-    def _numbers(self, name: str, check: Callable[..., Fault | None]) -> Array:
-        values, fault = convert.numbers(self._batch.column(name), name)
-        return self._noted(values, check(values, name, fault))
-
-    def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
-        self.faults.append(fault)
-        return values
-
-
-def _columns(given: dict[str, Array], gamma: float, terminated: Flags) -> dict[str, Array]:
-    """Return all columns of numbers, with their usual values where they are missing or not given."""
-    columns = {}
-    for name, (_, usual) in COLUMNS.items():
-        values = given.get(name)
-        default = repeated(gamma if usual is None else usual, len(terminated))
-        columns[name] = default if values is None else np.where(np.isnan(values), 1.0, values)
-    if terminated.any():
-        columns["discount"] = np.where(terminated, 0.0, columns["discount"])
-    return columns

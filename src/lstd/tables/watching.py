@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from lstd import files
 from lstd._kernels.online_step import HUGE
+from lstd.data.arrow_columns import Converted
 from lstd.data.follow import Episodes, Followed
 from lstd.data.rows import Rows
 from lstd.errors import ChangeWarning, ConfigurationMismatchError, IllConditionedWarning, InvalidInputError, warn
@@ -31,7 +32,7 @@ from lstd.online import RecursiveLSTD, snapshot
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines, LiveTable
-from lstd.tables.reader import Chunk, Converted, RowReader
+from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.table import FROM_ONE, at_row
 from lstd.types import Array
 

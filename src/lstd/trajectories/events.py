@@ -18,10 +18,10 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data import parsing as rules
 from lstd.data.arguments import check_columns, check_real, shown
+from lstd.data.parsing import microseconds
 from lstd.errors import InvalidInputError
-from lstd.trajectories.frame_columns import FrameColumns
+from lstd.trajectories.frame import FrameRows
 from lstd.types import Array, Flags
 
 _UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  # at most so many days, nearly
@@ -55,19 +55,22 @@ def read_events(
     }
     files = source if isinstance(source, (list, tuple)) else [source]
     is_file = len(files) > 0 and all(isinstance(file, (str, os.PathLike)) for file in files)
-    table = FrameColumns(_read_files(files) if is_file else source, roles, 1 if is_file else 0)
-    times, dates, zoned = table.clock()
+    table = FrameRows(_read_files(files) if is_file else source, roles, 1 if is_file else 0, unit="us")
+    table.check()
+    dates, zoned = table.clock()
+    times: Any = table.found.marks.times
+    times = times if dates else times.astype(np.float64)
     end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
     if not dates:
         step = check_real("step", step, 0.0, np.inf, open_low=True)
         times, since = _snapped(times, end, step), None if since is None else float(_snapped(since, end, step))
-    if since is not None and not _number(since, "start") <= _number(end, "until"):
+    if since is not None and not _number(since) <= _number(end):
         raise InvalidInputError(f"`start` must not be after `until`; got {start!s} and {until!s}.")
-    if not (times < _number(end, "until")).any():
+    if not (times < _number(end)).any():
         raise InvalidInputError(f"`until` must be after the first event; got {until!s}, and no event is before it.")
     edges = _edges(end, step, times.min(), dates)
     events = _placed(table, roles, times, edges)
-    first, last = _spans(events, edges, None if since is None else _number(since, "start"))
+    first, last = _spans(events, edges, None if since is None else _number(since))
     arrays = _rows(events, first, last)
     moments = edges.astype("M8[us]") if dates else edges
     names = ["n_events", *(f"total_{name}" for name in roles.get("amount", ())), "since_last", "since_first"]
@@ -129,11 +132,9 @@ def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
     return moment
 
 
-def _number(moment: Any, name: str) -> float | int:
+def _number(moment: Any) -> Any:
     """Return a moment as the times of events are: a float, or microseconds since 1970 in UTC."""
-    if isinstance(moment, float):
-        return moment
-    return int(rules.times(np.array([moment], dtype=object), name)[0][0])
+    return moment if isinstance(moment, float) else (microseconds(moment) or (0,))[0]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of steps that `_edges` refuses
@@ -154,7 +155,7 @@ def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
             )
         number, unit = int(match[1] or 1), match[2]
     length = number * _UNITS[unit] * _DAY if dates else step
-    if not (_number(until, "until") - earliest) / length < _MOST_EDGES:
+    if not (_number(until) - earliest) / length < _MOST_EDGES:
         raise InvalidInputError(f"`step` must divide the time of the log into at most {_MOST_EDGES} steps; got {step}.")
     if not dates:
         n_steps = int(np.ceil((until - earliest) / length)) + 1
@@ -163,11 +164,11 @@ def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
         before = _back(until, number, unit)
         moments = [until]
         try:
-            while _number(moments[-1], "until") > earliest:
+            while _number(moments[-1]) > earliest:
                 moments.append(next(before))
         except (OverflowError, ValueError) as error:
             raise InvalidInputError("`time` must be years after the year 1; correct the earliest event.") from error
-        edges = rules.times(np.array(moments[::-1], dtype=object), "until")[0]
+        edges = np.array([_number(moment) for moment in moments[::-1]])
     first = int(np.searchsorted(edges, earliest, side="right")) - 1
     return np.asarray(edges[max(0, first) :])
 
@@ -191,12 +192,10 @@ def _back(until: datetime, number: int, unit: str) -> Iterator[datetime]:
 # ------------------------------------------------------------ rows
 
 
-def _placed(table: FrameColumns, roles: dict[str, list[str]], times: NDArray[Any], edges: NDArray[Any]) -> Events:
+def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], edges: NDArray[Any]) -> Events:
     """Return the events before `until` in order, with the step in which each falls."""
-    ids = table.id_values("episode", table.ids("episode"))
-    amounts = table.matrix("amount") if "amount" in roles else np.empty((len(table), 0))
-    ended = table.flags("terminated") if "terminated" in roles else np.zeros(len(table), np.bool_)
-    names, first, code = np.unique(ids, return_index=True, return_inverse=True)
+    amounts, ended = table.found.rows.X, table.found.rows.terminated
+    names, first, code = np.unique(table.id_values("episode"), return_index=True, return_inverse=True)
     appearance = np.argsort(first)
     code = np.argsort(appearance)[code.reshape(-1)]
     order = np.lexsort((ended, times, code))

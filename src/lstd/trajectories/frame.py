@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +14,16 @@ from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_columns, check_integer, check_real
 from lstd.data.episode_warnings import warn_of_assumed
-from lstd.data.follow import Episodes, Marks
-from lstd.data.ids import EPISODE_AGAIN, Ids, last_rows
-from lstd.data.parsing import check_not_infinite, check_not_outside, first_true
+from lstd.data.follow import Episodes
+from lstd.data.ids import EPISODE_AGAIN, last_rows
+from lstd.data.parsing import NO_VALUE, Fault, first_true
 from lstd.data.rows import COLUMNS
-from lstd.errors import InvalidInputError, TerminationWarning, warn
-from lstd.trajectories.frame_columns import FrameColumns
+from lstd.errors import InvalidInputError, TerminationWarning, missing_extra, warn
 from lstd.types import Array, Flags
 
 _SAME = 1e-9  # relative difference between equal times that were computed in different ways
 _OF_INTERVALS = ("start", "stop", "event")
+_OF_ONE = ("episode", "terminated", "truncated", "groups", "time")
 _PER_TRANSITION = (*COLUMNS, "behavior_probability")
 
 
@@ -40,24 +40,20 @@ def read_frame(
         raise InvalidInputError("`sort` needs `time`, a column to sort by; got None.")
     if "reward" not in roles and not spans:
         raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
-    table = FrameColumns(frame, roles, check_integer("first_row", first_row, 0))
-    if sort:
-        table.sort()
-    marks = {role: table.ids(role) if role in roles else None for role in ("episode", "groups")}
-    arrays: dict[str, Any] = {role: None if ids is None else table.id_values(role, ids) for role, ids in marks.items()}
-    arrays["y"], arrays["time"] = None, table.dates() if "time" in roles and not spans else None
-    if "reward" in roles:
-        y = table.matrix("reward", check_not_infinite)
-        arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
-    for role in roles:
-        if role in _PER_TRANSITION:
-            high = 1.0 if role == "discount" else np.inf
-            arrays[role] = table.numbers(role, check=partial(check_not_outside, high=high))
-    arrays["terminated"], last = _follow(table, arrays, marks)
-    arrays["X"], cut = table.matrix("features"), last & ~arrays["terminated"]
+    table = FrameRows(frame, roles, check_integer("first_row", first_row, 0), sort=sort)
+    found, episode = table.found, table.id_values("episode")
+    numbers, last = _follow(table)
+    terminated = found.rows.terminated
+    arrays: dict[str, Any] = {
+        "X": found.rows.X, "y": found.y, **found.numbers, "terminated": terminated, "groups": table.id_values("groups"),
+        "episode": numbers if episode is None else episode, "time": None if spans else table.dates(),
+    }  # fmt: skip
+    if isinstance(columns["reward"], str):
+        arrays["y"] = np.ascontiguousarray(found.y[:, 0])
+    cut = last & ~terminated
     if spans:
         times, arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
-        arrays["y"] = times if arrays["y"] is None else arrays["y"]
+        arrays["y"] = arrays["y"] if "reward" in roles else times
     if "action" in roles:
         arrays["actions"] = table.labels("action", cut & (not spans))
     if spans:
@@ -91,44 +87,26 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     return roles
 
 
-def _follow(table: FrameColumns, arrays: dict[str, Any], marks: dict[str, Ids | None]) -> tuple[Flags, Flags]:
-    """Flag the rows that terminate and the last rows of episodes, which are numbered if they have no ids.
-
-    Raises InvalidInputError where rows break a rule about their neighbours.
-    """
-    roles, size = table.roles, len(table)
-    terminated, truncated = (
-        table.flags(role) if role in roles else np.zeros(size, dtype=np.bool_) for role in ("terminated", "truncated")
-    )
-    columns = SimpleNamespace(
-        **{role: roles.get(role, [None])[0] for role in ("episode", "terminated", "truncated", "groups", "time")},
-        rewards=roles.get("reward", []),
-        transitions={role: roles[role][0] for role in roles if role in _PER_TRANSITION},
-        next_features="start" in roles,  # every interval is a full transition
-    )
-    rewards = [] if arrays["y"] is None else [arrays["y"]]
-    missing = np.isnan(
-        np.column_stack([np.empty((size, 0)), *rewards, *(arrays[role] for role in columns.transitions)])
-    )
-    times = table.times() if "time" in roles else None
+def _follow(table: FrameRows) -> tuple[NDArray[np.int64], Flags]:
+    """Number the episodes of rows, (T,), and flag their last rows, by the rules about neighbours."""
+    roles, marks = table.roles, table.found.marks
     again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
+    columns = SimpleNamespace(**vars(table.columns) | {"next_features": "start" in roles})  # intervals are transitions
     episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), again, whole=True)
-    numbers = episodes.follow("", 0, Marks(marks["episode"], marks["groups"], terminated, truncated, missing, times))
+    numbers = episodes.follow("", 0, marks, table.found.fault)
     episodes.finish()
+    last = last_rows(numbers)
     if "start" in roles:  # else `Trajectories` have the times
         warn(episodes.state.times.doubt(), TerminationWarning)
-    last = last_rows(numbers)
     if "truncated" in roles and "terminated" not in roles:
-        flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])
+        flagged = marks.truncated | np.append(False, marks.truncated[:-1] & ~last[:-1])
         if (row := first_true(last & ~flagged)) is not None:
             text = (
                 "is false at the end of its episode, but without `terminated` every episode must be truncated. Name a "
                 "column for `terminated`."
             )
-            raise table.error(columns.truncated, row, text)
-    if arrays["episode"] is None:
-        arrays["episode"] = numbers
-    return terminated, last
+            raise table.error(roles["truncated"][0], row, text)
+    return numbers, last
 
 
 def to_frame(X: Any, names: Sequence[str] | None, library: str) -> Any:
@@ -140,6 +118,139 @@ def to_frame(X: Any, names: Sequence[str] | None, library: str) -> Any:
     if library == "pandas":
         return importlib.import_module("pandas").DataFrame(X, columns=list(names))
     return importlib.import_module("polars").DataFrame(X, schema=list(names))
+
+
+# ------------------------------------------------------------ columns
+
+
+class FrameRows:
+    """The rows of a data frame; a bad frame or value raises InvalidInputError.
+
+    `roles` holds the names of columns for each argument of the caller. Messages name both, and number rows from
+    `first_row`. Dates are numbers of this `unit`, by default the one of the column.
+    """
+
+    def __init__(
+        self, frame: Any, roles: Mapping[str, list[str]], first_row: int = 0, *, sort: bool = False, unit: str = ""
+    ) -> None:
+        try:
+            from lstd.data import arrow_columns
+        except ModuleNotFoundError as error:
+            raise missing_extra("Reading a data frame", "pyarrow", "data") from error
+        self._read, self.roles, self._first_row = arrow_columns, roles, first_row
+        self._order: NDArray[np.intp] | None = None
+        names = list(dict.fromkeys(name for named in roles.values() for name in named))
+        batch = next(arrow_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
+        if batch is None:
+            raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
+        single: dict[str, Any] = {role: roles[role][0] if role in roles else None for role in _OF_ONE}
+        kind = arrow_columns.numpy_unit(batch.column(single["time"])) if single["time"] else ""
+        self._kind, self._unit = kind, unit or ("ns" if "ns" in kind else "us")
+        self._batch = self._sorted(batch) if sort else batch
+        self.columns = SimpleNamespace(
+            features=tuple(roles.get("features", roles.get("amount", ()))), rewards=roles.get("reward", []), **single,
+            transitions={role: roles[role][0] for role in _PER_TRANSITION if role in roles}, next_features=(), kept=(),
+            prepared=False,
+        )  # fmt: skip
+        self.found = arrow_columns.Converted(self._batch, self.columns, unit=self._unit)
+
+    def _selected(self, frame: Any, names: list[str]) -> Any:
+        """Return a frame as Arrow or pandas has it, after a check that it has the columns."""
+        lazy = hasattr(frame, "collect") and hasattr(frame, "select")
+        if not lazy and not self._read.is_frame(frame):
+            raise InvalidInputError(
+                f"`frame` must be a pandas, Polars or PyArrow table; got {type(frame).__name__}. "
+                "Build one, for example with pandas.DataFrame."
+            )
+        data = frame if lazy else self._read.arrow_table("`frame`", frame)
+        present = [*frame.collect_schema().names()] if lazy else self._read.names_of(data)
+        for role, named in self.roles.items():
+            for column in named:
+                if column not in present:
+                    raise InvalidInputError(_missing_column(role, column, present))
+                if present.count(column) > 1:
+                    raise InvalidInputError(
+                        f"`frame` must have one column per name; {column!r} is there {present.count(column)} times. "
+                        "Rename or drop columns."
+                    )
+        return self._read.arrow_table("`frame`", frame.select(names).collect()) if lazy else data
+
+    def _sorted(self, batch: Any) -> Any:
+        """Sort the rows by episode, in order of first appearance, and by time; errors name their places before."""
+        time = self.roles["time"][0]
+        keys = [self._known("time", *self._read.times(batch.column(time), time, self._unit))]
+        if "episode" in self.roles:
+            ids = self._read.ids(batch.column(name := self.roles["episode"][0]), name)
+            names = self._known("episode", ids.per_row(len(batch)), ids.fault)
+            _, first, number = np.unique(names, return_index=True, return_inverse=True)
+            keys.append(first[number.reshape(-1)])
+        self._order = np.lexsort(keys)
+        return batch.take(self._read.from_numpy(self._order))
+
+    def error(self, column: str, row: int, text: str, role: str = "") -> InvalidInputError:
+        """Make the error for a row; without `role`, it is that of the column other than a feature."""
+        others = [role for role, names in self.roles.items() if column in names and role != "features"]
+        role = role or (others or ["features"])[0]
+        place = self._first_row + (row if self._order is None else int(self._order[row]))
+        return InvalidInputError(f"Column {column!r} (`{role}`), row {place} (counting from {self._first_row}): {text}")
+
+    def check(self) -> None:
+        """Raise InvalidInputError at the first bad value."""
+        if (fault := self.found.fault) is not None:
+            raise self.error(fault.column, fault.row, fault.text)
+
+    def _known(self, role: str, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
+        if fault is not None:
+            raise self.error(fault.column, fault.row, fault.text, role)
+        return values
+
+    def numbers(self, role: str, *, missing: str = NO_VALUE) -> Array:
+        """Parse a column of numbers, shape (T,), which may not be `missing` unless that is empty."""
+        column = self.roles[role][0]
+        values, fault = self._read.numbers(self._batch.column(column), column)
+        return self._known(role, values, self._read.first_outside(values, column, fault, missing=missing))
+
+    def clock(self) -> tuple[bool, bool]:
+        """Return whether times are dates, and whether those have a time zone."""
+        return self._read.clock_of(self._batch.column(self.columns.time))
+
+    def dates(self) -> NDArray[Any] | None:
+        """Return the column of times, shape (T,), as times of NumPy if it holds times; None without one."""
+        values, kind = self.found.marks.times, self._kind
+        return values if values is None or not kind else values.view(f"{kind[0]}8[{self._unit}]").astype(kind)
+
+    def id_values(self, role: str) -> Any:
+        """Return the id of each row, (T,), as times of NumPy if the column holds times; None without ids."""
+        ids = {"episode": self.found.marks.ids, "groups": self.found.marks.groups}[role]
+        if ids is None or ids.fault is not None:  # which is reported with the other faults
+            return None
+        kind, values = self._read.numpy_unit(self._batch.column(self.roles[role][0])), ids.per_row(len(self._batch))
+        return values.astype(kind) if kind.startswith("M") else values
+
+    def labels(self, role: str, horizon: Flags) -> NDArray[Any]:
+        """Parse a column of numbers, flags as 0 and 1, or text, (T,); missing on a horizon row is 0, NaN or ""."""
+        array = self._batch.column(column := self.roles[role][0])
+        kind = self._read.kind_of(array)
+        if kind == "text":
+            texts = self._read.as_text(array).to_pylist()
+            missing = np.array([text is None for text in texts], np.bool_)
+            values: NDArray[Any] = np.array([text or "" for text in texts])
+        else:
+            values = self.numbers(role, missing="")
+            missing = np.isnan(values)
+            if kind == "whole":
+                values = np.where(missing, 0.0, values).astype(np.int64)
+        if (row := first_true(missing & ~horizon)) is not None:
+            text = f"{NO_VALUE}; it may be missing only on a horizon row. Fill it in."
+            raise self.error(column, row, text, role)
+        return values
+
+
+def _missing_column(role: str, column: str, present: Sequence[Any]) -> str:
+    close = difflib.get_close_matches(column, [name for name in present if isinstance(name, str)], n=1)
+    names = ", ".join(repr(name) for name in present[:20]) + (", …" if len(present) > 20 else "")
+    hint = f" Did you mean {close[0]!r}?" if close else " Name one of these, or rename a column."
+    return f"Column {column!r} (`{role}`) is not in the frame, which has {names or 'no columns'}.{hint}"
 
 
 # ------------------------------------------------------------ intervals
@@ -165,7 +276,7 @@ def interval_roles(roles: Mapping[str, list[str]], gamma: Any) -> dict[str, list
     return {**roles, "time": roles["start"], "terminated": roles["event"]}
 
 
-def read_lengths(table: FrameColumns, last: Flags) -> Array:
+def read_lengths(table: FrameRows, last: Flags) -> Array:
     """Read the lengths of intervals, (T,); raises InvalidInputError unless those of a subject follow one another."""
     start, stop = table.numbers("start"), table.numbers("stop")
     lengths = np.asarray(stop - start)
