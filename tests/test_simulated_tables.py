@@ -90,7 +90,10 @@ def test_the_log_of_the_shop_has_the_same_weeks():
     names = list(data.feature_names)
     np.testing.assert_array_equal(data.X[:, names.index("since_last")], table["since_last"])
     np.testing.assert_array_equal(data.X[:, names.index("since_first")], table["weeks"])
-    pd.testing.assert_frame_equal(truth[table["spend"].isna()].reset_index(drop=True), active.reset_index(drop=True))
+    today = table[table["spend"].isna()].iloc[::-1]
+    for joined in (today.merge(truth), today.merge(active)):
+        pd.testing.assert_frame_equal(joined[truth.columns].iloc[::-1].reset_index(drop=True), active)
+    pd.testing.assert_frame_equal(truth[["customer", "week"]], table[["customer", "week"]])
     first = log.groupby("customer")["spend"].first().to_numpy()[table["customer"]]
     before = table["spend"].shift(fill_value=0.0).where(table["weeks"] > 1, first)
     recent = before.groupby(table["customer"]).ewm(alpha=0.1, adjust=False).mean().to_numpy()

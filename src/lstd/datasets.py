@@ -68,10 +68,10 @@ class _Chain:
             mean, square = first + once @ mean, second + crossed @ mean + twice @ square
         return mean.round(6), np.sqrt(np.maximum(square - mean**2, 0.0)).round(6)
 
-    def truth(self, state: NDArray[np.int64], gamma: float, steps: int) -> pd.DataFrame:
-        """Return the columns value and std of :meth:`returns` for the state of each row."""
+    def truth(self, state: NDArray[np.int64], gamma: float, steps: int, **ids: Any) -> pd.DataFrame:
+        """Return ids, and the columns value and std of :meth:`returns`, for the state of each row."""
         mean, std = self.returns(gamma, steps)
-        return _frame(value=mean[state], std=std[state])
+        return _frame(**ids, value=mean[state], std=std[state])
 
 
 def _frame(**columns: Any) -> pd.DataFrame:
@@ -103,9 +103,9 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
         spending), weeks (since the first purchase), since_last (weeks since the last purchase), spend (NaN in the last
         row of those who are still active) and closed.
     truth : pandas.DataFrame
-        Only with `return_truth`. The columns value and std: the expected sum of what the customer will spend,
-        discounted by 0.98 a week, and the standard deviation of that sum. One row per row of the table; with `events`
-        one per customer who is still active, with the customer as the index.
+        Only with `return_truth`. The columns customer, week, value and std: the expected sum of what the customer will
+        spend, discounted by 0.98 a week, and the standard deviation of that sum. One row per row of the table, with the
+        same index; with `events` one per customer who is still active. ``frame.merge(truth)`` joins either.
 
     Examples
     --------
@@ -138,16 +138,15 @@ def _shop(n_customers: int, seed: int, *, events: bool = False) -> tuple[pd.Data
     rows = chain.episodes(random, 4 * first, 52 - start)
     customer, weeks, spend, closed = rows["episode"], rows["step"] + 1, rows["reward"], rows["ended"]
     monday = np.datetime64("2024-12-30", "s") + 7 * np.arange(53).astype("m8[D]")
-    truth = chain.truth(rows["state"], 0.98, 700)
     week = start[customer] + rows["step"]
+    truth = chain.truth(rows["state"], 0.98, 700, customer=customer, week=monday[week])
     if events:
         some = (spend > 0) | closed
         log = _frame(
             customer=np.append(np.arange(n_customers), customer[some]), date=monday[np.append(start - 1, week[some])],
             spend=np.append(first / 10, spend[some]), closed=np.append(np.zeros(n_customers, dtype=bool), closed[some]),
         ).sort_values(["customer", "date"], ignore_index=True)  # fmt: skip
-        active = np.isnan(spend)
-        return log, truth[active].set_axis(customer[active]).rename_axis("customer")
+        return log, truth[np.isnan(spend)].reset_index(drop=True)
     bought = np.maximum.accumulate(np.where(np.append(True, spend[:-1] > 0) | (weeks == 1), np.arange(len(week)), 0))
     table = _frame(
         customer=customer, week=monday[week], recent=rows["state"] // 4 / 10, weeks=weeks,
@@ -174,8 +173,8 @@ def load_patients(*, return_truth: bool = False) -> Any:
         One row per visit, with the columns patient, year (since the first visit), marker, drug (0 or 1), lived (years
         until the next visit: 0.5, or 0.25 for who dies; NaN at the last visit of those alive) and died.
     truth : pandas.DataFrame
-        Only with `return_truth`. The columns value and std, one row per visit: the expected years that the patient
-        lives of the next five, and the standard deviation of these years.
+        Only with `return_truth`. The columns patient, year, value and std, one row per visit: the expected years that
+        the patient lives of the next five, and the standard deviation of these years.
 
     Examples
     --------
@@ -203,7 +202,7 @@ def load_patients(*, return_truth: bool = False) -> Any:
         patient=rows["episode"], year=0.5 * rows["step"], marker=marker[state] / 10, drug=drug[state],
         lived=rows["reward"], died=rows["ended"],
     )  # fmt: skip
-    return (table, chain.truth(state, 1.0, 10)) if return_truth else table
+    return (table, chain.truth(state, 1.0, 10, **table[["patient", "year"]])) if return_truth else table
 
 
 def load_machines(*, return_truth: bool = False) -> Any:
@@ -224,8 +223,8 @@ def load_machines(*, return_truth: bool = False) -> Any:
         One row per machine and day, with the columns machine, day, load ("light" or "heavy"), vibration, temperature,
         days (1, or 0.5 on the day of the failure; NaN in the last row of machines that still run) and failed.
     truth : pandas.DataFrame
-        Only with `return_truth`. The columns value and std, one row per row of the table: the expected days that the
-        machine will still run, and their standard deviation.
+        Only with `return_truth`. The columns machine, day, value and std, one row per row of the table: the expected
+        days that the machine will still run, and their standard deviation.
 
     Examples
     --------
@@ -253,7 +252,7 @@ def load_machines(*, return_truth: bool = False) -> Any:
         vibration=wear[state] / 10, temperature=60 + 8 * heavy[state] + random.integers(-5, 6, len(state)),
         days=rows["reward"], failed=rows["ended"],
     )  # fmt: skip
-    return (table, chain.truth(state, 1.0, 2000)) if return_truth else table
+    return (table, chain.truth(state, 1.0, 2000, **table[["machine", "day"]])) if return_truth else table
 
 
 def load_decisions(*, return_truth: bool = False) -> Any:

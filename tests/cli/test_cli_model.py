@@ -114,7 +114,7 @@ def test_what_people_read(folder, capsys):
     for fact in ("rows                   200", "transitions            195", "episodes               10"):
         assert f"\n{fact}\n" in captured.out
     assert "\nvariant                boyan, with an intercept\n" in captured.out
-    assert captured.err.startswith("lstd: 0 %, 1 s left: reading data.csv\n")
+    assert "reading data.csv" not in captured.err  # too short for progress
     assert run(["inspect", "model"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(captured.out)

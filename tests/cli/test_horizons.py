@@ -55,11 +55,14 @@ def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
     assert run([*FIT, "--gamma", "1", "--horizon", "6", "--lmbda", "auto", "-o", "model"]) == 0
     assert "horizon         6" in capsys.readouterr().out
     whole = expected(rows, lmbda="auto")
-    assert run(["predict", "model", "rows.csv", "--horizon", "2,6", "--interval", "0.9", "-o", "out.csv"]) == 0
+    more = ["--interval", "0.9", "--contributions", "-o", "out.csv"]
+    assert run(["predict", "model", "rows.csv", "--horizon", "2,6", *more]) == 0
     out = pd.read_csv("out.csv")
     assert out.columns[:5].tolist() == ["prediction_2", "lower_2", "upper_2", "standard_error_2", "little_data_2"]
     np.testing.assert_allclose(out["prediction_2"], whole.predict(rows[["a", "b"]], horizon=2), rtol=1e-8)
     np.testing.assert_allclose(out["lower_6"], whole.predict_interval(rows[["a", "b"]], level=0.9).lower, rtol=1e-8)
+    parts = out[["at_means_6", "contribution_a_6", "contribution_b_6"]].sum(axis=1)
+    np.testing.assert_allclose(parts, out["prediction_6"], rtol=1e-8)
     capsys.readouterr()
     assert run(["predict", "model", "rows.csv", "--id", "who"]) == 0
     assert capsys.readouterr().out.startswith("who,prediction\n0,")

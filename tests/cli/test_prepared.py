@@ -37,28 +37,11 @@ def test_words_and_missing_values_become_columns_in_fit_predict_and_score(tmp_pa
     rows = {"episode": table["machine"], "terminated": table["failed"]}
     np.testing.assert_allclose(model.coef_, lstd.LSTD(1.0).fit(X, table["days"], **rows).coef_, rtol=1e-9)
     table.sample(frac=1.0, random_state=0).to_csv("today.csv", index=False)
-    assert (
-        run(
-            [
-                "predict",
-                "model",
-                "today.csv",
-                "--contributions",
-                "--interval",
-                "0.9",
-                "-o",
-                "p.csv",
-                "--id",
-                "temperature",
-            ]
-        )
-        == 0
-    )
+    predict = "predict model today.csv --contributions --interval 0.9 -o p.csv --id temperature"
+    assert run(predict.split()) == 0
     found, shuffled = pd.read_csv("p.csv"), X.sample(frac=1.0, random_state=0)
     np.testing.assert_allclose(found["prediction"], model.predict(shuffled))
-    np.testing.assert_array_equal(
-        found["temperature"], table.sample(frac=1.0, random_state=0)["temperature"]
-    )  # as given
+    np.testing.assert_array_equal(found["temperature"], table["temperature"][shuffled.index])  # as given
     parts = model.contributions(shuffled)
     names = [f"contribution_{name}" for name in X.columns]
     np.testing.assert_allclose(found[names], parts.values, atol=1e-12)
@@ -79,24 +62,35 @@ def test_a_row_of_sorted_tables_is_named_by_its_id_and_its_time(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     table = machines(tmp_path).sample(frac=1.0, random_state=0)
     table.to_csv("m.csv", index=False)
-    fit = [
-        "--features",
-        "temperature",
-        "--reward",
-        "days",
-        "--episode",
-        "machine",
-        "--terminated",
-        "failed",
-        "--gamma",
-        "1",
-        "-o",
-        "model",
-    ]
+    fit = ["--features", "temperature", *ROLES, "-o", "model"]
     assert run(["fit", "m.csv", *fit, "--time", "day", "--sort"]) == 2
     said = capsys.readouterr().err
     machine, day = re.search(r"column 'temperature', the row of machine (\d+), day (\d+): has no value", said).groups()
     assert table.query(f"machine == {machine} and day == {day}")["temperature"].isna().all()
+
+
+@pytest.mark.filterwarnings("default::lstd.errors.LSTDWarning")
+def test_words_that_the_fit_has_not_seen_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = machines(tmp_path)
+    fit = ["fit", "m.csv", "--features", "load,vibration", *ROLES, "--categories", "load", "--force", "-o", "model"]
+    assert run(fit) == 0
+    machines(tmp_path, load=np.where(table["machine"] == 3, "none ", np.where(table["machine"] == 5, "new", "light")))
+    none, new = (table["machine"] == 3).sum(), (table["machine"] == 5).sum()
+    for command in (["predict", "model", "m.csv", "-o", "p.csv"], ["score", "model", "m.csv"]):
+        capsys.readouterr()
+        assert run(command) == 0
+        said = capsys.readouterr().err
+        for what in (
+            f"'load' has 'new' in {new} rows",
+            f"column 'load' has no value in {none} rows",
+            "without that column",
+        ):
+            assert what in said
+    assert run(fit) == 0  # whose model knows rows without a value
+    assert [*lstd.load("model").feature_names_in_] == ["load=", "load=light", "load=new", "vibration"]
+    assert run(["score", "model", "m.csv"]) == 0
+    assert "has no value" not in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")

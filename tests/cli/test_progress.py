@@ -20,12 +20,12 @@ def clock(monkeypatch):
 
 
 def test_lines_come_at_most_every_few_seconds(clock, capsys):
-    lines = progress.Display()
-    for step in range(100):
-        clock["s"] = step / 10
-        lines.show("working", step, 100.0)
-    shown = capsys.readouterr().err.splitlines()
-    assert shown == ["lstd: 0 %, 1 min 40 s left: working", "lstd: 50 %, 5 s left: working"]
+    for wait, expected in ((0.0, ["0 %, 1 min 40", "50 %, 5"]), (2.0, ["20 %, 8", "70 %, 3"]), (20.0, [])):
+        lines = progress.Display(wait=wait)
+        for step in range(100):
+            clock["s"] = step / 10
+            lines.show("working", step, 100.0)
+        assert capsys.readouterr().err.splitlines() == [f"lstd: {line} s left: working" for line in expected]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

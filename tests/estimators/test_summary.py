@@ -10,9 +10,10 @@ import pytest
 from scipy import sparse
 
 import naive
-from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
 from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom
+from lstd.ope import LSTDQ
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
@@ -125,3 +126,36 @@ def test_contributions_in_chunks_with_sparse_rows_and_without_intervals_or_means
     statistics = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.9, fit_intercept=True, **ENDS)
     with pytest.raises(InvalidInputError, match="means of the features"):
         LSTD(gamma=0.9).fit_statistics(statistics).contributions(X[:1])
+
+
+def explained(found, model, X, error_of):
+    """Check contributions with the difference to the row that has the mean of one feature."""
+    np.testing.assert_allclose(found.base + found.values.sum(axis=-1), model(X))
+    for j, name in enumerate(NAMES[:2]):
+        other = X.assign(**{name: X[name].mean()})
+        np.testing.assert_allclose(found.values[:, j], model(X) - model(other))
+        np.testing.assert_allclose(found.standard_error[0, j], error_of(pd.concat([X[:1], other[:1]]), [1.0, -1.0]))
+
+
+def test_contributions_of_the_next_steps_and_of_an_action():
+    X, y = rows(1)
+    horizons = HorizonLSTD(6, low=-9.0, alpha=2.0).fit(X, y[:, 0], **ENDS)
+    for h in (2, 6):
+        found = horizons.contributions(X, h)
+        explained(
+            found, lambda x, h=h: horizons.predict(x, h), X,
+            lambda x, w, h=h: horizons.predict_interval(x, weights=w, horizon=h).standard_error,
+        )  # fmt: skip
+    assert horizons.contributions(X).names == tuple(NAMES)
+    assert HorizonLSTD(6).fit(X, y[:, [0, 0]], **ENDS).contributions(X).values.shape == (T, 2, 3)
+
+    log = {"actions": np.arange(T) % 3 % 2, "target_policy": np.full((T, 2), 0.5)}
+    model = LSTDQ(gamma=0.9).fit(X, y[:, 0], **ENDS, **log)
+    found = model.contributions(X, 1)
+    zero = np.zeros((2, 3))
+    explained(
+        found, lambda x: model.predict(x, np.ones(len(x), dtype=int)), X,
+        lambda x, w: model.lstd_.predict_interval(np.hstack([zero, x.to_numpy()]), weights=w).standard_error,
+    )  # fmt: skip
+    with pytest.raises(InvalidInputError, match="this session"):
+        LSTDQ.of_record(model.to_record()).contributions(X, 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
@@ -86,7 +88,7 @@ def test_a_jump_is_noticed_and_the_history_begins_anew(jump, words, forgetting):
     with pytest.warns(ChangeWarning, match=f"rewards {words} than predicted") as given:
         learned(model, X, y, BEFORE, 20)
     assert len(given) == 1
-    assert int(str(given[0].message).split()[1]) < BEFORE + 5 / 0.03
+    assert int(re.search(r"After (\d+) updates", str(given[0].message))[1]) < BEFORE + 5 / 0.03
     assert ("Set `forgetting` below 1" in str(given[0].message)) == (forgetting == 1.0)
     assert model.drift_ == 0.0
 
@@ -99,7 +101,14 @@ def test_update_warns_as_recorded_rows_do():
         model.partial_fit(X[BEFORE:], y[BEFORE:])
     with pytest.warns(ChangeWarning) as other:
         updated(again, X, y, BEFORE - 1)
-    assert [str(warning.message) for warning in one] == [str(warning.message) for warning in other]
+    named, plain = (str(given[0].message) for given in (one, other))
+    row = BEFORE + int(re.match(r"Row (\d+): After", named)[1])
+    assert named.partition(": ")[2] == plain
+    assert abs(int(plain.split()[1]) - row) <= 1
+    model = RecursiveLSTD(3, 0.97).partial_fit(X[:BEFORE], y[:BEFORE])
+    frame = pd.DataFrame(X, index=pd.date_range("2024-01-01", periods=len(X)))[BEFORE:]
+    with pytest.warns(ChangeWarning, match=rf"Row {row - BEFORE} \({frame.index[row - BEFORE]}\): After"):
+        model.partial_fit(frame, y[BEFORE:])
     assert again.drift_ == model.drift_
 
 

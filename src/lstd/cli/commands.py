@@ -261,8 +261,6 @@ def predict(given: Any) -> int:
     model: Any = _read(given.model)
     if isinstance(model, SavedHorizons):
         model = AtHorizons(model, given.horizon or ())
-        if given.contributions:
-            raise InvalidInputError("`--contributions` needs a model that was fitted without `--horizon`.")
     elif given.horizon is not None:
         raise InvalidInputError(f"`--horizon` needs a model that `lstd fit --horizon` wrote, not {given.model}.")
     if given.interval is not None and model.no_intervals:

@@ -14,6 +14,7 @@ from lstd.cli.console import in_the_shell, say
 from lstd.errors import CompilationCacheWarning, LSTDWarning
 
 SECONDS_BETWEEN_LINES = 5.0
+_SHORT = 2.0  # seconds of reading that show no progress
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05
 _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
@@ -22,8 +23,8 @@ _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 class Display:
     """Lines on stderr: a bar on a terminal, elsewhere a line at most every few seconds; if quiet, failures only."""
 
-    def __init__(self, quiet: bool = False, bar: bool = False) -> None:
-        self._quiet, self._last = quiet, float("-inf")
+    def __init__(self, quiet: bool = False, bar: bool = False, wait: float = 0.0) -> None:
+        self._quiet, self._wait, self._due = quiet, wait, float("-inf")  # seconds before the first line; when the next
         self._since: tuple[float, float] | None = None  # the clock starts with the first work, after compilation
         self._bar: Any = None
         if bar and not quiet:
@@ -33,7 +34,6 @@ class Display:
             columns = BarColumn(bar_width=30), TextColumn("{task.description}", markup=False)
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("", total=None)
-            self._bar.start()
 
     def show(self, text: str, done: float, total: float) -> None:
         """Show what is being done, and the work done and in all, in estimated seconds."""
@@ -45,11 +45,16 @@ class Display:
         seconds = max(1, round((total - done) * ((now - began) / (done - before) if known else 1.0)))
         left = f"{seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f"{seconds} s left"
         line = f"{int(100 * done / total) if total else 0} %, {left}: {text}"
+        if self._wait:
+            self._wait, self._due = 0.0, now + self._wait
+        if now < self._due:
+            return
         if self._bar is not None:
             with contextlib.suppress(OSError, ValueError):  # a closed stderr is no failure of the work
+                self._bar.start()
                 self._bar.update(self._task, completed=done, total=total, description=line)
-        elif now - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = now
+        else:
+            self._due = now + SECONDS_BETWEEN_LINES
             self.note(line)
 
     def note(self, text: str) -> None:
@@ -71,9 +76,9 @@ class Display:
 
 
 @contextlib.contextmanager
-def reporting(quiet: bool, *, bar: bool = True) -> Iterator[Display]:
+def reporting(quiet: bool, *, bar: bool = True, wait: float = 0.0) -> Iterator[Display]:
     """Show the package's log records and all warnings as notes, on the display that suits stderr."""
-    display = Display(quiet, bar and sys.stderr is not None and sys.stderr.isatty())
+    display = Display(quiet, bar and sys.stderr is not None and sys.stderr.isatty(), wait)
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: display.note(record.getMessage().removeprefix("lstd: "))  # type: ignore[method-assign]
     logger = logging.getLogger("lstd")
@@ -97,6 +102,6 @@ def _warned(display: Display, message: str, category: type[Warning]) -> None:
 
 @contextlib.contextmanager
 def reading(quiet: bool) -> Iterator[Callable[[str, float, float], None]]:
-    """Show the progress of reading, which is reported in bytes, and warnings."""
-    with reporting(quiet) as display:
+    """Show the progress of reading that is not short, which is reported in bytes, and warnings."""
+    with reporting(quiet, wait=_SHORT) as display:
         yield lambda text, done, total: display.show(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND)

@@ -109,8 +109,9 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, Flags, bool]:
     if (row := first_true((missing & ~horizon) | np.isinf(rewards).any(axis=1))) is not None:
         raise InvalidInputError(
             f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
-            f"{rewards[row, 0] if single else rewards[row].tolist()}. Correct or impute such rewards: "
-            "dropping rows inside an episode loses rewards and ends."
+            f"{rewards[row, 0] if single else rewards[row].tolist()}. If that is the last row of an episode, give "
+            "`episode`, and sort the rows by time. Else correct or impute the reward: dropping rows inside an episode "
+            "loses rewards and ends."
         )
     return np.where(np.isnan(rewards), 0.0, rewards), ~missing, single
 
@@ -191,7 +192,8 @@ def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
     if ids is not None and (row := first_true(ended & ~last)) is not None:
         raise InvalidInputError(
             f"`terminated` may be True on the last row of an episode only; row {row} is followed by a row of the same "
-            f"`episode`, {shown_id(ids[row])}. Give the rows after it another id."
+            f"`episode`, {shown_id(ids[row])}. Rows that are not sorted by time are the likely cause: sort "
+            "them, or give the rows after it another id."
         )
     last[-1:] = True
     return last

@@ -24,6 +24,7 @@ from lstd.estimators.base import Regressor
 from lstd.estimators.compare import r2_of
 from lstd.estimators.horizon_model import AtHorizons, HorizonModel, SavedHorizons, SavedSums
 from lstd.estimators.limits import warn_beyond
+from lstd.estimators.summary import Contributions
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
@@ -318,6 +319,25 @@ class HorizonLSTD(Regressor):
         if not self._solved.single:
             return found
         return Interval(**{name: array[..., 0] for name, array in vars(found).items() if name != "level"}, level=level)
+
+    def contributions(self, X: Any, horizon: int | None = None) -> Contributions:
+        """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        horizon : int, optional
+            Number of steps, by default that of the model.
+
+        Returns
+        -------
+        Contributions
+            Bounds `low` and `high` are left out.
+        """
+        at, phi = self._at(horizon), checked_features(self, X)
+        if self._solved.single:
+            at.coef, at.intercept = at.coef[0], at.intercept[0]
+        return Contributions.of(at, phi)
 
     def observed_returns(
         self, X: Any, y: ArrayLike, *, horizon: int | None = None, unobserved: str = "predict",

@@ -360,7 +360,7 @@ class AtHorizons:
 
     def standard_error(self, phi: Features) -> Array:
         """Compute the standard error of each prediction, (T, k)."""
-        return self._influence.standard_error(phi)
+        return self.influence.standard_error(phi)
 
     def interval(self, phi: Features, level: float, weights: Any = None, scale: str = "identity") -> Interval:
         """Compute intervals for features (T, n), arrays (T, k), or for their sum with `weights` (T,), arrays (k,).
@@ -368,7 +368,7 @@ class AtHorizons:
         Raises InvalidInputError if there are no blocks.
         """
         along, values, ones = summed(phi, self.predict(phi, bounded=weights is None), weights)
-        found = vars(self._influence.interval(along, values, level, ones=ones, scale=scale))
+        found = vars(self.influence.interval(along, values, level, ones=ones, scale=scale))
         arrays = {name: array if weights is None else array[0] for name, array in found.items() if name != "level"}
         if weights is None:
             arrays |= {name: self.bounded(arrays[name]) for name in ("lower", "upper")}
@@ -380,7 +380,8 @@ class AtHorizons:
         return horizon_returns(rows, curve, len(curve), unobserved)
 
     @property
-    def _influence(self) -> Influence:
+    def influence(self) -> Influence:
+        """Influence of blocks on these weights; raises InvalidInputError if the model has none."""
         found = self._saved.influence
         if found is None:
             raise InvalidInputError(self.no_intervals)

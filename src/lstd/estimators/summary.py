@@ -225,7 +225,7 @@ class Contributions:
     """Why predictions are what they are: the contribution of each feature; T rows, n features, m rewards.
 
     A prediction is the one for a row with the mean of every feature, plus coef · (x − mean) for each feature. The mean
-    is over the rows of the fit, or a part of them from all over if they are many.
+    is over the rows of the fit, or a part of them from all over if they are many. Bounds of predictions are left out.
 
     Attributes
     ----------
@@ -260,25 +260,28 @@ class Contributions:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: Model, phi: Any) -> Contributions:
-        """Compute the contributions of checked features (T, n); raises as :meth:`lstd.LSTD.contributions`."""
-        if model.limits is None:
+    def of(
+        cls, model: Any, phi: Any, means: Array | None = None, columns: slice | None = None, names: Any = None
+    ) -> Contributions:  # fmt: skip
+        """Compute the contributions of checked features (T, n); raises as :meth:`lstd.LSTD.contributions`.
+
+        By default, `means` are those of the rows of the fit, and the features have all `columns` of weights, or names.
+        """
+        if means is None and model.limits is None:
             raise InvalidInputError(
                 "`contributions` needs the means of the features, which a model of chunks or statistics does not "
                 "know. Fit it with `fit` or `fit_tables`."
             )
+        means = model.limits.total / model.limits.n_rows if means is None else means
+        columns = columns or slice(len(means))
         x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
-        means, n = model.limits.total / model.limits.n_rows, model.n_features
-        away = x - means if model.statistics.single else (x - means)[:, np.newaxis]
-        error = np.full(n, np.nan)
+        coef, error = model.coef[..., columns], np.full(model.coef[..., columns].shape, np.nan)
         if not model.no_intervals:
-            found = coefficient_interval(model, 0.95).standard_error[:n]
-            error = found[:, 0] if model.statistics.single else found.T
-        base = np.ravel(model.predict(means[np.newaxis]))
-        return cls(
-            away * model.coef, np.abs(away) * error, base[0].item() if model.statistics.single else base, x, means,
-            model.coef, model.feature_names,
-        )  # fmt: skip
+            found = model.influence.of_weights(np.zeros(model.influence.vectors.shape[:0:-1]), 0.95)
+            error = found.standard_error[columns].T.reshape(coef.shape)
+        away = x - means if coef.ndim == 1 else (x - means)[:, np.newaxis]
+        base = coef @ means + model.intercept
+        return cls(away * coef, np.abs(away) * error, base, x, means, coef, names or model.feature_names)
 
     def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one row and reward, the heading first, the largest contribution on top."""

@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from lstd.data.arguments import check_values_known, is_lazy
 from lstd.data.check_rows import check_rows
-from lstd.data.feature_arrays import Features, by_name, check_features, column_names
+from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, column_names
 from lstd.data.rows import Columns, Rows
 from lstd.errors import InvalidTypeError
 
@@ -41,8 +41,10 @@ def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> 
     With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_arrays.product` takes them.
     """
     X = _by_name(estimator, "X", X)
-    phi = check_features("X", X, finite=not raw, single=raw)
+    phi = check_features("X", X, finite=False, single=raw)
     _check_names(estimator, "X", X, phi)
+    if not raw:
+        check_finite("X", phi, getattr(estimator, "feature_names_in_", None))
     return phi
 
 

@@ -378,15 +378,26 @@ def backtest(
     return replace(latest, earlier=tuple(earlier))
 
 
+_ELSE = "Correct its name, or leave it out: settings are those of `estimator`."
+_OF_FRAME = "Name the columns of a data frame with `features`, or pass arrays as `X` and `y`."
+_INSTEAD = {
+    "X_next": "Give each episode that was cut off a last row with the features of its last state.",
+    "sample_weight": "Weights of rows are given as `weight`.",
+    "horizon": "The number of steps is `steps`.",
+    "y": "The reward of a data frame is the name of its column, `reward`.",
+    "reward": _OF_FRAME,
+}
+
+
 def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
     """Refuse arguments that the form of the data does not have."""
     given = given if y is None else {"y": y, **given}
     taken = inspect.signature(Trajectories.from_frame if "features" in given else Trajectories).parameters
     for name in sorted(given if trajectories else given.keys() - taken.keys()):
-        where = " beside Trajectories" if trajectories else ": it is no argument of a backtest of such data"
+        if trajectories:
+            raise InvalidTypeError(f"`{name}` must not be given beside Trajectories, which have it. Leave it out.")
         raise InvalidTypeError(
-            f"`{name}` must not be given{where}. Correct its name, or leave it out; columns of a data frame are named "
-            "with `features`, and an episode that was cut off has a last row with the features of its last state."
+            f"`{name}` must not be given: it is no argument of a backtest of such data. {_INSTEAD.get(name) or _ELSE}"
         )
 
 

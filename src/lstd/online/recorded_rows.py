@@ -52,6 +52,7 @@ def _learned(model: Any, rows: Rows, before: OpenEnd | None, predictions: Array 
     with the number of changes so far.
     """
     (kinds, t), m = (_kinds(rows), 0), rows.y.shape[1]
+    model.next_row = 0
     if before is not None and not before.row.complete:
         with _named(rows, -1):
             model.update(x_next=row_of(rows.X, 0), **before.arguments(rows.single))
@@ -61,18 +62,24 @@ def _learned(model: Any, rows: Rows, before: OpenEnd | None, predictions: Array 
         block = None if sparse.issparse(rows.X) else block_of(rows, kinds, part)
         while t < part.stop:
             if block is not None and model.alone is not None:
-                t = part.start + learn_block(model, model.alone, block, t - part.start, asked[part])
+                t = part.start + learn_block(model, model.alone, block, t - part.start, asked[part], part.start)
             if t < part.stop:
                 if predictions is not None:
                     predictions[t, :m] = model.predict(row_of(rows.X, t))
                     predictions[t, m:] = model.drift_, model.n_changes_
+                model.next_row = t + 1
                 _learn_row(model, rows, kinds, t)
                 t += 1
     return OpenEnd.of(rows, model.n_updates)
 
 
-def learn_block(model: Any, core: Recursion, block: tuple[NDArray[Any], ...], first: int, predictions: Array) -> int:
-    """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on."""
+def learn_block(
+    model: Any, core: Recursion, block: tuple[NDArray[Any], ...], first: int, predictions: Array, start: int = 0
+) -> int:  # fmt: skip
+    """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on.
+
+    The block begins with the row `start` of recorded rows.
+    """
     compiled(kernels, "stream")
     while first < len(block[0]):
         before = first
@@ -81,6 +88,7 @@ def learn_block(model: Any, core: Recursion, block: tuple[NDArray[Any], ...], fi
         if code < DONE:
             break
         if code != DONE:
+            model.next_row = start + int(first)
             model.after(core)
     return int(first)
 

@@ -5,7 +5,7 @@ How they are kept up to date is in :mod:`lstd.online.recursion`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -179,6 +179,8 @@ class RecursiveLSTD(OnlinePredictor):
         self._beyond = np.zeros((4, m))  # see `warn_of_bounds`
         self.n_changes_ = 0
         self.drifts_: Array | None = None
+        self.row_name: Callable[[int], str] | None = None  # of recorded rows, in warnings
+        self.next_row = 0  # among them
 
     def _compile(self) -> None:
         self._typed = all(core.compile() for core in self._cores)
@@ -297,7 +299,8 @@ class RecursiveLSTD(OnlinePredictor):
             charts = core.charts.copy()
             core.begin_charts()
             self.n_changes_ += 1
-            warn_of_change(charts, core.n_updates, self.forgetting)
+            row = "" if self.row_name is None else f"{self.row_name(self.next_row)}: "
+            warn_of_change(charts, core.n_updates, self.forgetting, row)
 
     @property
     def alone(self) -> Recursion | None:
@@ -364,7 +367,11 @@ class RecursiveLSTD(OnlinePredictor):
         if len(rows):
             if not self.n_updates and len(rows) >= FEWEST:
                 warn(scales_doubt(rows, np.zeros(self.n_features) + self.alpha, intercept=False), RidgeWarning)
-            learn(self, rows, told)
+            self.row_name = self.row_name or (lambda t: _name_of(X, t))
+            try:
+                learn(self, rows, told)
+            finally:
+                self.row_name = None
             self.drifts_ = None if told is None else told[:, -2:]
             if 8 * len(rows) >= self.n_updates:
                 self._core.warn_of_ratios()
@@ -493,6 +500,13 @@ class RecursiveLSTD(OnlinePredictor):
         """
         model: RecursiveLSTD = snapshots.restored(cls, snapshots.unpacked(snapshot))
         return model
+
+
+def _name_of(X: Any, t: int) -> str:
+    """Name a row by its number and, in a data frame with other labels, by its label."""
+    index: Any = getattr(X, "index", None)
+    label = index[t] if hasattr(index, "dtype") and t < len(index) else t
+    return f"Row {t}" + (f" ({label})" if str(label) != str(t) else "")
 
 
 def _check_alpha(alpha: Any, n: int) -> float | Array:

@@ -55,8 +55,8 @@ def _bounds_message(outside: str, share: float, variant: str) -> str:
     )
 
 
-def warn_of_change(charts: Array, n_updates: int, forgetting: float | str) -> None:
-    """Say what has changed, and what to do."""
+def warn_of_change(charts: Array, n_updates: int, forgetting: float | str, row: str = "") -> None:
+    """Say what has changed, after the name of a row if it has one, and what to do."""
     highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
     found = {
         change_detection.UP: "rewards higher than predicted", change_detection.DOWN: "rewards lower than predicted",
@@ -66,8 +66,8 @@ def warn_of_change(charts: Array, n_updates: int, forgetting: float | str) -> No
         rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
         remedy = f"The model forgets earlier transitions {rate}; start a new one if that is too slow."
     warn(
-        f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
-        f"stream has probably changed. {remedy}",
+        f"{row}After {n_updates} updates, recent errors are larger than the stream's own history allows: "
+        f"{found}. The stream has probably changed. {remedy}",
         ChangeWarning,
     )
 

@@ -23,6 +23,7 @@ from lstd.errors import InvalidInputError, LSTDWarning, RidgeWarning, warn
 from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
+from lstd.estimators.summary import Contributions
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs, warn_of_support
@@ -310,6 +311,36 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         """
         values = self.action_values(X)
         return values[np.arange(len(values)), self.features_.codes_of_rows(actions, len(values))]
+
+    def contributions(self, X: Any, action: Any) -> Contributions:
+        """Compute what each feature of a state contributes to the value of an action.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        action : a label of the actions
+
+        Returns
+        -------
+        Contributions
+            As of :meth:`lstd.LSTD.contributions`; means are over the logged transitions.
+
+        Raises
+        ------
+        InvalidInputError
+            When features of pairs were made by a function, or the model was loaded from a file, which keeps no means.
+        """
+        check_is_fitted(self, "lstd_")
+        phi, logged = checked_features(self, X), self.logged_
+        if logged is None or self.features_.phi is not None:
+            raise InvalidInputError(
+                "`contributions` needs a block of features for each action, and the rows of the fit, which a file does "
+                "not keep. Fit it in this session, without a function `phi`."
+            )
+        n, (code,) = phi.shape[1], self.features_.codes([action])
+        means = np.asarray(logged.rows.X[logged.full].mean(axis=0)).reshape(-1)
+        names = tuple(getattr(self, "feature_names_in_", [f"x{j}" for j in range(n)]))
+        return Contributions.of(self.lstd_.model_, phi, means, slice(code * n, (code + 1) * n), names)
 
     def action_values(self, X: Any) -> Array:
         """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""

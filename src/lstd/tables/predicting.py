@@ -147,14 +147,14 @@ def predict_tables(
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
     names = [*kept, *_names(model, kept, intervals=level is not None)]
-    names += _names_of_contributions(model, level) if contributions and isinstance(model, Model) else []
+    names += _names_of_contributions(model, level) if contributions else []
     if level is not None:
         _intervals(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
     written, seen = 0, Thinned()
     with sink(file, names) as write:
         for chunk in reader.chunks():
             columns = [*_as_given(roles, chunk), *_predicted(model, chunk, level)]
-            if contributions and isinstance(model, Model):
+            if contributions:
                 columns += _contributed(model, chunk, level)
             try:
                 write(dict(zip(names, columns, strict=True)))
@@ -178,7 +178,7 @@ def _as_given(roles: Roles, chunk: Chunk) -> list[pa.Array]:
     return columns
 
 
-def _names_of_contributions(model: Model, level: float | None) -> list[str]:
+def _names_of_contributions(model: Model | AtHorizons, level: float | None) -> list[str]:
     kinds = ("contribution", *(["contribution_error"] if level is not None else []))
     rewards = model.reward_names
     names = []
@@ -187,7 +187,7 @@ def _names_of_contributions(model: Model, level: float | None) -> list[str]:
     return names
 
 
-def _contributed(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array]:
+def _contributed(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> list[pa.Array]:
     """Return the columns of contributions for a chunk: the prediction at the means, then those of each feature."""
     found = Contributions.of(model, chunk.rows.X)
     bases, kinds = np.atleast_1d(found.base), (found.values, *([found.standard_error] if level is not None else []))

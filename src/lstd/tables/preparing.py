@@ -1,12 +1,13 @@
 """Tables prepared for a fit: rows sorted by group, episode and time, words and missing values as further columns.
 
 A feature that is not a column, and is named COLUMN=WORD, is 1 where the column has that word; COLUMN= is 1 where it has
-no value. So the names of a model's features say how to prepare other tables; the means for missing values are in its
-origin.
+no value. A word without a column is 0 in all of them, and is reported. So the names of a model's features say how to
+prepare other tables; the means for missing values are in its origin.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from lstd.data import arrow_columns as convert
 from lstd.data.ids import id_key
 from lstd.data.parsing import MISSING
 from lstd.distributed.on_dask import is_future
-from lstd.errors import InvalidInputError
+from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Raw, RowReader
 from lstd.tables.sources import open_table
@@ -38,15 +39,21 @@ class Prepared(Table):
         super().__init__(table.file, table.size, [*table.names, *self._made])
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
-        needed = list(dict.fromkeys(self._made[name][0] if name in self._made else name for name in columns))
+        made = {name: self._made[name] for name in columns if name in self._made}
+        needed = list(dict.fromkeys(made[name][0] if name in made else name for name in columns))
+        known, unseen = {*self._made.values()}, Counter[tuple[str, str]]()
         for batch in _batches(self._table, needed, most_rows):
-            yield pa.RecordBatch.from_arrays([self._column(batch, name) for name in columns], columns)
+            words = {column: _words(batch.column(column)) for column, _ in made.values()}
+            for column in words.keys() - self._fills.keys():
+                counts = Counter(words[column].tolist())
+                unseen.update({one: n for word, n in counts.items() if (one := (column, word)) not in known})
+            yield pa.RecordBatch.from_arrays([self._column(batch, name, words) for name in columns], columns)
+        warn(_of_unseen(self.file, unseen), ExtrapolationWarning)
 
-    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+    def _column(self, batch: pa.RecordBatch, name: str, words: Mapping[str, NDArray[Any]]) -> pa.Array:
         if name in self._made:
             column, word = self._made[name]
-            words = _words(batch.column(column))
-            return convert.from_numpy(np.asarray(words == word, np.float64))
+            return convert.from_numpy(np.asarray(words[column] == word, np.float64))
         if name not in self._fills:
             return batch.column(name)
         values, fault = convert.numbers(batch.column(name), name)
@@ -58,6 +65,21 @@ class Prepared(Table):
     def done(self) -> float:
         """Share of the table that has been read."""
         return self._table.done
+
+
+def _of_unseen(file: str, counts: Counter[tuple[str, str]]) -> str:
+    """Say which words have no column, in how many rows, and what to do; empty if all have one."""
+    if not counts:
+        return ""
+    found = [
+        f"column {column!r} has {repr(word) if word else 'no value'} in {n} rows"
+        for (column, word), n in counts.most_common(3)
+    ]
+    more = f", and {len(counts) - 3} more" if len(counts) > 3 else ""
+    return (
+        f"{file}: {', '.join(found)}{more}: the fit had no such rows. They are predicted without that column. Correct "
+        "the words, or fit to rows that have them."
+    )
 
 
 def _split(name: str, own: set[str]) -> tuple[str, str] | None:
@@ -109,7 +131,7 @@ def prepared(
     for table in tables:
         for batch in _batches(table, [*categories, *counted]):
             for name, found in words.items():
-                found |= {*_words(batch.column(name))} - {""}
+                found |= {*_words(batch.column(name))}
                 if len(found) > _MOST_WORDS:
                     raise InvalidInputError(
                         f"column {name!r} has more than {_MOST_WORDS} words; join rare ones, or use numbers instead."

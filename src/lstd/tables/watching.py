@@ -27,7 +27,7 @@ from lstd._kernels.online_step import HUGE
 from lstd.data.arrow_columns import Converted
 from lstd.data.follow import Episodes, Followed
 from lstd.data.rows import Rows
-from lstd.errors import ChangeWarning, ConfigurationMismatchError, IllConditionedWarning, InvalidInputError, warn
+from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD, snapshot
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
@@ -300,8 +300,8 @@ class Watch:
         """Return the prediction for each row and the drift, before its transition is learned, and where it changed."""
         assert self.model is not None
         before = self.model.n_changes_
-        with warnings.catch_warnings(record=True) as given:
-            warnings.simplefilter("always")
+        self.model.row_name = lambda t: self._named(chunk, min(t, len(rows) - 1))
+        with warnings.catch_warnings():
             if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
                 warnings.simplefilter("ignore", IllConditionedWarning)
             try:
@@ -310,14 +310,7 @@ class Watch:
                 raise _NotLearnedError(str(error)) from error
         assert self.model.drifts_ is not None
         drift, count = self.model.drifts_.T
-        changed = np.diff(count, prepend=before) > 0
-        places = iter(np.flatnonzero(changed))
-        for one in given:
-            text = str(one.message)
-            if issubclass(one.category, ChangeWarning):
-                text = f"{self._named(chunk, int(next(places, len(rows) - 1)))}: {text}"
-            warn(text, one.category)
-        return predictions, drift, changed
+        return predictions, drift, np.diff(count, prepend=before) > 0
 
     def _named(self, chunk: Chunk, t: int) -> str:
         """Name a row of a chunk by its number, its kept columns and its time."""
