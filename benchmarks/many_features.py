@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from lstd import LSTD, LSTDCV
 from lstd.ope import LSTDQ
+from lstd.report.style import BLUE, REFERENCE
 from pages import measure_or_write, newest
 from provenance import describe_machine, printed_by
 
@@ -275,9 +276,10 @@ def draw_crossover(lines: list[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
-    for name, style in (("direct", "o-"), ("iterative", "s-"), ("with intervals", "s--")):
-        label = {"direct": "direct", "iterative": "iterative"}.get(name, "iterative, with intervals")
-        ax.loglog([line["features"] for line in lines], [line[name] for line in lines], style, label=label)
+    looks = {"direct": ("o-", REFERENCE), "iterative": ("s-", BLUE), "with intervals": ("s--", BLUE)}
+    for name, (style, colour) in looks.items():
+        label = {"with intervals": "iterative, with intervals"}.get(name, name)
+        ax.loglog([line["features"] for line in lines], [line[name] for line in lines], style, c=colour, label=label)
     ax.axvline(3000, color="0.7", linewidth=1.0, zorder=0)
     ax.set(xlabel="features (one-hot states)", ylabel="seconds of a fit to 10⁵ rows")
     ax.legend(frameon=False)

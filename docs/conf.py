@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -75,6 +76,34 @@ def returned_figure(block, block_vars, gallery_conf):
     return figure_rst([path], gallery_conf["src_dir"])
 
 
+def first_panel(block, block_vars, gallery_conf):
+    """Save the first panel of an example's first figure in the size of a thumbnail, so that its words can be read."""
+    target = Path(block_vars["target_file"])
+    path = target.parent / "images" / "thumb" / f"{target.stem}.small.png"
+    if plt.get_fignums() and not path.exists():
+        small = pickle.loads(pickle.dumps(plt.figure(plt.get_fignums()[0])))
+        for ax in small.axes[1:]:
+            ax.remove()
+        panel = small.axes[0]
+        panel.set_subplotspec(small.add_gridspec(1, 1)[0])
+        panel.set_anchor("C")
+        if legend := panel.get_legend():
+            legend.set(frame_on=True)
+            legend.get_frame().set(linewidth=0, alpha=0.85)
+        small.set_layout_engine("constrained")
+        small.set_size_inches(4.5, 2.8)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        small.savefig(path, dpi=125)
+        plt.close(small)
+    return ""
+
+
+def take_first_panels(app):
+    """Put the saved panels in the place of thumbnails of whole figures."""
+    for path in HERE.glob("gallery/*/images/thumb/*.small.png"):
+        path.replace(path.with_name(f"sphx_glr_{path.name.removesuffix('.small.png')}_thumb.png"))
+
+
 def palette(gallery_conf, script):
     """Give all figures of the gallery the colours of `lstd.report`: Boyan's, Uncorrected, Mixed, true online TD, TD."""
     names = ("boyan", "uncorrected", "mixed", "true_online_td", "td")
@@ -86,7 +115,7 @@ SECTIONS = ("values", "policies", "streams", "algorithms")
 sphinx_gallery_conf = {
     "reset_modules": ("matplotlib", palette),
     "capture_repr": ("_repr_html_",),
-    "image_scrapers": ("matplotlib", returned_figure),
+    "image_scrapers": (first_panel, "matplotlib", returned_figure),
     "examples_dirs": ["../examples/tutorial", "../examples/gallery"],
     "gallery_dirs": ["tutorial", "gallery"],
     "filename_pattern": r"\.py$",
@@ -141,4 +170,5 @@ def setup(app):
     """Register the renderer of formulas, the pictures and the list of files."""
     app.add_html_math_renderer("mathml", (math_renderer(False), None), (math_renderer(True), None))
     app.connect("builder-inited", generate)
+    app.connect("builder-inited", take_first_panels, priority=900)  # after the gallery
     app.connect("doctree-resolved", check_dollars)

@@ -130,21 +130,21 @@ def arrow(ax, start, end, colour):
 
 def value(theme):
     """Draw the rewards of a sequence, and what is predicted at one of its rows."""
-    figure, ax = canvas(9.0, 2.7)
+    figure, ax = canvas(7.4, 2.9)
     rewards = np.array([0.9, 0.3, 0.0, 1.2, 0.5, 0.8, 0.0, 1.0, 0.6, 0.2, 0.9, 0.0, 0.4, 0.7])
-    now, gap = 5, 0.63
+    now, gap, middle = 5, 0.52, {"ha": "center", "va": "center", "fontsize": 12}
     for t, reward in enumerate(rewards):
-        x, past = 0.35 + gap * t, t < now
-        ax.bar(x, reward, 0.36, 0.55, color=PALE[theme], edgecolor=INK[theme], linewidth=0.6)
-        if not past:
-            ax.bar(x, reward * 0.85 ** (t - now), 0.36, 0.55, color=BLUE[theme])
-    ax.plot([0.1, 8.9], [0.55, 0.55], color=INK[theme], linewidth=0.8)
-    x = 0.35 + gap * (now - 0.5)
-    ax.plot([x, x], [0.45, 2.3], color=INK[theme], linewidth=1.4)
-    ax.text(x, 2.35, "now: the features are known", weight="bold", ha="center", va="bottom")
-    ax.text(1.6, 0.25, "past rewards: the data", ha="center", va="center")
-    ax.text(6.1, 0.25, "future rewards: later ones count for less (discount γ)", ha="center", va="center")
-    ax.text(6.3, 1.95, "predicted: the expected sum of the blue parts", color=BLUE[theme], ha="center", va="center")
+        x = 0.3 + gap * t
+        ax.bar(x, reward, 0.3, 0.65, color=PALE[theme], edgecolor=INK[theme], linewidth=0.6)
+        if t >= now:
+            ax.bar(x, reward * 0.85 ** (t - now), 0.3, 0.65, color=BLUE[theme])
+    ax.plot([0.1, 7.3], [0.65, 0.65], color=INK[theme], linewidth=0.8)
+    x = 0.3 + gap * (now - 0.5)
+    ax.plot([x, x], [0.5, 2.45], color=INK[theme], linewidth=1.4)
+    ax.text(x, 2.65, "now: the features are known", weight="bold", **middle)
+    ax.text(1.3, 0.27, "past rewards:\nthe data", **middle)
+    ax.text(5.0, 0.27, "future rewards: later ones\ncount for less (discount γ)", **middle)
+    ax.text(5.1, 2.1, "predicted: the expected sum\nof the blue parts", color=BLUE[theme], **middle)
     return figure
 
 

@@ -72,9 +72,9 @@ for colour, variant in (("C0", "boyan"), ("C1", "uncorrected"), ("C2", "mixed"))
 ax.axhline(curve[-1], color="0.5", ls="--", label="baseline: ridge on returns up to the cut")
 ax.axhline(1, color="gray", lw=0.8, label="predict the mean")
 ax.set(xlabel="λ", ylabel="error ÷ spread of the values", title="Pendulum, cut off after 40 steps")
-ax.legend()
+ax.set(yticks=[0.2, 0.5, 1, 2, 5], yticklabels=["0.2", "0.5", "1", "2", "5"])
+ax.legend(fontsize=8, loc="center right", bbox_to_anchor=(1, 0.35)), ax.minorticks_off()
 
 # %%
 # Boyan's estimator predicts what comes after the cut from the features of the last row. Uncorrected treats it as worth
-# nothing; at λ = 1, it is ridge regression on the returns up to the cut. Mixed does so in part, the more the larger λ
-# is.
+# nothing: at λ = 1, it is ridge regression on the returns up to the cut. Mixed does so in part, more for a larger λ.

@@ -56,7 +56,7 @@ print(f"values of the fares: off by {off:.1f} of {np.ptp(truth @ fares):.1f} bet
 
 start = 0
 fig, axes = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained")
-titles = {"truth": truth[start], "LSTD(0.5)": found[start], "baseline: counts": baseline[start]}
+titles = {"LSTD(0.5)": found[start], "truth": truth[start], "baseline: counts": baseline[start]}
 for ax, (title, visits) in zip(axes, titles.items(), strict=True):
     image = ax.imshow(visits.reshape(side, side), origin="lower", vmin=0, vmax=truth[start].max(), cmap="viridis")
     ax.plot(east[start], north[start], "w*", markersize=14)

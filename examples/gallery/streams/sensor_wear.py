@@ -69,12 +69,12 @@ found["baseline: the present excess"] = excess[:-1] / (1 - gamma)
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6), layout="constrained")
 shown = slice(9900, 10_600)
 top.plot(came[shown], "k", lw=1, label="came afterwards")
-for colour, (name, predicted) in zip(("C0", "C4", "C3", "0.5"), found.items(), strict=True):
-    top.plot(predicted[shown], "--" if "auto" in name else "-", lw=1, color=colour, label=name)
+looks = {"c": "C0", "lw": 3, "alpha": 0.4}, {"c": "C0", "ls": "--"}, {"c": "C3", "lw": 1}, {"c": "0.5", "lw": 1}
+for look, (name, predicted) in zip(looks, found.items(), strict=True):
+    top.plot(predicted[shown], label=name, **look)
     squares = (predicted - came)[: n - 200].reshape(-1, 370) ** 2
-    bottom.plot(np.sqrt(squares.mean(axis=1)) / came.std(), "--" if "auto" in name else "-", color=colour)
+    bottom.plot(np.sqrt(squares.mean(axis=1)) / came.std(), **look)
     print(f"{name:32} error ÷ spread: {np.sqrt(squares.mean()) / came.std():.2f}")
 top.set(xlabel="minutes, after the wear", ylabel="discounted excess, K", title="A machine that wears out")
-top.legend(fontsize=8)
-bottom.axvline(0.6 * 40, color="gray", ls=":")
+top.legend(fontsize=8), bottom.axvline(0.6 * 40, color="gray", ls=":")
 _ = bottom.set(xlabel="time, in blocks of 370 minutes; the line marks the wear", ylabel="error ÷ spread")

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, Unpack
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
@@ -307,16 +308,19 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
             raise
         bands = [model.predict_curve(rows).swapaxes(0, 1)]
     middle, *ends = (band.reshape(len(steps), -1, np.size(model.intercept_[0])) for band in bands)
-    lines = []
+    lines, n_rows = [], middle.shape[1]
+    shades: Any = [BLUE] if n_rows == 1 else colormaps["viridis"](np.linspace(0.0, 0.8, n_rows))
     with panels(ax, WIDE, 0.95 + 2.1 * middle.shape[2], middle.shape[2]) as axes:
         for reward, panel in enumerate(axes):
-            for row in range(middle.shape[1]):
-                lines += panel.plot(steps, middle[:, row, reward])
+            for row, shade in enumerate(shades):
+                lines += panel.plot(steps, middle[:, row, reward], color=shade, label=f"row {row}")
                 if ends:
                     low, high = (end[:, row, reward] for end in ends)
-                    panel.fill_between(steps, low, high, color=lines[-1].get_color(), alpha=0.2, linewidth=0)
+                    panel.fill_between(steps, low, high, color=shade, alpha=0.2, linewidth=0)
             panel.set(xlabel="next steps", ylabel="sum of rewards")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+            if n_rows > 1:
+                legend_above(panel, lines[-n_rows:], ncols=6)
     return lines
 
 
