@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,16 +131,19 @@ def goals(every: list[Cell]) -> list[str]:
     parts = [[cell for cell in every if cell.enough and (cell.name[0] in UNSEEN) == new] for new in (True, False)]
     new, old = (measured(part) if part else {} for part in parts)
     lines = [
-        f"| | goal | new processes, {len(parts[0])} rows | | processes of the rule, {len(parts[1])} rows | |",
-        "|---|---|---|---|---|---|",
+        f"| | goal | new processes, {len(parts[0])} rows | processes of the rule, {len(parts[1])} rows |",
+        "|---|---|---|---|",
     ]
 
     def met(found: dict[tuple[str, str, float], float], what: tuple[str, str, float]) -> bool:
         return what not in found or (found[what] <= what[2] if what[1] == "≤" else found[what] >= what[2])
 
     for what in sorted({**new, **old}, key=lambda what: (met(new, what), met(old, what))):
-        cells = [f"{found[what]:.2f} | {'met' if met(found, what) else 'missed'}" if what in found else "— | "
-                 for found in (new, old)]  # fmt: skip
+        numbers = [f"{found[what]:.2f}" if what in found else "—" for found in (new, old)]
+        cells = [
+            number if met(found, what) else f"**{number}**, missed"
+            for number, found in zip(numbers, (new, old), strict=True)
+        ]
         lines.append(f"| {what[0]} | {what[1]} {what[2]:g} | {' | '.join(cells)} |")
     return lines
 
@@ -180,22 +183,51 @@ def in_short(every: list[Cell]) -> str:
     return "\n\n".join(lines)
 
 
-def by_target(every: list[Cell]) -> list[str]:
-    """Return a row for each cell, the largest ratio first."""
+def by_process(every: list[Cell]) -> list[str]:
+    """Return a row for each process and number of episodes, the largest ratio first."""
     lines = [
-        "| process, log, target, features | episodes | repeats | first choice | truth held | warned "
-        "| best single method | its error | state values | α = 1 | WDR | fitted Q, boosting |",
-        "|" + "---|" * 12,
+        "| process, episodes | repeats | error beside the best: median | largest | truth held | held or warned "
+        "| state values: largest |",
+        "|" + "---|" * 7,
     ]
-    for cell in sorted(every, key=lambda cell: -cell.ratio):
-        beside = (REFERENCE, OLD, "WDR", "fitted Q, boosting")
-        other = [f"{cell.error(name):.2g}" if name in cell.methods else "—" for name in beside]
+    for place in worst_first(every, lambda cell: (cell.name[0], cell.size)):
+        own = [cell for cell in every if (cell.name[0], cell.size) == place]
+        ratios, repeats = [cell.ratio for cell in own], min(len(cell.methods[CHOICE]) for cell in own)
+        beside = max(max(cell.error(REFERENCE), 0.5) / max(cell.best[0], 0.5) for cell in own)
         lines.append(
-            f"| {', '.join(cell.name)} | {cell.size} | {len(cell.methods[CHOICE])} | {cell.error(CHOICE):.2g} "
-            f"| {cell.held(CHOICE).mean():.2f} | {cell.warned().mean():.2f} | {cell.best[1]} | {cell.best[0]:.2g} "
-            f"| {' | '.join(other)} |"
+            f"| {place[0]}, {place[1]} | {repeats} | {np.median(ratios):.2f} | {max(ratios):.2f} "
+            f"| {np.mean([cell.held(CHOICE).mean() for cell in own]):.2f} | {np.mean([cell.safe for cell in own]):.2f} "
+            f"| {beside:.1f} |"
         )
     return lines
+
+
+def worst_first(every: list[Cell], part: Callable[[Cell], Any]) -> list[Any]:
+    """Return the parts that cells are in, the one with the largest ratio first."""
+    return list(dict.fromkeys(part(cell) for cell in sorted(every, key=lambda cell: -cell.ratio)))
+
+
+def by_target(every: list[Cell]) -> list[str]:
+    """Return a table for each process, which the reader opens; the largest ratio first."""
+    lines = []
+    for process in worst_first(every, lambda cell: cell.name[0]):
+        own = sorted((cell for cell in every if cell.name[0] == process), key=lambda cell: -cell.ratio)
+        lines += [
+            f"<details><summary>{process}: {len(own)} rows</summary>", "",
+            "| log, target, features | episodes | repeats | first choice | truth held | warned "
+            "| best single method | its error | state values | α = 1 | WDR | fitted Q, boosting |",
+            "|" + "---|" * 12,
+        ]  # fmt: skip
+        for cell in own:
+            beside = (REFERENCE, OLD, "WDR", "fitted Q, boosting")
+            other = [f"{cell.error(name):.2g}" if name in cell.methods else "—" for name in beside]
+            lines.append(
+                f"| {', '.join(cell.name[1:])} | {cell.size} | {len(cell.methods[CHOICE])} | {cell.error(CHOICE):.2g} "
+                f"| {cell.held(CHOICE).mean():.2f} | {cell.warned().mean():.2f} | {cell.best[1]} | {cell.best[0]:.2g} "
+                f"| {' | '.join(other)} |"
+            )
+        lines += ["", "</details>", ""]
+    return lines[:-1]
 
 
 def by_method(every: list[Cell]) -> list[str]:
@@ -244,43 +276,42 @@ def text(found: dict[str, Any], others: dict[str, Any], pairs: dict[str, Any]) -
         f"Measured by `python {SOURCE}` on {found['date']}: {machine['cores']} cores, Python {machine['python']}; "
         f"seeds from {found['seed']}; {len(every)} rows, {repeats} repeats of each.",
         f"Goals are judged on rows with at least {ENOUGH} repeats.",
-        "", *goals(every), "", *misses(every), "", "![Errors in units of the bound](figures/policy-evaluation.png)", "",
+        "", *goals(every), "", *misses(every), "",
+        "The error of the first choice beside that of the best single method of the same row, how often its interval "
+        "held the truth, and how often that or a warning came. State values are beside it. The fewer the repeats, the "
+        "luckier the best of many methods.", "",
+        *by_process(every), "", "![Errors in units of the bound](figures/policy-evaluation.png)", "",
         "Errors of each method beside the least one of the same row, both at least half the bound; the same rows:", "",
         *by_method([cell for cell in every if cell.enough]), "", *weighted_pairs(pairs), "",
-        "Errors as multiples of the bound, the worst of the first choice first:", "", *by_target(every),
+        "Each row, with errors as multiples of the bound, the worst of the first choice first:", "", *by_target(every),
     ]  # fmt: skip
     return "\n".join(lines)
 
 
 def draw(every: list[Cell], path: Path) -> None:
-    """Draw the error of every method in units of the bound, a line for each target; the first choice stands out."""
+    """Draw the errors of all methods in units of the bound, a line for each process; the first choice stands out."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    every = sorted(every, key=lambda cell: cell.error(CHOICE))
-    figure, axes = plt.subplots(figsize=(8, 0.5 + 0.14 * len(every)), layout="constrained")
-    for place, cell in enumerate(every):
-        errors = [min(max(cell.error(name), 0.1), 1e3) for name in cell.methods if not name.startswith(CHOICE)]
-        axes.plot(errors, [place] * len(errors), ".", color="0.75", markersize=4)
-    rows = range(len(every))
-    old = [max(cell.error(OLD), 0.1) if OLD in cell.methods else np.nan for cell in every]
-    axes.plot(old, rows, "x", color="tab:orange", markersize=4, label="state values, α = 1")
-    axes.plot(
-        [max(cell.error(CHOICE), 0.1) for cell in every],
-        rows,
-        "o",
-        color="tab:blue",
-        markersize=4,
-        label="first choice",
-    )
-    axes.plot([], [], ".", color="0.75", label="all others")
+    ordered = sorted(every, key=lambda cell: -cell.error(CHOICE))
+    lines = list(dict.fromkeys((cell.name[0], cell.size) for cell in ordered))[::-1]
+    at = np.array([lines.index((cell.name[0], cell.size)) for cell in every])
+    figure, axes = plt.subplots(figsize=(8, 0.8 + 0.27 * len(lines)), layout="constrained")
+    singles = [(place, cell.error(name)) for place, cell in zip(at, every, strict=True) for name in cell.methods]
+    for label, color, marker, above, points in (
+        ("every other method", "0.8", ".", -0.2, singles),
+        ("state values, α = 1", "tab:orange", "x", 0.0, zip(at, (cell.error(OLD) for cell in every), strict=True)),
+        ("first choice", "tab:blue", "o", 0.2, zip(at, (cell.error(CHOICE) for cell in every), strict=True)),
+    ):
+        place, error = np.array(list(points)).T
+        axes.plot(np.clip(error, 0.1, 300), place + above, marker, color=color, markersize=4, label=label)
     axes.axvline(1.0, color="black", linewidth=0.8)
-    axes.set(xscale="log", xlim=(0.1, 300), ylim=(-1, len(every)))
+    axes.set(xscale="log", xlim=(0.09, 320), ylim=(-0.7, len(lines) - 0.3))
     axes.set_xlabel("root mean squared error / (standard deviation of the return / √episodes)")
-    axes.set_yticks(rows, [f"{', '.join(cell.name)}, {cell.size}" for cell in every], fontsize=5)
-    axes.legend(loc="lower right")
+    axes.set_yticks(range(len(lines)), [f"{name}, {size} episodes" for name, size in lines], fontsize=9)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, frameon=False)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
