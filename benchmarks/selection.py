@@ -60,7 +60,7 @@ Array = NDArray[np.float64]
 HOW = """\
 `LSTDCV.fit` with a grid of 20 λ and 17 α and 10 folds, on one stream of independent normal features and
 rewards. Fits, sums and solves beside it are **timed one at a time and multiplied** by how many there would be; scoring
-the folds, which it does too, is left out of them. On one thread but for the first row."""
+the folds, which it does too, is left out of them. On one thread, except for the first row."""
 N_FEATURES, N_FOLDS = 100, 10
 
 FIRST_SEED, COVERAGE_SEED, FOLDS_SEED = 40_000, 60_000, 70_000

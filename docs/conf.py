@@ -61,7 +61,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "**": ["page-toc", "sidebar-nav-bs"]}  # the list of all names of the reference is long
+# The page comes first: the list of all names of the reference is long.
+html_sidebars = {"index": [], "development/index": ["page-toc"], "**": ["page-toc", "sidebar-nav-bs"]}
 html_math_renderer = "mathml"
 numfig, numfig_secnum_depth = True, 0  # one count of equations over all pages, as pages refer to those of others
 

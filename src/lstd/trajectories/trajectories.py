@@ -45,7 +45,7 @@ class Trajectories:
     trace_coefficient, weight : (T,) array-like or float, default 1
         Trace coefficient and weight of that transition; see :meth:`lstd.LSTD.fit`.
     groups : (T,) array-like, optional
-        Id of what each row's episode belongs to, such as a patient with several episodes; see :meth:`lstd.LSTD.fit`.
+        What the row's episode belongs to, such as a patient with several episodes; see :meth:`lstd.LSTD.fit`.
     actions : (T,) or (T, …) array-like, optional
         Action taken in each row: numbers or text. Those of horizon rows have no meaning, and may be missing.
     behavior_probability : (T,) array-like, optional
