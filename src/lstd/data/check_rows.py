@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -141,14 +142,17 @@ def _check_ids(name: str, values: ArrayLike, n_rows: int, *, sort: bool = False)
     ids = _check_vector(name, values, "id", n_rows)
     if ids.dtype.names is not None:
         raise InvalidInputError(f"`{name}` must be a vector of ids, not of records; got dtype {ids.dtype}.")
+    if ids.dtype.kind == "O":
+        with contextlib.suppress(ValueError):  # of lists
+            plain = np.array(ids.tolist())
+            ids = plain if plain.shape == ids.shape else ids
     if (row := first_true(_missing_ids(ids))) is not None:
         raise InvalidInputError(
             f"`{name}` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
         )
-    if ids.dtype.kind not in "OU" or not n_rows:
-        return ids
+    if ids.dtype.kind == "U" and n_rows:
+        return plain_texts(ids)
     try:
-        ids = plain_texts(ids)
         if ids.dtype.kind == "O":
             different = {*ids.tolist()}
             if sort:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import date, datetime
-from numbers import Real
+from datetime import date
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from lstd.data.parsing import MISSING, NO_VALUE, Fault, first_true
+from lstd.data.parsing import MISSING, NO_VALUE, Fault
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 
@@ -24,8 +23,6 @@ EPISODE_AGAIN = (
     "time), or give new episodes new ids."
 )
 GROUP_AGAIN = "reappears after other groups; sort the rows by group, episode and time."
-# Types of ids; subclasses come first: bool before int, datetime before date.
-_ID_DTYPES: dict[type, str | None] = {str: "U", bool: "?", int: None, datetime: "M8[us]", date: "M8[D]"}
 _EXACT = 2**53  # whole floats below are integers exactly
 KEY_WIDTH = 24  # most bytes of the key of a text
 
@@ -141,27 +138,16 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
 
 
 def plain_texts(ids: NDArray[Any]) -> NDArray[Any]:
-    """Normalise those of the ids, (T,), that are text, as `ids_of_text` does: strip white space, read "7.0" as "7".
-
-    Beside numbers, the text of an integer is that integer.
-    """
+    """Normalise ids that are text, (T,), as `ids_of_text` does: strip white space, read "7.0" as "7"."""
     starts = np.flatnonzero(np.roll(last_rows(ids), 1))
     given = ids[starts].tolist()
-    beside_numbers = any(isinstance(name, Real) for name in given)
-    names = [_plain_text(name, beside_numbers) if isinstance(name, str) else name for name in given]
-    if names == given:
-        return ids
-    held = np.empty(len(names), dtype=object)
-    held[:] = names
-    return np.repeat(held.astype(ids.dtype), np.diff(starts, append=len(ids)))
+    names = [_plain_text(name) for name in given]
+    return ids if names == given else np.repeat(np.array(names), np.diff(starts, append=len(ids)))
 
 
-def _plain_text(name: str, beside_numbers: bool) -> str | int:
+def _plain_text(name: str) -> str:
     name = name.strip()
-    number = whole_number(name)
-    if number is None:
-        return name
-    return number if beside_numbers else name.removesuffix(".0")
+    return name if whole_number(name) is None else name.removesuffix(".0")
 
 
 def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:
@@ -178,7 +164,7 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
             if name.lower() in MISSING:
                 found = f"has {name!r}, which counts as no value" if name else NO_VALUE
                 return up_to(Ids(np.array(rows, np.intp), kept, Fault(row, column, f"{found}; {NEEDS_ID}")))
-            name = str(_plain_text(name, beside_numbers=False))
+            name = _plain_text(name)
         if not kept or kept[-1] != name:
             rows.append(row)
             kept.append(name)
@@ -192,22 +178,3 @@ def up_to(ids: Ids) -> Ids:
         return ids
     known = changes < fault.row
     return Ids(np.append(changes[known], fault.row), [*names[: int(known.sum())], ""], fault)
-
-
-def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
-    """Convert ids to an array of one plain type.
-
-    Integers, booleans, finite floats, text, and dates without a time zone are ids. Python objects are ids if all are of
-    one of these types. Returns the ids, (T,), and the first row without one.
-    """
-    ids = np.array(values)
-    if ids.dtype.kind in "fmM":
-        return ids, first_true(~np.isfinite(ids))
-    if ids.dtype.kind in "biuUS" or ids.ndim != 1 or not len(ids):
-        return ids, None
-    if {*map(type, ids.tolist())} == {str}:
-        return ids.astype(str), None
-    plain = [None if getattr(value, "tzinfo", None) is not None else value for value in ids.tolist()]
-    kinds = [next((kind for kind in _ID_DTYPES if isinstance(value, kind)), None) for value in plain]
-    bad = next((row for row, kind in enumerate(kinds) if kind is None or kind is not kinds[0]), None)
-    return (np.array(plain, dtype=_ID_DTYPES[kinds[0]]) if bad is None and kinds[0] else ids), bad

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length
-from lstd.data.ids import last_rows, plain_ids, plain_texts
+from lstd.data.ids import last_rows
 from lstd.data.parsing import first_true
 from lstd.data.parsing import times as parsed_times
 from lstd.data.rows import FACTORS, PerRow
@@ -73,7 +73,7 @@ def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
         )
     owner: dict[Any, int] = {}
     for number, part in enumerate(ids):
-        for name in np.unique(part).tolist():
+        for name in dict.fromkeys(part.tolist()):
             if owner.setdefault(name, number) != number:
                 raise InvalidInputError(
                     f"`parts` must not share ids of episodes; {name!r} is in parts {owner[name]} and {number}. "
@@ -141,17 +141,6 @@ def _placed(name: str, values: Sequence[Any], steps: Flags) -> NDArray[Any]:
     placed = np.zeros((len(steps), *array.shape[1:]), dtype=array.dtype)
     placed[steps] = array
     return placed
-
-
-def check_ids(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return ids as an array of one plain type."""
-    ids, bad = plain_ids(values)
-    if bad is not None:
-        raise InvalidInputError(
-            f"`{name}` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
-            "Give every row an id; convert other objects to text with str."
-        )
-    return plain_texts(ids) if ids.dtype.kind == "U" and len(ids) else ids
 
 
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:

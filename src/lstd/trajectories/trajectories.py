@@ -15,7 +15,7 @@ from lstd.data.episode_warnings import TimesOfEnds
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
 from lstd.errors import TerminationWarning, warn
-from lstd.trajectories.joining import check_actions, check_ids, check_names, check_probabilities, check_times, rows_at
+from lstd.trajectories.joining import check_actions, check_names, check_probabilities, check_times, rows_at
 from lstd.trajectories.record import Function, Progress
 from lstd.types import Array
 
@@ -119,20 +119,17 @@ class Trajectories:
         groups: PerRow = None, actions: ArrayLike | None = None, behavior_probability: PerRow = None,
         time: PerRow = None, feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        ids = None if episode is None else check_ids("episode", episode)
         rows = check_rows(
-            X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
-            importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
-            groups=None if groups is None else check_ids("groups", groups),
+            X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=episode, terminated=terminated,
+            discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+            groups=groups,
         )  # fmt: skip
-        if ids is None:
-            ids = np.cumsum(rows.terminated) - rows.terminated
         horizon = rows.last & ~rows.terminated
         taken = None if actions is None else check_actions(actions, horizon)
         fields = {
             "X": rows.X,
             "y": np.asarray(y, dtype=np.float64),
-            "episode": ids,
+            "episode": np.cumsum(rows.terminated) - rows.terminated if rows.episode is None else rows.episode,
             "terminated": rows.terminated,
             **{name: getattr(rows, name) if name in rows.given else None for name in COLUMNS},
             "groups": rows.groups,
