@@ -18,8 +18,8 @@ from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.estimators.choose_settings import choose
 from lstd.estimators.model import read_model
-from lstd.tables.fit_stream import Sample, fit_stream
 from lstd.tables.reader import RowReader
+from lstd.tables.sum_tables import Sample, fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -233,7 +233,7 @@ def test_report(folder, capsys, words):
 
 
 def test_report_on_the_first_rows(folder, capsys, monkeypatch):
-    monkeypatch.setattr("lstd.tables.fit_stream.SAMPLE_ENTRIES", 2 * 410)
+    monkeypatch.setattr("lstd.tables.sum_tables.SAMPLE_ENTRIES", 2 * 410)
     assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
     assert "\nreport                 fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
     assert "LSTD(λ) for data.csv, the first 400 of 1000 rows" in Path("fit.html").read_text()

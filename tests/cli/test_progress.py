@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from lstd.cli import progress
+from lstd.cli import console
 from lstd.errors import CompilationCacheWarning
 
 
@@ -15,13 +15,13 @@ from lstd.errors import CompilationCacheWarning
 def clock(monkeypatch):
     """Seconds that a test sets."""
     now = {"s": 0.0}
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now["s"])
+    monkeypatch.setattr(console.time, "monotonic", lambda: now["s"])
     return now
 
 
 def test_lines_come_at_most_every_few_seconds(clock, capsys):
     for wait, expected in ((0.0, ["0 %, 1 min 40", "50 %, 5"]), (2.0, ["20 %, 8", "70 %, 3"]), (20.0, [])):
-        lines = progress.Display(wait=wait)
+        lines = console.Display(wait=wait)
         for step in range(100):
             clock["s"] = step / 10
             lines.show("working", step, 100.0)
@@ -31,7 +31,7 @@ def test_lines_come_at_most_every_few_seconds(clock, capsys):
 @pytest.mark.parametrize("quiet", [False, True])
 def test_log_records_and_warnings_become_notes(capsys, quiet):
     """Quiet still says that the cache cannot be used."""
-    with progress.reporting(quiet):
+    with console.reporting(quiet):
         logging.getLogger("lstd").warning("lstd: compiling its kernels")
         warnings.simplefilter("always")
         warnings.warn("no\ncache", CompilationCacheWarning, stacklevel=1)

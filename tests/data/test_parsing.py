@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from lstd.data import parsing
-from lstd.data.ids import ids_of_text, same_id
+from lstd.data.parsing import ids_of_text, same_id
 
 pa = pytest.importorskip("pyarrow")
 arrow = pytest.importorskip("lstd.data.arrow_columns")

@@ -15,7 +15,7 @@ from scipy import sparse
 from lstd import LSTD, TD, LSTDStatistics, Trajectories, fit_tables
 from lstd.data import rows as rows_module
 from lstd.data.check_rows import check_rows
-from lstd.data.episode_warnings import warn_of_breaks
+from lstd.data.doubts import warn_of_breaks
 from lstd.data.feature_arrays import check_features
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
 

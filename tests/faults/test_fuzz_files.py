@@ -19,7 +19,7 @@ from lstd.estimators.model import read_model, write_model
 from lstd.experiments.protocol import make_plan
 from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.reproduce.run import reproduce
-from lstd.tables.fit_stream import fit_stream
+from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 
 CASES = 40

@@ -25,9 +25,9 @@ from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.errors import ExtrapolationWarning, InvalidInputError
 from lstd.estimators.model import Model, write_model
-from lstd.tables.fit_stream import fit_stream
 from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 from lstd.tables.scoring import Score, score_tables
+from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 
 CASES = 60

@@ -28,7 +28,7 @@ import numpy as np
 SECONDS = 300  # for a command to end or to stop; then it is killed
 COMMAND_MODULES = (  # that commands load when they are first used; imported before the server forks
     "lstd.cli.app",
-    "lstd.tables.fit_stream",
+    "lstd.tables.sum_tables",
     "lstd.tables.predicting",
     "lstd.tables.watching",
     "lstd.estimators.model",

@@ -12,7 +12,7 @@ from lstd.data.settings import Settings
 from lstd.distributed.chunk_sums import MEMORY
 from lstd.distributed.runner import on_threads
 from lstd.tables.column_roles import Roles
-from lstd.tables.sources import watched
+from lstd.tables.reader import watched
 from lstd.tables.sum_tables import SumTables
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")

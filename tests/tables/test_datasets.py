@@ -19,8 +19,8 @@ import lstd
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import write_model
-from lstd.tables.arrow_tables import dataset_tables
-from lstd.tables.fit_stream import fit_stream
+from lstd.tables.sum_tables import fit_stream
+from lstd.tables.table import dataset_tables
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 

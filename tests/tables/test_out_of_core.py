@@ -22,7 +22,7 @@ from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.model import read_model, write_model
 from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
-from lstd.tables.fit_stream import fit_stream
+from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 

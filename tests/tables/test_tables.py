@@ -22,14 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
-from lstd.data.ids import id_key
+from lstd.data.parsing import id_key
 from lstd.data.seen_ids import SeenIds
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError
 from lstd.tables import csv_table as files
-from lstd.tables.arrow_tables import dataset_tables
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import RowReader
-from lstd.tables.sources import open_table
+from lstd.tables.reader import RowReader, open_table
+from lstd.tables.table import dataset_tables
 from table_files import episodes, statistics, write
 from tolerances import assert_close
 

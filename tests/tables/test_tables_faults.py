@@ -14,7 +14,7 @@ from lstd import Trajectories
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
-from lstd.tables.fit_stream import fit_stream
+from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, statistics, write
 
 GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"

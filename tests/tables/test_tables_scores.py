@@ -13,9 +13,9 @@ from lstd.estimators.model import read_model
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.column_roles import Roles
-from lstd.tables.fit_stream import fit_stream
 from lstd.tables.predicting import csv_sink, predict_tables
 from lstd.tables.scoring import score_tables
+from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 

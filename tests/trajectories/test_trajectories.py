@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from lstd import Trajectories
-from lstd.data.ids import first_repeat, last_rows
+from lstd.data.parsing import first_repeat, last_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingExtraError, MissingTerminationWarning
 
 NAN = float("nan")

@@ -12,9 +12,21 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
-from lstd.cli.console import BAD_INPUT, DONE, INSTALL, advise, closed_output, fail, fail_with, lost_output, output, say
+from lstd.cli.console import (
+    BAD_INPUT,
+    DONE,
+    INSTALL,
+    advise,
+    closed_output,
+    fail,
+    fail_with,
+    lost_output,
+    output,
+    reading,
+    reporting,
+    say,
+)
 from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, horizons, names
-from lstd.cli.progress import reading, reporting
 from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
 
 if TYPE_CHECKING:
@@ -25,8 +37,8 @@ if TYPE_CHECKING:
     from lstd.estimators.horizon_model import SavedHorizons
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
-    from lstd.tables.fit_stream import Sample
     from lstd.tables.scoring import Score
+    from lstd.tables.sum_tables import Sample
 
 TRANSITIONS = "discount importance_ratio trace_coefficient weight"
 NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")  # by `lstd reproduce`
@@ -70,8 +82,8 @@ def fit(given: Any) -> int:
     from lstd.data.settings import Settings
     from lstd.estimators.model import write_model
     from lstd.estimators.summary import Summary
-    from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
     from lstd.tables.preparing import prepared
+    from lstd.tables.sum_tables import SAMPLE_ENTRIES, fit_stream
 
     roles = replace(roles_of(given), prepared=True)
     numbers = given.gamma, given.lmbda, given.alpha
@@ -119,10 +131,9 @@ def _describe_fit(summary: Any, json: bool, report: str, of_report: tuple[Any, i
 def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page: Path | None) -> int:
     """Fit and write a model of the next steps; returns the exit code."""
     from lstd.data.settings import VARIANT
-    from lstd.tables.fit_stream import SAMPLE_ENTRIES, Sample
     from lstd.tables.fit_tables import fit_horizons
-    from lstd.tables.reader import RowReader
-    from lstd.tables.sources import watched
+    from lstd.tables.reader import RowReader, watched
+    from lstd.tables.sum_tables import SAMPLE_ENTRIES, Sample
 
     if given.horizon is None:
         raise InvalidInputError("`--low` and `--high` need `--horizon`.")

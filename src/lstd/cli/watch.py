@@ -10,9 +10,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from lstd.cli.commands import TRANSITIONS, prepare_tables, roles_of
-from lstd.cli.console import DONE, advise, closed_output, lost_output
+from lstd.cli.console import DONE, SECONDS_BETWEEN_LINES, Display, advise, closed_output, lost_output, reporting
 from lstd.cli.options import OPTIONS, Option, check_out, command, names, number
-from lstd.cli.progress import SECONDS_BETWEEN_LINES, Display, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:

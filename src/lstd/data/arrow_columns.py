@@ -17,8 +17,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstd.data.follow import Marks
-from lstd.data.ids import NEEDS_ID, Ids, ids_of_text, up_to
-from lstd.data.parsing import AS_DAYS, MISSING, NO_TIME, NO_VALUE, Fault, described, first_true
+from lstd.data.parsing import (
+    AS_DAYS,
+    MISSING,
+    NEEDS_ID,
+    NO_TIME,
+    NO_VALUE,
+    Fault,
+    Ids,
+    described,
+    first_true,
+    ids_of_text,
+    up_to,
+)
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, shown_id
-from lstd.data.episode_warnings import warn_of_assumed
+from lstd.data.doubts import warn_of_assumed
 from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
-from lstd.data.ids import first_repeat, last_rows, not_contiguous, plain_texts
-from lstd.data.parsing import first_true
+from lstd.data.parsing import first_repeat, first_true, last_rows, not_contiguous, plain_texts
 from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
 from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.types import Array, Flags
@@ -142,14 +141,14 @@ def _check_ids(name: str, values: ArrayLike, n_rows: int, *, sort: bool = False)
     ids = _check_vector(name, values, "id", n_rows)
     if ids.dtype.names is not None:
         raise InvalidInputError(f"`{name}` must be a vector of ids, not of records; got dtype {ids.dtype}.")
-    if ids.dtype.kind == "O":
-        with contextlib.suppress(ValueError):  # of lists
-            plain = np.array(ids.tolist())
-            ids = plain if plain.shape == ids.shape else ids
     if (row := first_true(_missing_ids(ids))) is not None:
         raise InvalidInputError(
             f"`{name}` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
         )
+    if ids.dtype.kind == "O":
+        with contextlib.suppress(ValueError):  # of lists
+            plain = np.array(ids.tolist())
+            ids = plain if plain.shape == ids.shape else ids
     if ids.dtype.kind == "U" and n_rows:
         return plain_texts(ids)
     try:

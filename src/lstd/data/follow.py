@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
-from lstd.data.episode_warnings import NO_TIMES, TimesOfEnds
-from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, Ids, id_key, id_keys, same_id
-from lstd.data.parsing import NO_VALUE, Fault
+from lstd.data.doubts import NO_TIMES, TimesOfEnds
+from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, NO_VALUE, Fault, Ids, id_key, id_keys, same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError

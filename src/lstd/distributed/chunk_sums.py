@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from lstd import files
-from lstd.data.episode_warnings import Break
+from lstd.data.doubts import Break
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Blocks, empty_blocks

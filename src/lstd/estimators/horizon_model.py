@@ -20,8 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from lstd.data.arguments import check_integer
-from lstd.data.doubts import growing_doubt, little_observed
-from lstd.data.episode_warnings import unused_rows, warn_of_unused
+from lstd.data.doubts import growing_doubt, little_observed, unused_rows, warn_of_unused
 from lstd.data.feature_arrays import Features, column_spread, dense, product
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Rows, uniform

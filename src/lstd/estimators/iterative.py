@@ -25,7 +25,7 @@ from scipy import sparse
 
 from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
 from lstd.data.arguments import check_choice, check_integer, check_real
-from lstd.data.episode_warnings import unused_rows
+from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import Features, check_finite
 from lstd.data.rows import Rows, uniform
 from lstd.data.settings import Settings, boundary_share

@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.doubts import COMPLETED, HARD_TO_CHOOSE, little_observed, small, warn_of_ratios
-from lstd.data.episode_warnings import warn_of_breaks, warn_of_unused
+from lstd.data.doubts import (
+    COMPLETED,
+    HARD_TO_CHOOSE,
+    little_observed,
+    small,
+    warn_of_breaks,
+    warn_of_ratios,
+    warn_of_unused,
+)
 from lstd.data.feature_arrays import Features, product
 from lstd.data.follow import StreamEnd
 from lstd.data.rows import Rows

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from lstd.data.arguments import listed
-from lstd.data.episode_warnings import unused_rewards
+from lstd.data.doubts import unused_rewards
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import two_digits

@@ -30,8 +30,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from lstd._kernels.forward_view import dual_weights, forward_rows
-from lstd.data.doubts import support_doubt
-from lstd.data.episode_warnings import unused_rows, warn_of_breaks, warn_of_unused
+from lstd.data.doubts import support_doubt, unused_rows, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.rows import Columns, Rows, repeated
 from lstd.errors import InvalidInputError, SupportWarning, warn

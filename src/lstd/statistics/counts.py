@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.traces import observed_weight, sample_sums
-from lstd.data.episode_warnings import unused_rows
+from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError

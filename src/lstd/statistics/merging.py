@@ -39,7 +39,7 @@ import numpy as np
 from lstd._kernels.traces import add_later_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.check_rows import check_rows
-from lstd.data.episode_warnings import warn_of_breaks
+from lstd.data.doubts import warn_of_breaks
 from lstd.data.rows import FACTORS, Columns, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError

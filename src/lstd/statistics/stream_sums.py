@@ -18,7 +18,7 @@ from lstd.data.arguments import check_real, is_single
 from lstd.data.doubts import warn_of_ratios
 from lstd.data.feature_arrays import check_finite
 from lstd.data.follow import StreamEnd
-from lstd.data.ids import same_id
+from lstd.data.parsing import same_id
 from lstd.data.rows import COLUMNS, ReadOnly, Rows
 from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError

@@ -6,11 +6,11 @@ its episode, and flags for episodes that terminated or were cut off. Out come mo
 The way of a row of a CSV file into a model, by the names of files here unless another room is named::
 
     fit_tables     checks arguments: column_roles, distributed/runner
-    sources        opens the table: csv_table, arrow_tables (Parquet, datasets), table (frames)
-    fit_stream     chooses settings from the first rows, if asked to
+    reader         opens the table: csv_table, table (Parquet, datasets, frames)
+    sum_tables     chooses settings from the first rows, if asked to
     distributed    runs on threads, an executor or a Dask cluster; each sums whole tables
     sum_tables     sums a table: draws chunks, and cuts them at the starts of blocks
     reader         makes chunks: csv_table parses text, data/arrow_columns numbers, data/follow checks rows
     statistics     sums the rows of a chunk and merges the sums of tables, whose ends it checks
-    fit_stream     solves for the weights: estimators/model
+    sum_tables     solves for the weights: estimators/model
 """

@@ -172,7 +172,7 @@ def fit_tables(
         next_features=() if none else check_columns("next_features", next_features), **named,
     )  # fmt: skip
     try:
-        from lstd.tables.sources import tables_of
+        from lstd.tables.reader import tables_of
     except ModuleNotFoundError as error:
         raise missing_extra("Reading tables", "pyarrow", "cli") from error
     if horizon is None and (low, high) != (None, None):
@@ -184,9 +184,8 @@ def fit_tables(
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
         return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks, (low, high))
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
-    from lstd.tables.fit_stream import fit_leaf
     from lstd.tables.preparing import sorted_tables
-    from lstd.tables.sum_tables import SumTables
+    from lstd.tables.sum_tables import SumTables, fit_leaf
 
     tables = tables_of(source, roles)
     if check_flag("sort", sort):
@@ -201,10 +200,9 @@ def fit_horizons(
     limits: tuple[float | None, float | None] = (None, None),
 ) -> HorizonLSTD:  # fmt: skip
     """Fit a model of the next steps to tables that follow one another in one stream."""
-    from lstd.data.episode_warnings import warn_of_assumed
+    from lstd.data.doubts import warn_of_assumed
     from lstd.estimators.horizon_lstd import HorizonLSTD, check_equal
-    from lstd.tables.reader import Chunk, RowReader, times_of
-    from lstd.tables.sources import opened
+    from lstd.tables.reader import Chunk, RowReader, opened, times_of
 
     for name in ("next_features", "importance_ratio", "trace_coefficient"):
         if getattr(roles, name):

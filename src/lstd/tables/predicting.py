@@ -21,8 +21,7 @@ from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
 from lstd.estimators.summary import Contributions
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import Chunk, RowReader
-from lstd.tables.sources import watched
+from lstd.tables.reader import Chunk, RowReader, watched
 from lstd.types import Array
 
 if TYPE_CHECKING:

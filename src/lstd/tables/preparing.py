@@ -17,13 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
-from lstd.data.ids import id_key
-from lstd.data.parsing import MISSING
+from lstd.data.parsing import MISSING, id_key
 from lstd.distributed.on_dask import is_future
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import Raw, RowReader
-from lstd.tables.sources import open_table
+from lstd.tables.reader import Raw, RowReader, open_table
 from lstd.tables.table import FrameTable, SortedFile, Table, at_row
 
 _MOST_WORDS = 100  # of a column of categories

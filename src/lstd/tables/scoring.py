@@ -23,8 +23,7 @@ from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Limits
 from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import predictions_of
-from lstd.tables.reader import Chunk, RowReader, times_of
-from lstd.tables.sources import watched
+from lstd.tables.reader import Chunk, RowReader, times_of, watched
 from lstd.tables.table import Table
 from lstd.types import Array
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_columns, check_integer, check_real
-from lstd.data.episode_warnings import warn_of_assumed
+from lstd.data.doubts import warn_of_assumed
 from lstd.data.follow import Episodes
-from lstd.data.ids import EPISODE_AGAIN, last_rows
-from lstd.data.parsing import NO_VALUE, Fault, first_true
+from lstd.data.parsing import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError, TerminationWarning, missing_extra, warn
 from lstd.types import Array, Flags

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length
-from lstd.data.ids import last_rows
-from lstd.data.parsing import first_true
+from lstd.data.parsing import first_true, last_rows
 from lstd.data.parsing import times as parsed_times
 from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError
