@@ -191,10 +191,10 @@ class Predictor(Regressor):
         >>> from lstd.mrp import BoyanChain
         >>> chain = BoyanChain()
         >>> stream = chain.simulate(n_steps=1000, seed=1)
-        >>> features = chain.interpolating_features
-        >>> model = LSTD(gamma=1.0, alpha=0.01)
-        >>> model = model.fit(features[stream.states[:-1]], stream.rewards, terminated=stream.terminated)
-        >>> interval = model.predict_interval(features, weights=np.full(13, 1 / 13))
+        >>> phi = chain.interpolating_features
+        >>> rows = {"X_next": phi[stream.states[1:]], "terminated": stream.terminated}
+        >>> model = LSTD(gamma=1.0, alpha=0.01).fit(phi[stream.states[:-1]], stream.rewards, **rows)
+        >>> interval = model.predict_interval(phi, weights=np.full(13, 1 / 13))
         >>> bool(interval.lower < chain.values.mean() < interval.upper)
         True
         """
