@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections import Counter
 from itertools import chain
@@ -22,6 +23,7 @@ settings.load_profile("lstd")
 
 ROOT = Path(__file__).parent
 MOST_PROCESSES = 8
+TOGETHER = (r"faults/test_(memory|disk|kill)\.py", r"distributed/test_distributed")  # share what takes seconds to start
 SLOW = (  # files that start first, the longest at the beginning, so that none is waited for
     "test_compilation.py",  # compiles what sweeps in other files then load
     "test_pages.py", "test_examples.py", "test_distributed_faults.py", "test_cli.py", "test_watch.py",
@@ -45,11 +47,19 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Run the tests of a file in one process, since they share fixtures; files start in the order of collection."""
+    """Run the tests of a file in one process, since they share fixtures; files start in the order of collection.
+
+    Files that share a cluster, or a server of commands, are as one file.
+    """
     from xdist.scheduler import LoadFileScheduling
 
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            return next((together for together in TOGETHER if re.search(together, file)), file)
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -57,7 +57,7 @@ def small():
 def full(tmp_path_factory):
     """The folder of `lstd reproduce small --runs 2`."""
     folder = tmp_path_factory.mktemp("full")
-    assert command(["reproduce", "small", "--runs", "2", "--out", str(folder), "--quiet"]) == 0
+    assert command(["reproduce", "small", "--runs", "2", "--jobs", "1", "--out", str(folder), "--quiet"]) == 0
     return folder
 
 
@@ -188,7 +188,7 @@ def write_again(folder):
     page = page_of(results).encode()
     files = {"report.html": page, "results.parquet": buffer.getvalue()}
     files |= dict(file for table in tables for file in table_files(table))
-    files |= {f"figures/figure2{suffix}": content for suffix, content in draw("figure2", results).items()}
+    files |= {f"figures/theorem2{suffix}": content for suffix, content in draw("theorem2", results).items()}
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_bytes(content)

@@ -22,7 +22,6 @@ import pyarrow.csv
 import pytest
 
 import fake_experiments
-from forked_commands import COMMAND_MODULES, Commands
 from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import read_model, write_model
@@ -41,12 +40,6 @@ WORK = {  # what is written, and how
     "statistics": ["test_disk:save_statistics", "statistics"],
     "saved": ["test_disk:save_a_model", "saved"],
 }
-MODULES = (
-    "test_disk",
-    *COMMAND_MODULES,
-    "lstd.estimators.lstd",
-    "matplotlib.backends.backend_svg",
-)
 
 
 # What commands do that are no words of the command line
@@ -97,12 +90,6 @@ def reproduce(*words):
 
 
 # Where it happens
-
-
-@pytest.fixture(scope="module")
-def command():
-    with Commands(*MODULES) as commands:
-        yield commands
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +311,7 @@ def test_inputs_that_may_not_be_read(folder, command, name):
 # Others who write to the same place
 
 
-@pytest.mark.parametrize("name", ["model", "p.csv", "p.parquet"])
+@pytest.mark.parametrize("name", ["model", "p.parquet"])
 def test_two_commands_with_one_output_file(folder, command, name):
     """Whichever renames its file last has the name; none is refused, none gets a part of the other's."""
     words, option = WORK[name], ("--alpha" if name == "model" else "--id", "2" if name == "model" else "y")
@@ -334,7 +321,7 @@ def test_two_commands_with_one_output_file(folder, command, name):
     steps = command(*words).steps
     mine = undated(name)
     assert mine != theirs
-    for at in (1, 4, steps // 2, *range(steps - 2, steps + 1)):
+    for at in (1, steps // 2, steps - 1, steps):
         Path(name).unlink()
         stopped = command(*words, at=at, number=signal.SIGSTOP)
         assert stopped.code is None
@@ -349,7 +336,7 @@ def test_a_second_reproduce_in_one_folder_is_refused_at_any_moment(folder, comma
     words = ["test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", "out"]
     steps = command(*words).steps
     expected = results("out")
-    for at in range(3, steps, steps // 3):
+    for at in (3, steps // 2):
         shutil.rmtree("out")
         stopped = command(*words, at=at, number=signal.SIGSTOP)
         assert stopped.code is None

@@ -1,0 +1,14 @@
+"""The server of commands that get into trouble: what they need is imported once for all files."""
+
+from __future__ import annotations
+
+import pytest
+
+from forked_commands import COMMAND_MODULES, Commands
+
+
+@pytest.fixture(scope="session")
+def command():
+    tests = "test_kill", "test_disk", "test_memory"
+    with Commands(*tests, *COMMAND_MODULES, "lstd.tables.scoring", "lstd.estimators.lstd_cv") as commands:
+        yield commands
