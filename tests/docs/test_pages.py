@@ -27,8 +27,6 @@ PAGES = sorted(
 EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*/*.py"))
 REFERENCE = (DOCS / "reference" / "index.rst").read_text(encoding="utf-8")
 LISTED = re.findall(r"^(?:   |\.\. py:data:: )((?:\w+\.)?\w+)$", REFERENCE, re.MULTILINE)
-# Its snippets run in test_examples.
-ELSEWHERE = {"results/which-estimator.md"}
 
 BLOCK = re.compile(r"<!-- setup\n(?P<setup>.*?)-->|^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -50,7 +48,7 @@ def blocks(page):
 
 
 def printed_by(command, folder):
-    """What a command prints; one of the package runs in this process, where it is imported already."""
+    """What a command prints. `lstd` runs in this process, which has imported it already; other commands in a shell."""
     words = shlex.split(command.replace("\\\n", " "))
     if words[0] == "lstd" and not {"|", "&&"} & {*words}:
         words, file = (words[:-2], words[-1]) if words[-2] == ">" else (words, os.devnull)
@@ -81,9 +79,7 @@ def run_blocks(page, folder):
                 yield command, printed_by(command, folder), shown
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if is_run(page) and name_of(page) not in ELSEWHERE], ids=name_of
-)
+@pytest.mark.parametrize("page", [*filter(is_run, PAGES)], ids=name_of)
 def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for code, printed, shown in run_blocks(page, tmp_path):
