@@ -153,6 +153,12 @@ def test_functions_that_compute_a_formula_exist(page):
         assert pkgutil.resolve_name(name) is not None
 
 
+def test_files_of_code_that_pages_name_exist():
+    for page in [*PAGES, *ROOT.glob("*.md")]:
+        for name in re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", page.read_text(encoding="utf-8")):
+            assert (ROOT / name).is_file() or any((ROOT / "src").rglob(name)), f"{page.name}: {name}"
+
+
 # ---------------------------------------------------------------- reference and gallery
 
 
