@@ -243,7 +243,7 @@ def main(quick: bool = False, figure: Any = None) -> Any:
     results, verdicts = {}, {}
     for case in CASES:
         with threadpool_limits(1):  # BLAS threads do not pay off with 36 columns
-            found, later = evaluate(case, *((5, 400) if quick else (40, 5000)))
+            found, later = evaluate(case, *((3, 200) if quick else (40, 5000)))
         results[case.name], verdicts[case.name] = found, verdict(found)
         report(case.name, found, verdicts[case.name], None if case.stream else later)
     if figure is not None:

@@ -230,21 +230,6 @@ def test_another_processor_names_another_file(copied):
     assert len(kernels(copied)) == 2
 
 
-def test_variables_of_threads_and_caches_do_not(filled, tmp_path, run_smallest):
-    found = run_smallest(
-        LSTD_CACHE_DIR=filled[0], NUMBA_NUM_THREADS=1, NUMBA_THREADING_LAYER="workqueue", NUMBA_CACHE_DIR=tmp_path,
-    )  # fmt: skip
-    assert (found["hits"], found["misses"], found["warnings"]) == (1, 0, [])
-
-
-def test_kernels_without_sources_are_not_cached(tmp_path, run_smallest):
-    archive = shutil.make_archive(tmp_path / "package", "zip", Path(lstd.__file__).parents[1], "lstd")
-    found = run_smallest(PYTHONPATH=archive, LSTD_CACHE_DIR=tmp_path / "cache")
-    assert found["package"].startswith(archive)
-    assert (found["hits"], found["warnings"]) == (0, [])
-    assert not kernels(tmp_path / "cache")
-
-
 # ---------------------------------------------------------------- a cache that does not work
 
 
@@ -268,16 +253,6 @@ def test_a_folder_that_cannot_be_written(copied, run_smallest):
     found = run_smallest("(9, 9.5)", before=before, LSTD_CACHE_DIR=copied)
     copied.chmod(0o700)
     assert (found["hits"], found["misses"], len(found["warnings"])) == (1, 1, 1)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path, run_smallest):
-    (tmp_path / "file").write_text("not a folder")
-    found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=tmp_path / "file" / "cache")
-    assert found["misses"] == 2
-    assert len(found["warnings"]) == 1, found["warnings"]  # for reading and writing, and for all kernels
-    assert str(tmp_path / "file" / "cache") in found["warnings"][0]
-    assert "LSTD_CACHE_DIR" in found["warnings"][0]
-    assert (tmp_path / "file").read_text() == "not a folder"
 
 
 FULL_DISK = """

@@ -16,10 +16,8 @@ import lstd
 from lstd.cli.app import run
 from lstd.cli.options import OPTIONS
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.folder import CONFIGURATION
 
 DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
-COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
@@ -194,15 +192,6 @@ def test_other_configuration_is_exit_code_3(small, capsys):
     assert "6 computed" in capsys.readouterr().out
 
 
-@POSIX
-def test_closed_streams_are_no_failure(tmp_path):
-    process = start("reproduce", "small", "--runs", "1", "--out", tmp_path, seconds="0.05")
-    process.stdout.close()
-    process.stderr.close()
-    assert process.wait(timeout=300) == 0
-    assert (tmp_path / "report.html").exists()
-
-
 # Interruption and company
 
 
@@ -219,26 +208,6 @@ def test_signal_ends_at_once_and_the_same_command_resumes(tmp_path, fakes, capsy
     assert not [file for file in tmp_path.rglob("*") if file.name.startswith(".")]
     assert run([*map(str, words)]) == 0
     assert "6 cells done (5 computed, 1 stored before)" in capsys.readouterr().out
-
-
-@POSIX
-def test_interruption_says_that_force_would_start_over(tmp_path):
-    process = start("reproduce", "small", "--force", "--quiet", "--out", tmp_path, seconds="0,0")
-    wait_for(lambda: (tmp_path / CONFIGURATION).exists())
-    process.send_signal(signal.SIGINT)
-    assert finish(process)[2].endswith("the same command without --force resumes.\n")
-
-
-@POSIX
-def test_ignored_signal_stays_ignored(tmp_path):
-    """As for a job that a shell started in the background."""
-    words = [*DRIVER, "0.1", "reproduce", "small", "--runs", "1", "--quiet", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        words, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN), stdout=subprocess.DEVNULL
-    )
-    wait_for(lambda: (tmp_path / CONFIGURATION).exists())
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=300) == 0
 
 
 @POSIX

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from test_cli_model import COLUMNS, FIT, table, write_csv
+from test_cli_model import FIT, table, write_csv
 
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.estimators.choose_settings import choose
 from lstd.estimators.model import read_model
 from lstd.tables.reader import RowReader
 from lstd.tables.sum_tables import Sample, fit_stream
@@ -69,15 +68,6 @@ def test_predicted_intervals(folder, capsys, out):
     expected = read_model("model").interval(arrays(table(1000))["X"], 0.8)
     for name in found.column_names[1:]:
         assert np.array_equal(found[name].to_numpy(), getattr(expected, name)), name
-
-
-def test_intervals_of_several_rewards(folder, capsys):
-    assert run(["fit", "data.csv", "--features", "x,y", "--reward", "r,t", *COLUMNS[2:], "-o", "model", "--quiet"]) == 0
-    assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "-o", "out.csv"]) == 0
-    header = Path("out.csv").read_text().splitlines()[0].split(",")
-    kinds = ("prediction", "lower", "upper", "standard_error", "little_data")
-    assert header == [f"{kind}_{reward}" for reward in ("r", "t") for kind in kinds]
-    assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "--id", "r", "-o", "two.csv"]) == 0
 
 
 def test_empty_tables_have_the_same_columns(folder):
@@ -156,19 +146,6 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
     ridge = f"; ridge {low} to {high}" if "--alpha" in words else ""
     assert f"\nlmbda                  {found['lmbda']:g}, chosen\n" in told
     assert f"\nalpha                  {found['alpha']:g}, chosen{ridge}\n" in told
-
-
-def test_only_the_first_rows_are_chosen_from(tmp_path):
-    path = write(table(1000), tmp_path / "a.parquet")
-    settings = Settings.with_choice(0.9, "auto", "auto")
-    model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
-    assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
-    sample = Sample(RowReader([path], ROLES, gamma=0.9, chunk_rows=50).chunks(), 3 * 110, ones=True)
-    _, choice, _ = choose(sample.rows, settings)
-    expected = LSTDCV(0.9).fit(**arrays(table(1000)[:100]))
-    assert choice.n_rows == 100
-    assert choice.lmbda == expected.lmbda_
-    assert_close(choice.alpha, expected.alpha_, "sums")
 
 
 def test_choice_reports_its_progress(tmp_path):

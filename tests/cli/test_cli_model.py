@@ -53,11 +53,6 @@ def start(*words, **options):
     return subprocess.Popen([*COMMAND, *map(str, words)], preexec_fn=before, **pipes)
 
 
-def finish(process):
-    output, errors = process.communicate(timeout=300)
-    return process.returncode, output, errors
-
-
 def files():
     return sorted(path.name for path in Path().iterdir())
 
@@ -160,19 +155,6 @@ def test_several_files_and_all_other_columns(folder, capsys):
     assert other.origin.files == ("a.parquet", "b.csv")
 
 
-def test_score_with_columns_of_other_names(folder, capsys):
-    assert run([*FIT, "--quiet"]) == 0
-    pq.write_table(table(200).rename_columns(["x", "y", "gain", "who", "t", "end"]), "other.parquet")
-    names = ["--reward", "gain", "--episode", "who", "--terminated", "end"]
-    capsys.readouterr()
-    assert run(["score", "model", "other.parquet", *names, "--quiet"]) == 0
-    other = capsys.readouterr().out.replace("gain", "r")
-    assert run(["score", "model", "data.csv", "--quiet"]) == 0
-    assert capsys.readouterr().out == other
-    assert run(["score", "model", "data.csv", "--episode", "", "--terminated", "", "--quiet"]) == 2
-    assert "column 'r', row 40 (the first row of data is 1): has no value" in capsys.readouterr().err
-
-
 def test_names_of_columns_may_hold_commas():
     assert names(["a,b", "c", '"d,e",f']) == ("a", "b", "c", "d,e", "f")
     assert names(["a, b", ' c,  " d"']) == ("a", "b", "c", " d")
@@ -259,26 +241,6 @@ def test_reader_that_goes_away_is_no_failure(folder):
     assert process.wait(timeout=300) == 0
     assert process.stderr.read() == ""
     process.stderr.close()
-
-
-@POSIX
-def test_signals_are_not_taken_over_while_a_table_is_read(folder):
-    program = (
-        "import io, os, signal, sys, pyarrow, pyarrow.csv\n"
-        "from lstd.cli import main\n"
-        "class SignalledFile(io.BytesIO):\n"
-        "    def read(self, size=-1):\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        return super().read(size)\n"
-        "def rows():\n"
-        "    return pyarrow.csv.read_csv(pyarrow.PythonFile(SignalledFile(b'a' + 100 * b'\\n1'), mode='r')).num_rows\n"
-        "signal.signal(signal.SIGINT, lambda *_: None)\n"
-        "signal.set_wakeup_fd = lambda *_, **__: -1\n"
-        "assert main(sys.argv[1:]) == 0\n"
-        "assert {rows() for _ in range(10)} == {100}\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *FIT, "--quiet"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 # Imports

@@ -293,16 +293,3 @@ def test_every_file_is_held():
     assert {"lstd", "steps", "weights", "actions", "chunks", "td", "processes"} == {
         path.stem for path in FOLDER.glob("*.json")
     }
-
-
-@each("weights")
-def test_recursive_weights_with_weights_of_rows(case):
-    """After the last transition, of cases of one reward."""
-    if len(case["y"][0]) > 1:
-        return
-    for s in case["expected"]["solutions"]:
-        gamma, lmbda, alpha = (float(numbers(value)) for value in (case["gamma"], case["lmbda"], s["alpha"]))
-        model = RecursiveLSTD(len(case["X"][0]), gamma, lmbda, alpha, s["variant"])
-        for _, step in transitions(case):
-            step.feed(model)
-        assert_vector(column(model.weights), s["weights"], s["condition"])

@@ -239,13 +239,6 @@ def test_what_is_kept_is_checked_where_tables_meet(tmp_path):
         run([file])
 
 
-def test_frames_are_kept_by_content(tmp_path):
-    run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
-    for rows, n_kept in ((frame(), 1), (frame(), 1), (frame().assign(other=1), 1), (frame().assign(x0=1.0), 2)):
-        run([rows])
-        assert len(list(tmp_path.iterdir())) == n_kept
-
-
 def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference, tmp_path):
     run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
     chunks = [partial(pd.read_parquet, path) for path in parquet]
@@ -314,15 +307,6 @@ def test_what_is_persisted_is_computed_where_it_is(client, parquet, kind):
         else:
             found = sum_tables(persisted, **roles, **SETTINGS)
     assert found.n_rows == EDGES[-1]
-
-
-def test_partitions_without_rows(client):
-    collection = dd.from_pandas(frame(), npartitions=4)
-    collection = collection[(collection["ep"] > 1) & (collection["ep"] < 3)]
-    rows = frame()[(frame()["ep"] > 1) & (frame()["ep"] < 3)]
-    assert (collection.map_partitions(len).compute() == 0).any()
-    found = sum_tables(collection, **ROLES, **SETTINGS, client=client)
-    assert_agrees(found, sum_tables([rows], **ROLES, **SETTINGS, executor=Here()))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from lstd import Trajectories
-from tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "results" / "which-estimator.md").read_text(encoding="utf-8")
@@ -98,22 +97,6 @@ def test_pendulum_many_at_once_move_as_gymnasium_moves_one(pendulum):
         phi = module.features(observations.transpose(1, 2, 0))
         np.testing.assert_allclose(rewards.T.ravel(), data.y[kept], rtol=0, atol=1e-4)  # float32 actions
         np.testing.assert_allclose(phi.reshape(300, -1), data.X[kept], rtol=0, atol=1e-4)
-
-
-def test_pendulum_errors_are_those_of_the_rollouts_that_did_not_choose(pendulum):
-    module = pendulum[0]
-    rng = np.random.default_rng(3)
-    visited, values = rng.normal(size=(10, 4, 2)), rng.normal(size=(10, 4))
-    weights = rng.normal(size=(3, len(module.LMBDAS), len(module.ALPHAS), 2))
-    missed = np.einsum("rsn,klan->klars", visited, weights) - values
-    chosen = np.sqrt((missed[..., :2, :] ** 2).mean(axis=(3, 4))).mean(axis=0)
-    at, best = np.unravel_index(chosen.argmin(), chosen.shape)
-    squares = (missed[:, at, best, 2:] ** 2).mean(axis=2) / values[2:].var()
-    found = module.errors(weights, visited, values)
-    assert (found["lmbda"], found["alpha"]) == (module.LMBDAS[at], module.ALPHAS[best])
-    assert_close(found["squares"], squares, "sums")
-    assert_close(found["error"], np.sqrt(squares.mean(axis=1)), "sums")
-    assert_close(found["curve"][:, at], found["error"], "sums")
 
 
 def test_pendulum_quick_says_nothing_significant_against_the_page(pendulum):

@@ -198,13 +198,6 @@ def test_bounds_follow_from_the_least_and_the_greatest_reward(rewards, gamma, en
     assert_close(bounds_of(model), bounds, "solve")
 
 
-def test_bounds_know_discounts_variants_and_a_missing_intercept():
-    X, y = np.random.default_rng(0).normal(size=(20, 1)), np.resize([1.0, 3.0], 20)
-    assert_close(bounds_of(LSTD(0.9).fit(X, y, discount=np.full(20, 0.5))), [1.0, 6.0], "solve")
-    assert_close(bounds_of(LSTD(0.5, variant="mixed").fit(X, y)), [1.0, 6.0], "solve")
-    assert_close(bounds_of(LSTD(0.5, fit_intercept=False).fit(X, y)), [0.0, 6.0], "solve")
-
-
 def test_rewards_that_are_not_used_are_no_bounds():
     X, y = np.random.default_rng(0).normal(size=(40, 1)), np.tile([1.0, 3.0, 2.0, np.nan], 10)
     model = LSTD(0.5).fit(X, y, episode=np.arange(40) // 4, terminated=np.zeros(40, bool))
@@ -275,29 +268,11 @@ def test_a_line_through_rewards_that_are_never_negative_is_doubted():
     assert (excess**2).mean() < 0.15 * model.predict(x).var()
 
 
-def test_constant_rewards_are_silent():
-    X, y, columns = chain(reward=lambda state: np.full(len(state), 1.0))
-    for intercept in (False, True):
-        for done in (columns, {}):
-            assert LSTD(0.9, fit_intercept=intercept).fit(X, y, **done).model_.doubts == ()
-
-
-def test_few_rows_say_nothing():
-    X, y, columns = far_from_zero(29)
-    assert LSTD(0.5, 1.0, **PLAIN).fit(X, y, **columns).model_.doubts == ()
-
-
 def test_each_of_several_rewards_has_bounds():
     X, y, columns = far_from_zero()
     with pytest.warns(BoundsWarning, match="below 0"):
         model = LSTD(0.5, 1.0, **PLAIN).fit(X, np.column_stack([np.abs(X[:, 0]) + X[:, 0], y]), **columns)
     assert model.model_.bounds.shape == (2, 2)
-
-
-def test_long_data_are_looked_at_in_part():
-    X, y, columns = far_from_zero(30_001)
-    with pytest.warns(BoundsWarning):
-        LSTD(0.5, 1.0, n_blocks=0, **PLAIN).fit(X, y, **columns)
 
 
 # ---------------------------------------------------------------- the same after `partial_fit`, once

@@ -166,12 +166,6 @@ def test_a_stream_refuses_a_group_that_comes_again():
         model.partial_fit(**SIX)
 
 
-def test_an_episode_does_not_continue_in_another_group():
-    model = LSTD().partial_fit([[1.0]], [1.0], episode=[1], terminated=[False], groups=["a"])
-    with pytest.raises(InvalidInputError, match="one chunk ends with 'a', and the next one, which continues its epi"):
-        model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False], groups=["b"])
-
-
 def test_too_few_groups():
     stream = grouped(0, 4)
     with pytest.raises(InvalidInputError, match="Intervals need at least 5 groups; the model was fitted to 4"):
@@ -195,15 +189,6 @@ def test_messages_count_rows_as_they_were_given():
 
 
 # ---------------------------------------------------------------- the rest of the package
-
-
-def test_independent_sums_add_their_groups():
-    one = LSTDStatistics.from_arrays(**SIX, groups=np.sort(TEXT), gamma=0.9, lmbda=0.5)
-    plain = LSTDStatistics.from_arrays(**SIX, gamma=0.9, lmbda=0.5)
-    assert (one + one).n_groups == 4
-    assert one.then(one + one).n_groups == 6
-    assert (one + plain).n_groups is None
-    assert plain.n_groups is None
 
 
 LONG = {"visit": [1, 2, 2, 1, 1], "who": ["b", "b", "a", "a", "a"], "run": [1, 1, 2, 3, 3], "x": [1.0, 2, 3, 4, 5]}

@@ -65,15 +65,6 @@ def weights_of(model):
     return np.concatenate([rows, ones], axis=1) if model.fit_intercept else rows
 
 
-@pytest.mark.parametrize("lmbda", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("seed", range(4))
-def test_the_two_definitions_agree(seed, lmbda):
-    given = arguments(stream(seed), True)
-    one = naive.horizon_weights(*given, lmbda, ridge(0.3, True), HORIZON)
-    two = naive.horizon_weights_of_pairs(*given, lmbda, ridge(0.3, True), HORIZON, np.ones(len(given[0]), bool))
-    assert_close(one, two, "solve")
-
-
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("lmbda", [0.0, 0.7, 1.0])

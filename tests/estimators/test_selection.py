@@ -9,7 +9,6 @@ from itertools import count
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.base import clone
 
 import lstd.estimators.choose_settings as rule
@@ -148,22 +147,6 @@ def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
         assert_close(found.score, found.results["mean_test_score"][place], "solve")
 
 
-def test_the_number_of_jobs_makes_no_difference():
-    rows = rows_of(stream_of(episodes=12))
-    one, two = (chosen(rows, n_jobs=n_jobs) for n_jobs in (1, 2))
-    assert (one.lmbda, one.alpha) == (two.lmbda, two.alpha)
-    assert_close(two.results["mean_test_score"], one.results["mean_test_score"], "solve")
-
-
-def test_sparse_rows_and_an_intercept():
-    stream = stream_of(episodes=10)
-    dense = LSTDCV(GAMMA, LMBDAS, ALPHAS, fit_intercept=True).fit(stream.X, stream.y, **stream.columns)
-    thin = LSTDCV(GAMMA, LMBDAS, ALPHAS, fit_intercept=True).fit(sparse.csr_array(stream.X), stream.y, **stream.columns)
-    assert (thin.lmbda_, thin.alpha_) == (dense.lmbda_, dense.alpha_)
-    assert_close(thin.coef_, dense.coef_, "solve")
-    assert dense.intercept_ != 0.0
-
-
 # ---------------------------------------------------------------- the estimator
 
 
@@ -241,14 +224,6 @@ def test_too_few_transitions_are_an_error_and_two_will_do():
     model = LSTDCV(GAMMA).fit(stream.X[:3], stream.y[:3])
     assert model.n_folds_ == 2
     assert np.isfinite(model.coef_).all()
-
-
-def test_few_episodes_are_cut_into_folds_of_rows():
-    stream = stream_of(episodes=3)
-    model = LSTDCV(GAMMA).fit(stream.X, stream.y, **stream.columns)
-    assert np.isfinite(model.coef_).all()
-    many = stream_of(episodes=6)
-    assert LSTDCV(GAMMA).fit(many.X, many.y, **many.columns).n_folds_ == 6
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # of ratios of zero
@@ -341,10 +316,3 @@ def test_score_of_the_observed_part_has_its_variance():
             for t in range(n * 6)]  # fmt: skip
     error = (1.0 - model.best_score_) * found.returns[full].var()
     assert_close(model.cv_results_["observed_test_score"], [1.0 - error / np.array(seen)[full].var()], "solve")
-
-
-def test_a_short_stream_that_may_go_on_is_not_mostly_cut():
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UnobservedWarning)
-        assert LSTDCV(0.99).fit(X, X[:, 0]).observed_share_ < 0.5

@@ -69,14 +69,6 @@ def test_text_and_html_say_the_same():
     assert " ".join(" ".join(cell for row in cells for cell in row).split()) == words
 
 
-def test_the_observed_share_of_cut_episodes():
-    X, y = rows(1)
-    model = LSTD(gamma=0.5).fit(X, y[:, 0], **ENDS | {"terminated": np.arange(T) % 20 == 9})
-    share = (10 + 9 - (0.5 - 0.5**10) / 0.5) / 19  # of one episode that terminated and one that was cut off
-    assert_close(model.summary().observed_share, share, "sums")
-    assert f"returns observed       {100 * share:.0f} %" in str(model.summary())
-
-
 def test_what_is_unknown_is_said():
     X, y = rows(1)
     data = ENDS | {"episode": np.arange(T), "X_next": X, "terminated": np.zeros(T, dtype=bool)}

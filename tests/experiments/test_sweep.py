@@ -94,15 +94,6 @@ def test_check_values():
     assert_close(errors.ravel(), [1.0023869926, 1.0014221751], "check_value")
 
 
-@pytest.mark.parametrize("algorithm", [*VARIANTS, *TD])
-def test_another_problem_seed_and_a_run_of_one_step(algorithm):
-    for seed, n_steps in ((7, steps(50)), (1000, 1)):
-        pair = {"lmbdas": [0.7], "alphas": [0.25], "run_seeds": [3], "n_steps": n_steps, "mrp_seed": seed}
-        errors = run_sweep("large", "normal", algorithm, **pair)
-        expected = naive.sweep_entry("large", "normal", algorithm, 0.7, 0.25, 3, n_steps=n_steps, mrp_seed=seed)
-        assert_close(errors[0, 0, 0], expected, TOLERANCE[algorithm])
-
-
 def test_defaults_are_the_protocol_of_the_paper():
     np.testing.assert_array_equal(protocol.LMBDAS[:10], np.arange(10) / 10)
     np.testing.assert_array_equal(protocol.LMBDAS[10:], np.arange(91, 101) / 100)
@@ -230,19 +221,6 @@ def test_same_bits_for_a_pair_alone(problem, features, algorithm):
     for i, j in ((0, 0), (3, 5), (12, 1), (19, 16)):
         alone = run_sweep(problem, features, algorithm, lmbdas=[protocol.LMBDAS[i]], alphas=[default[j]], **run)
         np.testing.assert_array_equal(alone[0, 0, 0], grid[0, i, j])
-
-
-def test_a_list_gives_what_each_name_gives():
-    pairs = {"lmbdas": [0.0, 0.6], "alphas": [0.25, 2.0**-6], "run_seeds": [1, 2], "n_steps": steps(40)}
-    names = ("td", "mixed", "true_online_td", "boyan", "td_replacing", "uncorrected")
-    together = run_sweep("small", "normal", names, **pairs)
-    assert tuple(together) == names
-    for name in names:
-        alone = run_sweep("small", "normal", name, **pairs)
-        assert isinstance(alone, np.ndarray)
-        assert alone.dtype == np.float64
-        np.testing.assert_array_equal(together[name], alone)
-        assert list(run_sweep("small", "normal", [name], **pairs)) == [name]
 
 
 @compiled_only

@@ -102,45 +102,6 @@ def test_fit():
             assert after == before, done
 
 
-def test_partial_fit():
-    rng = np.random.default_rng(2)
-    for case in range(CASES):
-        if case % 10 == 0:
-            model = fitted(rng)
-        arguments, done = mutated(rng, valid(rng, groups=True))
-        done = f"case {case}, {model}, {done}"
-        before = state(model)
-        if attempt(lambda: model.partial_fit(**arguments), done) is None:  # noqa: B023
-            assert state(model) == before, done
-            continue
-        check_model(model, done)
-        if attempt(lambda: model.coef_, done) is None:  # noqa: B023
-            model = fitted(rng)
-
-
-def test_what_fitted_models_tell():
-    rng = np.random.default_rng(3)
-    model = fitted(rng)
-    before = state(model)
-    for case in range(CASES):
-        arguments, done = mutated(rng, {**valid(rng, groups=True), "sample_weight": rng.random(12)})
-        arguments["unobserved"] = str(rng.choice(["predict", "ipcw", "drop"]))
-        done = f"case {case}, {model}, {done}"
-        X = arguments["X"]
-        predicted = attempt(lambda: model.predict(X), done)  # noqa: B023
-        interval = attempt(lambda: model.predict_interval(X, 0.9), done)  # noqa: B023
-        score = attempt(lambda: model.score(**arguments), done)  # noqa: B023
-        if predicted is not None:
-            assert np.isfinite(predicted[0]).all(), done
-        if interval is not None:
-            assert not np.isnan(interval[0].lower).any(), done
-            assert not np.isnan(interval[0].upper).any(), done
-        assert score is None or score[0] <= 1.0 or np.isnan(score[0]), done
-        attempt(lambda: model.predict_interval(valid(rng, groups=True)["X"], scalar(rng)), done)
-        attempt(lambda: model.score(valid(rng, groups=True)["X"], rng.normal(size=12), tolerance=scalar(rng)), done)
-        assert state(model) == before, done
-
-
 def test_parameters():
     rng = np.random.default_rng(4)
     for case in range(CASES):
@@ -174,19 +135,6 @@ def test_choice_of_settings():
             assert np.isfinite(model.best_score_), done
         else:
             assert set(vars(model)) == before, done
-
-
-def test_statistics():
-    rng = np.random.default_rng(6)
-    for case in range(CASES):
-        arguments, done = mutated(rng, valid(rng))
-        done = f"case {case}, {done}"
-        gamma, lmbda = (scalar(rng), 0.5) if case % 5 == 0 else (0.9, scalar(rng) if case % 5 == 1 else 0.5)
-        found = attempt(lambda: LSTDStatistics.from_arrays(**arguments, gamma=gamma, lmbda=lmbda), done)  # noqa: B023
-        if found is None:
-            continue
-        solution = attempt(lambda: found[0].solve(0.0, str(rng.choice(["boyan", "mixed"]))), done)  # noqa: B023
-        assert solution is None or np.isfinite(solution[0].weights).all(), done
 
 
 def row_of(rng):
@@ -233,25 +181,6 @@ def test_updates():
             assert predicted is None or np.isfinite(predicted[0]).all(), done
 
 
-def test_chunks_for_temporal_differences():
-    rng = np.random.default_rng(8)
-    model = TD(N, gamma=0.9, lmbda=0.7)
-    for case in range(CASES):
-        given = valid(rng)
-        arguments, done = mutated(
-            rng, {name: given[name] for name in given if name not in ("weight", "trace_coefficient")}
-        )
-        before = learned(model)
-        done = f"case {case}, {model}, {done}"
-        if attempt(lambda: model.partial_fit(**arguments), done) is None:  # noqa: B023
-            assert learned(model) == before, done
-        weights = attempt(lambda: model.weights, done)  # noqa: B023
-        if weights is None:
-            model = TD(N, gamma=0.9, lmbda=0.7)
-        else:
-            assert np.isfinite(weights[0]).all(), done
-
-
 # What such cases have shown once, word for word
 
 
@@ -283,13 +212,6 @@ def test_broken_sparse_row(maker, part):
         with pytest.raises(InvalidInputError, match=r"`x(_next)?` must be a sparse matrix whose indices lie within"):
             model.update(pair[rows[0]], 1.0, pair[rows[1]])
         assert model.n_updates == 0
-
-
-def test_sparse_values_of_another_type():
-    rows = sparse.lil_array(np.ones((12, N)))
-    rows.data[3] = ["a", "b", "c"]
-    with pytest.raises(InvalidInputError, match="`X` must be a sparse matrix of real numbers: must be real"):
-        TD(N).partial_fit(rows, np.ones(12))
 
 
 X, Y = np.random.default_rng(0).normal(size=(2, 40, N))

@@ -60,16 +60,6 @@ def test_value_error_against_the_best_fit_is_the_error_of_the_paper():
     assert_close(swept[0, 0, 0], value_error(fitted, model, features, **options), "fixed_point")
 
 
-def test_value_error_with_visits_as_weights():
-    chain = BoyanChain()
-    visits = np.zeros(13)
-    visits[3], visits[5] = 3, 1
-    predicted = chain.values.copy()
-    predicted[3] += 2.0
-    predicted[7] += 100.0
-    assert value_error(predicted, chain, weights=visits) == pytest.approx(3.0, rel=1e-14)
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -288,17 +278,6 @@ def test_equal_predictions_stay_together_but_for_rounding():
     assert many.count.sum() == 500
     assert set(many.count % 9) <= {0, 5}  # 500 = 55 · 9 + 5
     assert len(many.count) == 10
-
-
-@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5, 1e9, -3.0]), min_size=1, max_size=30), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
-def test_every_row_is_in_one_bin_and_bins_are_in_order(predicted, n_bins):
-    found = calibration(predicted, np.ones(len(predicted)), n_bins)
-    assert len(found.count) <= n_bins
-    assert found.count.sum() == len(predicted)
-    assert (found.count > 0).all()
-    assert (np.diff(found.predicted) > 0).all()
-    assert np.isnan(found.standard_error).tolist() == (found.count == 1).tolist()
 
 
 def test_calibration_refuses():

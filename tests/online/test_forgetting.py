@@ -43,12 +43,6 @@ def test_a_long_stream_equals_the_batch_estimator(forgetting, m, variant):
     assert_close(model.n_effective, np.sum(forgetting ** np.arange(model.n_updates)), "sums")
 
 
-@pytest.mark.parametrize("forgetting", [0.0, 1.1, np.nan, "no", None])
-def test_a_rate_that_is_none_is_refused(forgetting):
-    with pytest.raises(InvalidInputError, match="`forgetting` must be"):
-        RecursiveLSTD(2, forgetting=forgetting)
-
-
 # ---------------------------------------------------------------- the rate chosen from the stream
 
 

@@ -20,7 +20,7 @@ from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.model_parts import Checks
-from lstd.metrics import backtest, calibration, effective_degrees_of_freedom, observed_returns
+from lstd.metrics import calibration, effective_degrees_of_freedom, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
 from lstd.report import (
     model_page,
@@ -31,7 +31,6 @@ from lstd.report import (
     plot_predictions,
     write_fit_report,
 )
-from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.style import rendered
 from other_user import other_user
@@ -128,16 +127,6 @@ def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
         assert np.isin(edge.round(9), band[:, 1].round(9)).all()
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["prediction", "95 % interval", "return, 100\N{NO-BREAK SPACE}% observed"]
-
-
-def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
-    X, y = stream(30_000)
-    found = evaluate(LSTD(gamma=0.999).fit(X, y), X, y)
-    assert found.window == (0, 10_000)
-    assert len(found.drawn) == 400
-    figure = plot_predictions(found.model, X, y)[0].figure
-    assert figure.axes[0].get_xlabel() == "row (one row in 25 is drawn)"
-    assert len(rendered(figure)) < 300_000
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
@@ -294,15 +283,6 @@ def test_each_feature_has_its_line_and_name():
     assert dots[4] == 0.0
 
 
-def test_of_many_features_the_lowest_are_drawn():
-    X, ends = np.random.default_rng(0).normal(size=(400, 50)) * np.linspace(0.1, 3.0, 50), np.arange(400) % 4 == 3
-    model = LSTD(gamma=0.5, alpha=100.0).fit(X, X[:, 0], terminated=ends)
-    (ax,) = plot_degrees_of_freedom(model)[0].figure.axes
-    lowest = np.sort(np.argsort(effective_degrees_of_freedom(model))[:40])
-    assert [label.get_text() for label in ax.get_yticklabels()] == [f"x{i}" for i in lowest]
-    assert ax.get_xlabel().endswith("(lowest 40 of 50)")
-
-
 # ---------------------------------------------------------------- the page
 
 
@@ -426,15 +406,6 @@ def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_
     command = [sys.executable, "-c", program, str(tmp_path / "fit.html")]
     subprocess.run(command, check=True, env=other_user(tmp_path))
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
-
-
-def test_a_backtest_is_shown(tmp_path, quick):
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(300, 1)), random.normal(size=300)
-    model, found = LSTD(0.8).fit(X, y), backtest(LSTD(0.8), X, y, cut=150, steps=5)
-    page = write_fit_report(tmp_path / "page.html", model, X, y, backtest=found).read_text(encoding="utf-8")
-    assert "at least 2 are advised at gamma 0.8" in page
-    assert f"{found.r2:.3f}" in page
 
 
 def test_the_page_begins_with_a_verdict_and_shows_why_and_when(tmp_path, quick):

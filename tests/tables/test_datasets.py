@@ -87,15 +87,6 @@ def test_columns_of_partitions_are_columns(tmp_path, kind):
     assert_close(model.coef_, expected.coef_, "solve")
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_all_columns_may_be_those_of_partitions(tmp_path, kind):
-    data = pa.table({"x": np.repeat([1, 2, 3], 4), "r": np.repeat([5, 6], 6), "other": ["a"] * 12})
-    ds.write_dataset(data, tmp_path, format=kind, partitioning=["x", "r"], partitioning_flavor="hive")
-    found = lstd.fit_tables(ds.dataset(tmp_path, format=kind, partitioning="hive"), features="x", reward="r", gamma=0.9)
-    expected = lstd.fit_tables(write(data, tmp_path / "a.parquet"), features="x", reward="r", gamma=0.9)
-    assert_close(found.coef_, expected.coef_, "solve")
-
-
 def test_batches_in_memory_are_one_table(tmp_path, caplog):
     batches = [batch for first in range(0, len(DATA), 13) for batch in DATA.slice(first, 13).to_batches()]
     found = lstd.fit_tables(ds.dataset(batches), **NAMES, lmbda="auto")
@@ -123,14 +114,6 @@ def test_files_of_several_formats_and_memory_in_one(tmp_path):
         "the dataset in memory",
     ]
     assert_close(model.coef_, lstd.fit_tables(ds.dataset(DATA), **NAMES).coef_, "solve")
-
-
-def test_only_the_row_groups_of_a_fragment(tmp_path):
-    pq.write_table(DATA, tmp_path / "a.parquet", row_group_size=10)
-    fragment = next(ds.dataset(tmp_path / "a.parquet").get_fragments())
-    some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(3, 8))], DATA.schema, fragment.format)
-    found = lstd.fit_tables(some, **NAMES)
-    assert np.array_equal(found.coef_, lstd.fit_tables(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
 
 
 @pytest.mark.parametrize("kinds", [(pa.float32(), pa.float64()), (pa.float64(), pa.float32())])

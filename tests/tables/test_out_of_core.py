@@ -18,7 +18,7 @@ import pytest
 import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.errors import InvalidInputError
 from lstd.estimators.model import read_model, write_model
 from lstd.statistics.threads import Ahead
 from lstd.tables.column_roles import Roles
@@ -156,16 +156,6 @@ def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
 # The Python function
 
 
-def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
-    data = episodes([9, 4, 7, 30], seed=3)
-    paths = [Path(write(data.slice(first, 20), tmp_path / f"{first}.csv")) for first in (0, 20, 40)]
-    expected = lstd.fit_tables(paths, **NAMES).coef_
-    for several in (tuple(paths), map(str, paths), (path for path in paths), dict.fromkeys(paths)):
-        assert np.array_equal(lstd.fit_tables(several, **NAMES).coef_, expected)
-    with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
-        lstd.fit_tables(tmp_path, **NAMES)
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
     def fails(rows, lmbda, starts, *, threads):
@@ -191,13 +181,6 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, n_jobs):
     rows = r"rows 301 to 400 \(the first row of data is 1\): The sums .* must be below 1e308"
     with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}"):
         fit_stream(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
-
-
-def test_its_warning_points_at_the_caller(tmp_path):
-    path = write(episodes([9, 4], seed=3), tmp_path / "a.parquet")
-    with pytest.warns(MissingTerminationWarning) as caught:
-        lstd.fit_tables(path, **{**NAMES, "terminated": None, "features": "x"})
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(

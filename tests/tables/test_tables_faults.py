@@ -121,17 +121,6 @@ def test_quote_that_is_not_closed(tmp_path):
         statistics([str(path)])
 
 
-def test_fault_at_the_border_of_two_files_names_the_first(tmp_path):
-    one, two = tmp_path / "a.csv", tmp_path / "b.csv"
-    one.write_text("x,y,r,id,done\n1,1,1,a,0\n2,2,,a,0\n")
-    two.write_text("x,y,r,id,done\n3,3,3,a,0\n")
-    with pytest.raises(InvalidInputError, match=r"a\.csv: column 'r', row 2 \(.*\): has no value"):
-        statistics([str(one), str(two)])
-    two.write_text("x,y,r,id,done\n3,3,3,b,0\n4,4,4,a,0\n")
-    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'id', row 2 \(.*\): 'a' reappears"):
-        statistics([str(one), str(two)])
-
-
 def test_text_that_is_not_utf8(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(GOOD.encode().replace(b"4,b", b"4,\xff"))
@@ -233,16 +222,6 @@ def test_truncation_is_flagged_as_in_frames(tmp_path, case, chunk_rows):
     with pytest.raises(InvalidInputError, match=message) as caught:
         Trajectories.from_frame(frame, first_row=1, **arguments)
     assert f"row {bad} (counting from 1)" in str(caught.value)
-
-
-@pytest.mark.parametrize("chunk_rows", [1, 2, 100])
-def test_row_that_is_cut_off_without_ids_has_no_reward(tmp_path, chunk_rows):
-    path, roles = tmp_path / "a.csv", Roles(("x",), ("r",), None, "done", "cut")
-    path.write_text("r,done,cut,x\n1,0,0,1\n,0,1,1\n1,1,0,1\n")
-    assert statistics([str(path)], roles, chunk_rows).n_episodes == 2
-    path.write_text("r,done,cut,x\n1,0,0,1\n2,0,1,1\n1,1,0,1\n")
-    with pytest.raises(InvalidInputError, match=r"column 'cut', row 2 .* has a reward but no row"):
-        statistics([str(path)], roles, chunk_rows)
 
 
 def test_files_that_are_no_csv_say_what_they_are(tmp_path):

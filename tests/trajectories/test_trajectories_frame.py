@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -125,14 +123,6 @@ def test_missing_termination_warns():
     assert (data.n_transitions, data.terminated.any()) == (3, False)
 
 
-@pytest.mark.parametrize("flag", [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 1, 0], [1, 1, 1, 0, 1, 1]])
-def test_truncated_says_that_nothing_terminated(flag):
-    columns = COLUMNS | {"r": [1.0, None, None, 4.0, 5.0, None], "cut": flag}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read(columns, terminated=None, truncated="cut").n_transitions == 3
-
-
 def test_rows_out_of_order_are_named_before_their_ends():
     """A flag may be in mid-episode only because rows are not sorted: to give the rows after it an id would be wrong."""
     with pytest.raises(InvalidInputError, match=r"'t' \(`time`\), row 1 .* is earlier than the row before it"):
@@ -172,19 +162,6 @@ def test_refusals_name_the_column_and_the_first_bad_row(case, kind):
         columns["r"] = [1.0, None, None, 4.0, 5.0, None]
     with pytest.raises(InvalidInputError, match=message):
         read(columns, kind, **arguments)
-
-
-def test_rows_are_named_as_they_were_before_sorting():
-    columns = {name: values[::-1] for name, values in COLUMNS.items()} | {"r": [None, 5.0, 4.0, None, 2.0, None]}
-    with pytest.raises(InvalidInputError, match=r"'r' \(`reward`\), row 5 "):
-        read(columns, time="t", sort=True)
-
-
-def test_mixed_objects_are_refused():
-    frame = pd.DataFrame(COLUMNS).astype({"x": object, "id": object})
-    frame.loc[2, "x"] = "wet"
-    with pytest.raises(InvalidInputError, match=r"'x' \(`features`\), row 2 .* has 'wet', which is not a number"):
-        Trajectories.from_frame(frame, **NAMES)
 
 
 def test_other_refusals():

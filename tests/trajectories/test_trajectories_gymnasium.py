@@ -143,11 +143,6 @@ def test_steps_cut_the_last_episode():
     assert len(env.actions) == 5
 
 
-def test_vector_rewards():
-    env = Script([[(1.0,), (2.0, np.array([1.0, 5.0]), False, True)]])
-    assert_array_equal(Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=1).y, [[1, 5], [NAN, NAN]])
-
-
 def test_composite_observations():
     space = spaces.Dict({"where": spaces.Box(-9, 9, (2,), np.float64), "which": spaces.Discrete(3, start=1)})
     seen = [{"where": np.array([1.5, 2.5]), "which": 2}, {"where": np.array([3.5, 4.5]), "which": 3}]
@@ -185,16 +180,6 @@ def test_vector_environment_is_its_sub_environments(mode, copy):
     data = Trajectories.from_gymnasium(envs, toward_left_each, n_episodes=8, seed=5)
     check(data, rows_of_all(functions, toward_left, 5, [3, 3, 2]))
     assert 0 < data.terminated.sum() < 8
-
-
-def test_vector_environment_of_one_piece():
-    envs = gym.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point", max_episode_steps=12)
-    data = Trajectories.from_gymnasium(envs, toward_left_each, n_episodes=9, seed=2)
-    assert data.n_episodes == 9
-    assert (data.y[~data.horizon] == 1.0).all()  # the step of a reset would give 0
-    lengths = np.bincount(data.episode[~data.horizon])
-    assert lengths.max() <= 12
-    assert (data.horizon.sum() + data.terminated.sum()) == 9
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -340,31 +325,6 @@ def test_actions_of_steps_are_kept_with_their_probabilities(chance):
         assert data.behavior_probability is None
     else:
         assert data.behavior_probability[~data.horizon].tolist() == [chance] * 5
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_actions_of_vector_environments(mode):
-    makers = [lambda: Script([episode(1.0, 2.0, 3.0, 4.0, truncated=True)])] * 2
-    env = SyncVectorEnv(makers, autoreset_mode=mode)
-    data = Trajectories.from_gymnasium(
-        env, lambda x: (np.array([0, 1]), np.array([0.5, 0.25]) + x[:, 0] / 100), n_episodes=4
-    )
-    rows = ~data.horizon
-    assert data.actions[rows].tolist() == [0] * 6 + [1] * 6
-    np.testing.assert_allclose(data.behavior_probability[rows], np.repeat([0.5, 0.25], 6) + data.X[rows, 0] / 100)
-    with pytest.raises(InvalidInputError, match="one probability per sub-environment, 2"):
-        Trajectories.from_gymnasium(env, lambda x: (np.array([0, 1]), 0.5), n_episodes=2)
-
-
-def test_an_action_that_is_a_tuple_of_two_is_no_pair():
-    env = Script([episode(1.0, 2.0, terminated=True)])
-    env.action_space = spaces.MultiDiscrete([3, 3])
-    assert Trajectories.from_gymnasium(env, lambda x: (2, 1), n_episodes=1).actions.tolist() == [(2, 1)]
-    data = Trajectories.from_gymnasium(env, lambda x: (np.array([2, 1]), 0.5), n_episodes=1)
-    assert (data.actions.tolist(), data.behavior_probability.tolist()) == ([[2, 1]], [0.5])
-    env.action_space = spaces.Tuple((spaces.Discrete(3), spaces.Discrete(3)))
-    data = Trajectories.from_gymnasium(env, lambda x: ((2, 1), 0.5), n_episodes=1)
-    assert (data.actions.tolist(), data.behavior_probability.tolist()) == ([(2, 1)], [0.5])
 
 
 def test_probabilities_of_some_steps_only_are_refused():
