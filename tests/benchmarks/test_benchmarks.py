@@ -9,7 +9,6 @@ import itertools
 import json
 import platform
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -66,12 +65,6 @@ def rows(load, monkeypatch):
     return of
 
 
-def command(*words):
-    return subprocess.run(
-        [sys.executable, BENCHMARKS / "claims.py", *words], check=True, capture_output=True, text=True, timeout=300
-    )
-
-
 def results(date="2030-01-01", *, quick=False, only=None, median=2.0):
     row = {
         "claim": "one", "kind": "as fast", "ratio": {"median": median, "low": 1.0, "high": 3.0},
@@ -99,14 +92,16 @@ def test_a_ratio_is_the_median_of_the_ratios_of_neighbours(load):
 # ---------------------------------------------------------------- the entry point
 
 
-def test_every_part_is_listed(claims):
-    listed = dict(line.split(maxsplit=1) for line in command("--list").stdout.splitlines())
+def test_every_part_is_listed(claims, capsys):
+    claims.main(["--list"])
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert listed == claims.TITLES
     assert [name for name in listed if not (BENCHMARKS / f"{name}.py").is_file()] == []
 
 
-def test_a_part_is_printed_and_written_with_what_it_ran_on(load, tmp_path):
-    done = command("--only", "intervals", "--quick", "--results", str(tmp_path))
+def test_a_part_is_printed_and_written_with_what_it_ran_on(load, claims, tmp_path, capsys):
+    claims.main(["--only", "intervals", "--quick", "--results", str(tmp_path)])
+    done = capsys.readouterr()
     (path,) = tmp_path.iterdir()
     found = json.loads(path.read_text(encoding="utf-8"))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d\.json", path.name)
@@ -117,9 +112,9 @@ def test_a_part_is_printed_and_written_with_what_it_ran_on(load, tmp_path):
     (part,) = found["parts"].values()
     for row in part["ratios"]:
         assert row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]
-        assert f"| {row['claim']} |" in done.stdout
-        assert row["claim"] in done.stderr
-    assert "2000 rows of 100 features" in done.stdout
+        assert f"| {row['claim']} |" in done.out
+        assert row["claim"] in done.err
+    assert "2000 rows of 100 features" in done.out
 
 
 def test_the_newest_whole_results_count(claims, tmp_path):

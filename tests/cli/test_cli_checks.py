@@ -31,10 +31,13 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "settings", [["--alpha", "1", "--lmbda", "0.5", "--report", "page.html"], ["--alpha", "auto", "--lmbda", "0.5"]],
+    ("settings", "features", "misfit"),
+    [
+        (["--alpha", "1", "--lmbda", "0.5", "--report", "page.html"], "x", True),
+        (["--alpha", "auto", "--lmbda", "0.5"], "x,square", False),
+    ],
     ids=["given, with a report", "chosen"],
-)  # fmt: skip
-@pytest.mark.parametrize(("features", "misfit"), [("x", True), ("x,square", False)])
+)
 @pytest.mark.filterwarnings("ignore::lstd.errors.MisfitWarning")
 def test_a_misfit_is_kept_with_the_model_and_said_beside_intervals(data, capfd, settings, features, misfit):
     assert run(["fit", data, "--features", features, *COLUMNS, *settings, "-o", "model", "--quiet"]) == 0

@@ -23,7 +23,7 @@ from lstd.tables.watching import Watch, WatchSettings, WatchState
 from tolerances import assert_close
 
 COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
-N, LENGTH = 300, 20
+N, LENGTH = 200, 20
 
 
 def written(path, rows):
@@ -198,7 +198,7 @@ def log(rng, n_rows):
 def test_predictions_and_bad_lines_do_not_depend_on_how_lines_come(tmp_path, seed):
     """In any pieces, also from one process to the next, to the last bit."""
     rng, place = np.random.default_rng(seed), StandardInput(number=os.open(os.devnull, os.O_RDONLY))
-    lines = log(rng, 120)
+    lines = log(rng, 90)
     roles = Roles(("u", "v"), ("r",), "id", "done", "cut", None, "g", "rho", "c", "w", (), "t", ("id",))
     settings = WatchSettings(0.9, 0.8, 1.0, VARIANTS[seed], True, (), ["auto", 1.0, 0.99][seed])
 
@@ -213,7 +213,7 @@ def test_predictions_and_bad_lines_do_not_depend_on_how_lines_come(tmp_path, see
                 watched = Watch("f", roles, settings, files.read_record(tmp_path / "state", WatchState))
         return rows, bad, watched.counts()
 
-    cuts = np.sort(rng.choice(len(lines), 9, replace=False))
+    cuts = np.sort(rng.choice(len(lines), 6, replace=False))
     pieces = [lines[a:b] for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
     whole = followed([lines], False)
     assert whole[1]

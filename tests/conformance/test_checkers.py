@@ -15,7 +15,6 @@ from vectors import FOLDER, cases
 
 FILES = ("lstd", "steps", "weights", "actions", "chunks", "td", "processes")
 VARIANTS = ("boyan", "uncorrected", "mixed")
-IN_PYTHON = ("lstd", "steps", "weights", "actions")  # what check.py recomputes
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
 CHECKERS = {"python": [sys.executable, "check.py"], "node": ["node", "check.mjs"]}
 
@@ -36,12 +35,6 @@ def agreeing(result):
 
 
 # ---------------------------------------------------------------- the files
-
-
-def test_files_are_made_of_the_definitions_with_the_same_bytes(tmp_path):
-    subprocess.run([sys.executable, FOLDER / "make.py", tmp_path], check=True, timeout=300)
-    for name in FILES:
-        assert (tmp_path / f"{name}.json").read_bytes() == (FOLDER / f"{name}.json").read_bytes(), name
 
 
 def test_programs_do_not_know_the_package():
@@ -86,13 +79,6 @@ def fields(value):
 
 
 # ---------------------------------------------------------------- the checkers
-
-
-@pytest.mark.parametrize("language", CHECKERS)
-def test_checker_agrees(language):
-    result = run_checker(language, FOLDER)
-    assert result.returncode == 0, result.stderr
-    assert sorted(agreeing(result)) == sorted(IN_PYTHON if language == "python" else FILES)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_a_table_continues_in_a_stream():
         model.partial_fit(**rest | {"groups": np.full(len(rest["y"]), "patient 015"), "episode": rest["episode"] + 999})
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     st.lists(st.lists(st.sampled_from(range(9)), max_size=4, unique=True), max_size=4),
     st.sampled_from([str, int, "a name longer than twenty-four bytes {}".format]),

@@ -19,7 +19,7 @@ from lstd.statistics.blocks import no_blocks
 from streams import Stream, cut, definition
 from tolerances import assert_close
 
-quick = settings(derandomize=True, deadline=None, max_examples=60)
+quick = settings(derandomize=True, deadline=None, max_examples=30)
 FIELDS = ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom")
 
 

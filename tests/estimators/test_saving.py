@@ -257,7 +257,7 @@ def test_a_document_with_any_other_value_is_refused_or_gives_a_sound_model(tmp_p
     sound = path.read_bytes()
     others = [None, True, -1, 0, 1.5, 10**400, -1e308, "x", [], [1], ["a"], [3, 2], {}]
     n_refused = 0
-    for _ in range(150):
+    for _ in range(80):
         path.write_bytes(sound)
 
         def change(document, entries):
@@ -274,7 +274,7 @@ def test_a_document_with_any_other_value_is_refused_or_gives_a_sound_model(tmp_p
             n_refused += 1
         else:
             assert np.isfinite(found.predict_interval(X).upper).all()
-    assert n_refused > 100
+    assert n_refused > 50
 
 
 def test_sums_that_overflowed_are_not_saved(tmp_path):

@@ -51,7 +51,7 @@ def scaled(X, scale, shift=0.0):
     st.integers(0, 3),
 )
 @pytest.mark.parametrize("next_rows", [False, True])
-@cases(max_examples=4, deadline=None)
+@cases(max_examples=2, deadline=None)
 def test_any_scales_and_shifts(next_rows, scale, shift, seed):
     X, y, columns = log(seed, next_rows=next_rows)
     moved, others = scaled(X, scale, shift), dict(columns)

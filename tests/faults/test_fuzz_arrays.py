@@ -22,7 +22,7 @@ from fuzz_arguments import BREAKS, N, Unreadable, broken_sparse, mutated, scalar
 from lstd import LSTD, LSTDCV, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
 
-CASES = 80
+CASES = 60
 
 
 def is_for_users(error):
@@ -265,7 +265,7 @@ def ids_with_an_array():
     return ids
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e100, 1e153, 1e154, 1e300])
+@pytest.mark.parametrize("size", [1e-300, 1e153, 1e154])
 @pytest.mark.parametrize("of", ["X", "y", "both", "one feature", "opposite"])
 def test_data_of_any_size_gives_finite_results_or_our_errors(size, of):
     random = np.random.default_rng(0)

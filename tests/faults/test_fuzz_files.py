@@ -22,7 +22,7 @@ from lstd.experiments.reproduce.run import reproduce
 from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 
-CASES = 40
+CASES = 24
 
 
 def attempt(call, path, done):

@@ -30,7 +30,7 @@ from lstd.tables.scoring import Score, score_tables
 from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 
-CASES = 60
+CASES = 40
 SIZES = (None, 1, 3, 7)
 CELLS = (
     "", "nan", "NA", "inf", "-1", "0", "1e999", "1e308", "-1e308", "1e-320", "1e155", "0x10", "1,5", "١", "1_0", "True",

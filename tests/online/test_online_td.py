@@ -24,7 +24,7 @@ from twins import compiled_only
 
 KINDS = ("accumulating", "replacing", "true_online")
 COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "copy": copy.copy, "deepcopy": copy.deepcopy}
-bounded = settings(max_examples=50, deadline=None, derandomize=True)
+bounded = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def make_td(kind, n, **parameters):

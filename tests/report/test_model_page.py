@@ -361,12 +361,13 @@ def test_few_episodes_and_two_rewards_with_names(tmp_path, quick):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "many rewards", "one row", "singular"])
-def test_pages_of_every_kind_of_fit(tmp_path, kind):
+def test_pages_of_every_kind_of_fit(tmp_path, kind, request):
     X, y, terminated = chain(300)
     settings = {"gamma": 0.95}
     if kind == "sparse":
         X = sparse.csr_array(X)
     elif kind == "many rewards":
+        request.getfixturevalue("quick")
         X, y, terminated = X[:100], np.random.default_rng(0).normal(size=(100, 7)), terminated[:100]
     elif kind == "one row":
         X, y, terminated = X[:1], y[:1], [True]

@@ -26,8 +26,9 @@ def lengths_for(gamma):
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
-@pytest.mark.parametrize("gamma", [0.0, 0.6, 0.99, 1.0])
-@pytest.mark.parametrize("unobserved", ["predict", "ipcw"])
+@pytest.mark.parametrize(
+    ("gamma", "unobserved"), [(0.0, "predict"), (0.6, "ipcw"), (0.99, "predict"), (0.99, "ipcw"), (1.0, "predict")]
+)
 def test_scores_are_those_of_the_whole(tmp_path, gamma, unobserved):
     lengths = lengths_for(gamma)
     table = episodes(lengths, seed=10)
