@@ -271,13 +271,6 @@ def test_a_full_disk(tmp_path, run_smallest):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_name_turns_the_cache_off(tmp_path, run_smallest):
-    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), tmp_path)
-    found = run_smallest(LSTD_CACHE_DIR="", **homes)
-    assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_without_the_compiler(tmp_path):
     found = sound(finish(start_smallest(LSTD_CACHE_DIR=tmp_path, NUMBA_DISABLE_JIT=1)))
     assert (found["warnings"], found["log"]) == ([], "")

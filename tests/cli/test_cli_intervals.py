@@ -70,14 +70,6 @@ def test_predicted_intervals(folder, capsys, out):
         assert np.array_equal(found[name].to_numpy(), getattr(expected, name)), name
 
 
-def test_empty_tables_have_the_same_columns(folder):
-    assert run([*FIT, "--quiet"]) == 0
-    Path("none.csv").write_text("x,y\n")
-    for words in (["none.csv", "-o", "none.parquet"], ["data.csv", "-o", "some.parquet"]):
-        assert run(["predict", "model", *words, "--interval", "0.9", "--quiet"]) == 0
-    assert pq.read_schema("none.parquet").equals(pq.read_schema("some.parquet"))
-
-
 def test_model_without_intervals_says_so(folder, capsys):
     write_csv(table(60), "few.csv")
     words = ["fit", "few.csv", *FIT[2:], "--quiet"]

@@ -294,16 +294,6 @@ def test_time_that_goes_back_is_told_without_a_remedy_that_watch_has_not(rows, c
     assert "sort" not in error
 
 
-def test_an_output_that_was_deleted_is_missed(rows, capsys):
-    assert watch("--out", "p.csv", "--state", "state") == 0
-    Path("p.csv").unlink()
-    assert watch("--out", "p.csv", "--state", "state") == 2
-    error = capsys.readouterr().err
-    assert "p.csv is missing, and the state records" in error
-    assert "space" not in error
-    assert not Path("p.csv").exists()
-
-
 def test_a_state_in_use_is_named(rows, capsys):
     lock = FolderLock(Path(".lstd-state.lock"), "--state")
     try:
@@ -311,16 +301,6 @@ def test_a_state_in_use_is_named(rows, capsys):
     finally:
         lock.release()
     assert f"process {os.getpid()} is writing to 'state'" in capsys.readouterr().err
-
-
-def test_broken_json_is_left_out(rows, capsys):
-    lines = as_json(rows)
-    written("b.jsonl", [*lines[:100], '{"u": 1', "[1]", "\x00", "", *lines[100:]])
-    assert watch("--on-error", "skip", "--out", "p.csv", data="b.jsonl") == 0
-    error = capsys.readouterr().err
-    assert "row 101 (the first row of data is 1) is not JSON" in error
-    assert "row 102 (the first row of data is 1) is not an object of JSON" in error
-    assert len(predictions()) == N
 
 
 @pytest.mark.parametrize("line", ['["u", "r"]', "null", "{}"])

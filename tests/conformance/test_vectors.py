@@ -13,7 +13,7 @@ from lstd import LSTD, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.mrp import RandomMRP, make_features
 from lstd.ope import LSTDQ, StateActionFeatures, policy_value
 from online_streams import Transition
-from vectors import FOLDER, assert_vector, cases, load, numbers
+from vectors import assert_vector, cases, load, numbers
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 
@@ -284,12 +284,3 @@ def same_logarithm():
     _, _, rewards, _ = load("draws").random_process(k, rows["branching"], rows["seed"])
     if digest(np.array(rewards)) != rows["sha256"]["rewards"]:
         pytest.skip("the logarithm of this machine differs in last bits from that of conformance/processes.json")
-
-
-# ---------------------------------------------------------------- nothing is left out in silence
-
-
-def test_every_file_is_held():
-    assert {"lstd", "steps", "weights", "actions", "chunks", "td", "processes"} == {
-        path.stem for path in FOLDER.glob("*.json")
-    }

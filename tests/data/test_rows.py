@@ -7,12 +7,11 @@ import re
 import warnings
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
 
-from lstd import LSTD, TD, LSTDStatistics, Trajectories, fit_tables
+from lstd import LSTD, TD, LSTDStatistics, fit_tables
 from lstd.data import rows as rows_module
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks
@@ -276,15 +275,6 @@ def test_the_first_break_is_told(form, compared, monkeypatch):
     assert breaks(transitions([2, 3], form=form), before=FEATURES[1]) == 0
 
 
-def test_sparse_rows_are_compared_by_their_stored_entries(monkeypatch):
-    """Not by their features, of which a million would leave a row at a time."""
-    sizes, differ = [], rows_module.differ
-    monkeypatch.setattr(rows_module, "differ", lambda one, two: sizes.append(one.shape[0]) or differ(one, two))
-    X = sparse.csr_array((np.ones(2000), np.arange(2000), np.arange(2001)), shape=(2000, 10**6))
-    assert breaks(check_rows(X[:-1], np.zeros(1999), gamma=0.9, X_next=X[1:])) is None
-    assert sizes == [1998]
-
-
 def told(**columns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -331,30 +321,6 @@ def test_rounding_is_no_break():
     X_next = FEATURES[1:] * (1.0 + 1e-12)
     assert breaks(check_rows(FEATURES[:-1], np.zeros(8), gamma=0.9, X_next=X_next)) is None
     assert breaks(check_rows(FEATURES, np.zeros(9), gamma=0.9)) is None
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
-@pytest.mark.parametrize("ids", [["7", "7.0", "8", "8.0"], [" 7", "7 ", "8", "8"], ["a", "a ", "b", " b"]])
-def test_the_same_ids_are_one_wherever_they_come_from(ids, tmp_path):
-    """In arrays, frames, files and streams, white space does not count, and "7.0" is "7"."""
-    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "r": [1.0, NAN, 2.0, NAN], "id": ids, "done": [False] * 4})
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    frame.to_parquet(tmp_path / "a.parquet")
-    columns = {"features": ["x"], "reward": "r", "episode": "id", "terminated": "done"}
-    for source in (tmp_path / "a.csv", tmp_path / "a.parquet", frame):
-        assert fit_tables(source, gamma=0.9, **columns).n_episodes_ == 2
-    assert Trajectories.from_frame(frame, **columns).n_episodes == 2
-    X, rewards = frame[["x"]].to_numpy(), frame["r"].to_numpy()
-    for form in (list, np.array, pd.Series, lambda names: np.array(names, dtype=object)):
-        episode = form(ids)
-        assert LSTD().fit(X, rewards, episode=episode, terminated=NO_ENDS).n_episodes_ == 2
-        assert Trajectories(X, rewards, episode, NO_ENDS).n_episodes == 2
-        model = LSTD()
-        for row in range(4):
-            part = slice(row, row + 1)
-            reward = rewards[part] if row % 2 == 0 else [NAN]
-            model.partial_fit(X[part], reward, episode=form(ids[part]), terminated=[False])
-        assert (model.n_episodes_, model.n_transitions_) == (2, 2)
 
 
 def test_an_unknown_discount_of_a_horizon_row_is_no_other_discount():

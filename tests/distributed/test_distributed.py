@@ -296,15 +296,3 @@ def test_names_of_columns_are_kept_and_the_same_in_all_chunks(tmp_path, runner):
     for names, where in ((["b", "a"], "0 is 'a' in one and 'b'"), (["a", "c"], "1 is 'b' in one and 'c'")):
         with pytest.raises(InvalidInputError, match=rf"`source\[\d\]` and `source\[2\]`: .* same features .*{where}"):
             fit_chunks([*chunks[:2], (NAMED[30:].set_axis(names, axis=1), y[30:])], gamma=0.9, **options)
-
-
-def test_names_of_columns_differ_and_are_those_of_x_next():
-    y = np.arange(40.0)
-    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: `X` must have columns of different names"):
-        fit_chunks([(NAMED.set_axis(["a", "a"], axis=1), y)], gamma=0.9)
-    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: `X_next` must have the columns \['a', 'b'\]"):
-        fit_chunks([{"X": NAMED, "y": y, "X_next": NAMED.rename(columns={"a": "c"})}], gamma=0.9)
-    one, two = (fit_chunks([{"X": NAMED, "y": y, "X_next": X}], gamma=0.9, lmbda=0) for X in (NAMED, NAMED[["b", "a"]]))
-    assert one.coef_.tolist() == two.coef_.tolist()
-    unnamed = fit_chunks([(NAMED.to_numpy(), y)], gamma=0.9)
-    assert not hasattr(unnamed, "feature_names_in_")

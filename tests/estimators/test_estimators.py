@@ -252,18 +252,6 @@ def test_score_with_successors_goes_on_while_rows_follow_one_another():
     assert_close(found, r2_score(one_step, model.predict(X[shuffled])), "sums")
 
 
-def test_score_with_ratios_is_that_of_the_target_policy():
-    """One state, two actions of rewards 0 and 1 that the data take alike; the target policy takes the second."""
-    random = np.random.default_rng(0)
-    action = random.integers(0, 2, 3000)
-    states = random.integers(0, 2, 3001)
-    phi, rewards, ratios = np.eye(2)[states], np.append(action * (1.0 + states[:-1]), 0.0), np.append(2.0 * action, 1.0)
-    on, off = (LSTD(0.0, alpha=1e-6).fit(phi, rewards, importance_ratio=r) for r in (None, ratios))
-    assert_close(off.predict(np.eye(2)), [1.0, 2.0], "stream_limit")
-    assert off.score(phi, rewards, importance_ratio=ratios) > on.score(phi, rewards, importance_ratio=ratios)
-    assert on.score(phi, rewards) > off.score(phi, rewards, importance_ratio=1.0)
-
-
 @pytest.mark.parametrize(
     ("name", "of", "same"), [("importance_ratio", "another policy", 1.0), ("discount", "other discounts", 0.9)]
 )
@@ -451,18 +439,3 @@ def test_empty_chunks_may_come_before_rewards_are_known():
     both = np.column_stack([y, -y])
     model = LSTD().partial_fit(X[:0], []).partial_fit(X, both).partial_fit(X[:0], [])
     assert model.coef_.tolist() == LSTD().fit(X, both).coef_.tolist()
-
-
-@pytest.mark.parametrize(
-    "names", [[3, 4, 5], ["p", "q", "r"], [0.5, 1.5, 2.5], np.arange("2024-01", "2024-04", dtype="M8[M]")]
-)
-def test_an_id_that_reappears_in_a_later_chunk_is_refused_and_changes_nothing(names):
-    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6.0)
-    ids = np.repeat(np.asarray(names), 2)
-    model = LSTD(n_blocks=0).fit(X, y, episode=ids, terminated=np.tile([False, True], 3))
-    before = model.coef_.copy()
-    with pytest.raises(InvalidInputError, match=r"at row 2, id .* reappears after other episodes; sort the rows by"):
-        model.partial_fit(
-            X[:4], y[:4], episode=np.asarray([99, 99, *ids[:2].tolist()], dtype=object), terminated=[0, 1, 0, 1]
-        )
-    assert model.coef_.tolist() == before.tolist()

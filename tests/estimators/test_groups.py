@@ -141,13 +141,6 @@ def test_groups_are_checked(columns, message, method):
         getattr(model, method)(**SIX, **columns)
 
 
-def test_ids_that_have_no_order_are_refused_where_groups_are_sorted():
-    groups = np.array([1, 1, "b", "b", 2, 2], dtype=object)
-    with pytest.raises(InvalidInputError, match="`groups` must hold ids that can be hashed and compared"):
-        LSTD().fit(**SIX, groups=groups)
-    assert LSTD().partial_fit(**SIX, groups=groups).statistics_.n_groups == 3
-
-
 def test_a_stream_refuses_a_group_that_comes_again():
     with pytest.raises(
         InvalidInputError, match="contiguous in a stream; at row 4, group 'a' reappears after other groups; sort"

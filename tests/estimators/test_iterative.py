@@ -21,7 +21,6 @@ from lstd.data.check_rows import check_rows
 from lstd.data.settings import Settings
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.estimators import iterative
-from lstd.inference import difference
 from lstd.ope import LSTDQ, policy_value
 from lstd.report import write_fit_report
 from streams import all_streams, definition
@@ -290,18 +289,6 @@ def test_a_saved_model_has_the_same_predictions_and_intervals(tmp_path):
     assert loaded.score(X, y, **columns) == model.score(X, y, **columns)
     with pytest.raises(AttributeError, match="needs the matrix"):
         loaded.statistics_  # noqa: B018
-
-
-def test_differences_of_models_are_paired():
-    X, y, columns = states()
-    direct, one = LSTD(n_blocks=20).fit(X, y, **columns), LSTD(solver="iterative").fit(X, y, **columns)
-    two = LSTD(solver="iterative", lmbda=0.5).fit(X, y, **columns)
-    assert difference(one, two, X[:3]).paired
-    found, expected = difference(one, two, X[:3]), difference(direct, two, X[:3])
-    assert expected.paired
-    assert_close(found.standard_error, expected.standard_error, "iterative_default")
-    other = LSTD(solver="iterative").fit(X[:, np.roll(np.arange(60), 1)], y, **columns)
-    assert not difference(one, other, X[:3]).paired
 
 
 @pytest.mark.parametrize("kind", ["episodes", "one stream", "successors", "factors"])

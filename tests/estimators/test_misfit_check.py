@@ -119,20 +119,6 @@ def test_groups_are_independent_of_one_another():
         checked(X, y, {**columns, "groups": columns["episode"] % 7})
 
 
-def test_one_stream_and_its_variants():
-    random = np.random.default_rng(5)
-    x = np.zeros(3000)
-    for t in range(1, len(x)):
-        x[t] = 0.8 * x[t - 1] + 0.6 * random.normal()
-    noise = random.normal(size=len(x))
-    X = x[:, np.newaxis]
-    assert not checked(X, x + noise, {}, gamma=0.9, lmbda=0.5).misfit
-    found = checked(X, x + x**2 + noise, {}, gamma=0.9, lmbda=0.5)
-    assert found.misfit
-    # v = Σ γᵏ E[x²]: (x² − 1) / (1 − .9 · .64) and a constant, of standard deviation √2 / .424
-    assert found.systematic == pytest.approx(np.sqrt(2) / 0.424, rel=0.25)
-
-
 @pytest.mark.parametrize("check", ["misfit_check", "bias_check"])
 @pytest.mark.parametrize("n_rows", [0, 1, 7])
 def test_too_few_rows(check, n_rows):

@@ -110,18 +110,6 @@ def test_statistics_come_back_to_the_last_bit(tmp_path_factory, n_rows, n, m, X_
     assert_identical(LSTDStatistics.load(path), saved)
 
 
-@pytest.mark.parametrize("names", [[3, 4], [3.5, 4.0], ["3", "x"]])
-def test_ids_keep_their_type_and_the_stream_goes_on(tmp_path, names):
-    saved = statistics(episode=np.repeat(names, 10))
-    saved.save(tmp_path / "s")
-    found = LSTDStatistics.load(tmp_path / "s")
-    assert (found.first_episode, found.last_episode) == tuple(names)
-    assert type(found.last_episode) is type(names[1])
-    more = statistics(episode=np.repeat([names[1]], 20), seed=1)
-    assert_identical(found.then(more).A, saved.then(more).A)
-    assert found.then(more).n_episodes == 2
-
-
 @pytest.mark.parametrize("m", [None, 2])
 def test_model_comes_back_to_the_last_bit(tmp_path, m):
     for origin in (model(m=m).origin, None):
@@ -210,12 +198,6 @@ def test_a_model_predicts_without_scikit_learn(tmp_path):
     assert done.stdout == f"{expected.prediction.tolist()} {expected.lower.tolist()}\n"
 
 
-def test_same_content_is_the_same_file(tmp_path):
-    for name in ("a", "b"):
-        write_model(model(), tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
 def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
     (tmp_path / "s").write_text("old")
     (tmp_path / "link").symlink_to("s")
@@ -282,17 +264,6 @@ def test_sums_that_overflowed_are_not_saved(tmp_path):
     with pytest.raises(InvalidInputError, match="The sums must be finite to be saved; they overflowed"):
         replace(saved, sums=saved.sums + np.inf).save(tmp_path / "s")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_pending_reward_comes_back(tmp_path):
-    y = np.append(np.ones(4), np.nan)
-    saved = LSTDStatistics.from_arrays(np.ones((5, 1)), y, gamma=0.9, lmbda=0.8)
-    for reward in (saved.pending.reward, np.array([np.nan])):
-        kept = replace(saved, pending=replace(saved.pending, reward=reward))
-        kept.save(tmp_path / "s")
-        found = LSTDStatistics.load(tmp_path / "s")
-        assert found.pending.missing
-        assert_identical(found, kept)
 
 
 class Folder:

@@ -66,17 +66,6 @@ def test_bad_rows_after_rows_that_wait_raise_at_once_and_change_nothing(x, y, co
     np.testing.assert_allclose(model.coef_, LSTD().fit(X[:52], Y[:52]).coef_, rtol=1e-9)
 
 
-def test_an_episode_that_goes_on_after_a_row_that_waits_needs_its_reward():
-    model = LSTD().fit(X[:50], Y[:50], episode=np.zeros(50), terminated=np.zeros(50))
-    model.partial_fit(X[50:51], [np.nan], episode=[0], terminated=[0])
-    with pytest.raises(InvalidInputError, match="`y` must be finite on a row whose episode continues"):
-        model.partial_fit(X[51:52], [1.0], episode=[0], terminated=[0])
-    model.partial_fit(X[51:52], [1.0], episode=[1], terminated=[1])
-    with pytest.raises(InvalidInputError, match="This chunk begins with `episode` 1, which terminated"):
-        model.partial_fit(X[51:52], [1.0], episode=[1], terminated=[1])
-    assert (model.n_transitions_, model.n_episodes_) == (51, 2)
-
-
 def test_a_pickle_holds_rows_that_wait():
     model = LSTD().fit(X[:50], Y[:50]).partial_fit(X[50:60], Y[50:60])
     copy = pickle.loads(pickle.dumps(model))

@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
-from lstd.errors import InvalidInputError, RidgeWarning
+from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom, observed_returns
 from streams import Stream, definition
 from tolerances import assert_close
@@ -75,19 +75,6 @@ def test_equal_weights_change_nothing_but_the_unit_of_alpha():
     assert_close(weighted.alpha_, 4.0 * cv.alpha_, "solve")
     for name in ("mean_test_score", "std_test_score", "cautious_test_score", "observed_share"):
         assert_close(weighted.cv_results_[name], cv.cv_results_[name], "solve")
-
-
-def test_rows_of_weight_zero_do_not_count_but_in_traces():
-    X, y, columns = logs()
-    weight = np.where(columns["episode"] < 10, 0.0, 1.0)
-    rest = columns["episode"] >= 10
-    model = LSTD(**SETTINGS).fit(X, y, weight=weight, **columns)
-    other = LSTD(**SETTINGS).fit(X[rest], y[rest], **{name: column[rest] for name, column in columns.items()})
-    assert_close(model.predict(X), other.predict(X), "solve")
-    some = np.random.default_rng(2).choice([0.0, 1.0], len(y))
-    A, b = definition(Stream(X, y, 0.9, 0.7, weight=some, **columns), "boyan")
-    model = LSTD(**SETTINGS, fit_intercept=False).fit(X, y, weight=some, **columns)
-    assert_close(model.coef_, np.linalg.solve(A + np.eye(3), b)[:, 0], "solve")
 
 
 def test_held_out_errors_are_weighted():
@@ -173,13 +160,6 @@ def test_a_penalty_is_a_scale_of_its_feature(tmp_path):
     assert list(again.penalty) == [4.0, 1.0, 0.25]
     np.testing.assert_array_equal(again.predict(X), one.predict(X))
     assert_close(effective_degrees_of_freedom(LSTDCV(0.9, penalty=[0, 1, 1]).fit(X, y, **columns))[0], 1.0, "solve")
-
-
-def test_a_last_feature_without_a_penalty_is_no_intercept_for_the_warning():
-    X, y, columns = logs()
-    y = 100.0 * (X[:, 0] + X[:, 1]) * (y != 0.0)
-    with pytest.warns(RidgeWarning, match="of their size: .*or `fit_intercept`.*; it may be 0 for some features"):
-        LSTD(**SETTINGS, alpha=[1e4, 1e4, 0.0], fit_intercept=False).fit(X, y, **columns)
 
 
 @pytest.mark.parametrize(

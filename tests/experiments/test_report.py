@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +18,10 @@ import pytest
 import lstd.report
 from lstd.cli.app import run as command
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES, Cell
-from lstd.experiments.reproduce.figures import differences, figure2, sensitivity
+from lstd.experiments.reproduce.figures import differences, sensitivity
 from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
 from lstd.experiments.reproduce.report import draw, page
 from lstd.experiments.reproduce.results import (
-    Sweep,
     gather,
     loop_ratio,
     points_above,
@@ -233,17 +231,6 @@ def test_the_page_says_what_was_run_and_what_diverged(results):
     assert "number for number" not in words
     assert "2; versions, processor and threads are those of the last" in words
     assert "missing" not in words
-
-
-def test_an_algorithm_that_always_diverges_is_shown_as_such():
-    found = synthetic_results(("small",), runs=2)
-    key = ("small", "tabular", "boyan")
-    found = replace(found, sweeps={**found.sweeps, key: Sweep(np.full((2, 20, 17), np.inf), LMBDAS, ALPHAS)})
-    assert best_table(found).rows[0][3:] == ("–", "–", "∞", "2")
-    with figure_style():
-        for figure in (figure2(found), differences(found), sensitivity(found, "small")):
-            figure.draw_without_rendering()
-    assert "680 (2 of 2 runs)" in outline(page_of(found)).words.getvalue()
 
 
 def test_the_page_opens_with_its_verdict(results):

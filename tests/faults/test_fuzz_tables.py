@@ -23,7 +23,7 @@ import lstd
 from lstd import RecursiveLSTD
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.errors import ExtrapolationWarning, InvalidInputError
+from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, write_model
 from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 from lstd.tables.scoring import Score, score_tables
@@ -246,17 +246,6 @@ def test_a_column_that_changes_its_type_is_named_with_its_file(models, tmp_path)
             predict_tables(fits[0.9], [sound[".parquet"], str(path)], ["id"], parquet_sink, io.BytesIO())
     with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}: column 'id' .* cannot be written as text"):
         predict_tables(fits[0.9], [str(path)], ["id"], csv_sink, io.BytesIO())
-
-
-@pytest.mark.parametrize("chunk_rows", [1, 3, 100])
-def test_an_interval_that_overflows_names_the_rows_of_its_chunk(models, tmp_path, chunk_rows):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n" + "1,1\n" * 5 + "1e150,1e150\n1e160,1e160\n1,1\n1e170,1e170\n")
-    with pytest.warns(ExtrapolationWarning, match=r"x of 33 % of the rows, from 1 to 1e\+170 "):
-        predict_tables(models[0][0.9], [str(path)], [], csv_sink, io.BytesIO(), chunk_rows=chunk_rows)
-    message = rf"^{re.escape(str(path))}: rows \d to \d \(the first row of data is 1\): "
-    with pytest.raises(InvalidInputError, match=message):
-        predict_tables(models[0][0.9], [str(path)], [], csv_sink, io.BytesIO(), level=0.9, chunk_rows=chunk_rows)
 
 
 # Files of one kind in the place of another

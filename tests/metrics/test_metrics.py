@@ -15,7 +15,7 @@ from lstd.data.returns import ObservedReturns
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.experiments import run_sweep
 from lstd.metrics import calibration, effective_degrees_of_freedom, observed_returns, value_error
-from lstd.mrp import MRP, BoyanChain, RandomMRP, make_features
+from lstd.mrp import BoyanChain, RandomMRP, make_features
 from tolerances import assert_close
 
 # ---------------------------------------------------------------- value error
@@ -75,19 +75,6 @@ def test_value_error_against_the_best_fit_is_the_error_of_the_paper():
 def test_value_error_refuses(arguments, options, message):
     with pytest.raises(InvalidInputError, match=message):
         value_error(*arguments, BoyanChain(), **options)
-
-
-def test_value_error_refuses_estimators_that_do_not_fit():
-    chain = BoyanChain(gamma=0.9)
-    two = LSTD(gamma=0.9).fit(np.eye(3), np.ones((3, 2)))
-    with pytest.raises(InvalidInputError, match="`features` must be given with a fitted estimator"):
-        value_error(two, chain)
-    with pytest.raises(InvalidInputError, match="one reward; the estimator predicts 2"):
-        value_error(two, chain, np.ones((13, 3)))
-    nothing = MRP(np.eye(2) / 2, np.zeros((2, 2)))
-    assert value_error([1.0, 1.0], nothing) == 1.0
-    with pytest.raises(InvalidInputError, match="`normalise` must be False"):
-        value_error([1.0, 1.0], nothing, normalise=True)
 
 
 # ---------------------------------------------------------------- observed returns

@@ -109,12 +109,6 @@ def test_ratios_beside_expected_successors_are_told_without_traces():
         model.partial_fit(X, np.ones(3), X_next=X_next, importance_ratio=ratios)
 
 
-def test_a_gap_where_the_discount_is_zero_needs_no_warning():
-    model = RecursiveLSTD(2)
-    model.update([1.0, 0.0], 1.0, [0.0, 1.0], discount=0.0)
-    model.update([1.0, 0.0], 1.0, [0.0, 1.0])
-
-
 # ---------------------------------------------------------------- state
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import signal
 
 from lstd import LSTD
-from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, RidgeWarning
+from lstd.errors import IllConditionedWarning, RidgeWarning
 from lstd.online import RecursiveLSTD
 from online_streams import (
     VARIANTS,
@@ -139,19 +139,6 @@ def test_a_long_stream_does_not_drift():
     assert_close(model.weights, np.linalg.solve(A + 0.01 * np.eye(n), b), "long_recursion")
 
 
-def test_one_update_that_loses_digits_is_enough_to_distrust_the_recursion():
-    random = np.random.default_rng(0)
-    rows = random.normal(size=(201, 3))
-    rows[:100, 2] = 0.0
-    rows[100:, 2] *= 1e9  # six digits of P and more are lost at update 100
-    stream = transitions(rows, random.normal(size=201))
-    for end in (100, 101, 102, 120, 200):
-        (exact,) = exact_every_step(stream[:end], VARIANTS, 0.8, 1.0, last_only=True)
-        again = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream[:end])
-        for variant in VARIANTS:
-            check_reading(*read_weights(again, variant), *exact[variant])
-
-
 @compiled_only
 def test_a_singular_system_is_told_and_mended_by_more_data():
     model = RecursiveLSTD(2, gamma=1.0, lmbda=0.0, alpha=1.0, check_every=1)
@@ -180,16 +167,3 @@ def test_denominators_of_read_outs_may_nearly_vanish(excess):
     (exact,) = exact_every_step([*stream[:-1], last], VARIANTS, 0.8, 1.0, last_only=True)
     for variant in VARIANTS:
         check_reading(*read_weights(again, variant), *exact[variant])
-
-
-def test_a_gap_turned_into_an_error_comes_before_anything_is_learned():
-    model, x = RecursiveLSTD(2), np.array([1.0, 0.0])
-    model.update(x, 1.0, np.array([0.0, 1.0]))
-    before = model.snapshot()
-    for _ in range(2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", BrokenEpisodeWarning)
-            with pytest.raises(BrokenEpisodeWarning):
-                model.update(x, 1.0, x)
-    for name, values in model.snapshot().items():
-        np.testing.assert_array_equal(values, before[name])

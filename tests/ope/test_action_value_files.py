@@ -72,32 +72,6 @@ def test_a_loaded_model_is_that_saved(kind, tmp_path, monkeypatch):
         LSTDQ.load(tmp_path / "model").state_values(states)
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
-@pytest.mark.parametrize("distance", [1e-2, 1e-4])
-def test_a_loaded_model_of_nearly_equal_features_has_the_same_intervals(tmp_path, distance):
-    data = logged()
-    data["X"][:, 1] = data["X"][:, 0] + distance * data["X"][:, 1]
-    model = LSTDQ(0.9, alpha=0.0).fit(**data)
-    model.save(tmp_path / "model")
-    again = lstd.load(tmp_path / "model")
-    assert model.lstd_.condition_number_ > 1.0 / distance**2
-    first = {"initial_states": data["X"][:20], "target_policy": data["target_policy"][:20]}
-    for given in ({}, first):
-        one, two = (policy_value(either, **given) for either in (model, again))
-        assert (two.lower, two.upper, two.value) == pytest.approx((one.lower, one.upper, one.value), rel=1e-12)
-
-
-def test_names_of_columns_are_kept(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    data = logged()
-    frame = pandas.DataFrame(data["X"], columns=["u", "v", "w"])
-    model = LSTDQ(0.9).fit(**data | {"X": frame})
-    model.save(tmp_path / "model")
-    again = lstd.load(tmp_path / "model")
-    assert again.feature_names_in_.tolist() == ["u", "v", "w"]
-    np.testing.assert_array_equal(again.action_values(frame[["w", "u", "v"]]), model.action_values(frame))
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_first_states_of_blocks_are_known_to_a_loaded_lstd(tmp_path):
     data = PROCESS.simulate(12, 5, 1)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from logged_actions import PROCESS
 from lstd.errors import InvalidInputError
 from lstd.ope import StateActionFeatures, lspi
 from tolerances import assert_close
@@ -68,26 +67,6 @@ def test_it_says_when_policies_come_back():
     assert found.stopped == "cycle"
     assert found.cycle >= 2
     assert f"come back in a cycle of {found.cycle} after {len(found.path)} evaluations" in str(found)
-
-
-def test_trajectories_with_episodes_and_a_first_policy():
-    data = PROCESS.simulate(40, 10, 1)
-    data = {name: data[name] for name in ("X", "y", "actions", "episode", "terminated")}
-    first = lambda X: X @ PROCESS.pi  # noqa: E731
-    found = lspi(data, gamma=0.9, initial_policy=first)
-    assert found.stopped == "repeated"
-    assert found.path[-1].value > found.path[0].value
-
-
-def test_columns_may_have_names():
-    pandas = pytest.importorskip("pandas")
-    data = chain(500)
-    frames = {name: pandas.DataFrame(data[name], columns=list("abcd")) for name in ("X", "X_next")}
-    labels = pandas.Series(np.array(["left", "right"])[data["actions"]], dtype="object")
-    found = lspi(data | frames | {"actions": labels}, StateActionFeatures(["left", "right"]), gamma=0.9)
-    plain = lspi(data, StateActionFeatures(2), gamma=0.9)
-    assert_close([one.value for one in found.path], [one.value for one in plain.path], "sums")
-    assert found.policy(frames["X"][:1]).shape == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -203,14 +203,6 @@ def test_the_greedy_rule_is_a_policy():
     assert LSTDQ(0.9).fit(**data | {"target_policy": greedy}).coef_.shape == (9,)
 
 
-def test_policies_may_be_sparse():
-    data = logged()
-    assert_close(
-        LSTDQ(0.9).fit(**data | {"target_policy": sparse.csr_array(data["target_policy"])}).coef_,
-        LSTDQ(0.9).fit(**data).coef_, "sums",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -414,13 +406,3 @@ def test_columns_named_as_numbers_are_those_of_labels(library, names, known):
     ]
     np.testing.assert_array_equal(table[0].predicted, table[1].predicted)
     np.testing.assert_array_equal(table[0].observed, table[1].observed)
-
-
-def test_columns_of_which_some_are_no_labels_are_refused():
-    pandas, data = pytest.importorskip("pandas"), logged()
-    for names in (["1", "0", "p"], [1, 2, 3], ["0", "0", "1"]):
-        frame = pandas.DataFrame(data["target_policy"], columns=names)
-        with pytest.raises(InvalidInputError, match=r"`target_policy` must have a column for each action, \[0, 1, 2\]"):
-            LSTDQ(0.9).fit(**data | {"target_policy": frame})
-    frame = pandas.DataFrame(data["target_policy"], columns=["wait", "low", "high"])
-    assert_close(LSTDQ(0.9).fit(**data | {"target_policy": frame}).coef_, LSTDQ(0.9).fit(**data).coef_, "sums")

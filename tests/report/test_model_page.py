@@ -235,20 +235,6 @@ def test_the_grid_is_drawn_with_the_chosen_pair():
     ]
 
 
-@pytest.mark.parametrize("name", ["one pair", "perfect", "alpha zero"])
-def test_grids_of_any_kind_are_drawn(name):
-    found = {
-        "one pair": {"lmbda": [0.5], "alpha": [1.0], "mean_test_score": [0.5]},
-        "perfect": {"lmbda": [0.5, 0.5], "alpha": [1.0, 3.0], "mean_test_score": [1.0, 0.1]},
-        "alpha zero": {"lmbda": [0.5, 0.5], "alpha": [0.0, 1.0], "mean_test_score": [np.nan, -1e9]},
-    }[name]
-    alpha = 0.0 if name == "alpha zero" else 1.0
-    figure = plot_grid(found, 0.5, alpha)[0].figure
-    assert svg_is_sound(figure)
-    if name == "perfect":
-        assert figure.axes[1].get_ylabel() == "error − lowest error"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -381,18 +367,6 @@ def test_pages_of_every_kind_of_fit(tmp_path, kind, request):
     expected = {"many rewards": "Rewards after the first 6: reward_6", "sparse": "with an intercept"}
     expected |= {"one row": "Intervals need", "singular": "infinite: singular"}
     assert expected.get(kind, "observed") in said
-
-
-def test_data_that_does_not_fit_the_model_is_refused():
-    model, X, y, terminated = fitted_chain()
-    for arguments, columns, message in (
-        ((X, y), {}, "`episode` or `terminated` must be given"),
-        ((X, np.column_stack([y, y])), {"terminated": terminated}, "`y` must have the 1 rewards|`y` must have the"),
-        ((X[:0], y[:0]), {"terminated": terminated[:0]}, "at least|0 sample"),
-        ((X, y), {"terminated": terminated, "tolerance": 2.0}, "`tolerance` must be in"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            plot_predictions(model, *arguments, **columns)
 
 
 def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_path):

@@ -39,12 +39,6 @@ def test_residual_and_condition_number(seed, n, m):
     assert not found.singular
 
 
-def test_no_features():
-    found = solve(np.zeros((0, 0)), np.zeros((0, 2)), 1.0)
-    assert found.weights.shape == (0, 2)
-    assert found.condition_number == 1.0
-
-
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.booleans())
 def test_scales_of_powers_of_two_change_nothing_but_the_scale_of_the_weights(seed, n, zero_diagonal):
@@ -156,17 +150,6 @@ def test_rows_without_an_end_leave_the_column_of_ones_without_a_solution():
     assert 0.0 < np.abs(A[:, 2]).max() < 1e-10
     assert not without_rounding(A, 499)[:, 2].any()
     assert without_rounding(A[:2, :2], 499).tolist() == A[:2, :2].tolist()
-
-
-def test_a_feature_that_is_always_zero_leaves_the_weights_of_others():
-    random = np.random.default_rng(1)
-    X, y = random.normal(size=(50, 3)) * [1.0, 1e8, 1.0], random.normal(size=50)
-    alone = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.7).solve(0.0).weights
-    beside = LSTDStatistics.from_arrays(np.insert(X, 1, 0.0, axis=1), y, gamma=0.9, lmbda=0.7)
-    with pytest.warns(IllConditionedWarning, match="singular"):
-        weights = beside.solve(0.0).weights
-    assert weights[1] == 0.0
-    assert_close(weights[[0, 2, 3]] / alone, np.ones(3), "solve")
 
 
 def nearly_singular(gap):

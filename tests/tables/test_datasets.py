@@ -103,19 +103,6 @@ def test_a_filter_is_refused_with_a_remedy(tmp_path):
         lstd.fit_tables(whole.filter(ds.field("part") > 0), **NAMES)
 
 
-def test_files_of_several_formats_and_memory_in_one(tmp_path):
-    pyarrow.feather.write_feather(DATA.slice(0, 50), tmp_path / "a.feather")
-    pq.write_table(DATA.slice(50, 50), tmp_path / "b.parquet")
-    parts = [ds.dataset(tmp_path / "a.feather", format="feather"), ds.dataset(tmp_path / "b.parquet")]
-    model = lstd.fit_tables(ds.dataset([*parts, ds.dataset(DATA.slice(100))]), **NAMES)
-    assert [Path(file).name for file in model.model_.origin.files] == [
-        "a.feather",
-        "b.parquet",
-        "the dataset in memory",
-    ]
-    assert_close(model.coef_, lstd.fit_tables(ds.dataset(DATA), **NAMES).coef_, "solve")
-
-
 @pytest.mark.parametrize("kinds", [(pa.float32(), pa.float64()), (pa.float64(), pa.float32())])
 def test_floats_of_later_files_are_not_rounded_to_the_type_of_the_first(tmp_path, kinds):
     data = [DATA.slice(0, 60), DATA.slice(60)]

@@ -83,20 +83,6 @@ def test_bad_arrays_are_refused(changes, message):
         example(**changes)
 
 
-@pytest.mark.parametrize(
-    ("ids", "kind"),
-    [
-        (np.array(["a", "a", "b", "b"], dtype=object), "U"),
-        (np.array([1, 1, 2, 2], dtype=object), "i"),
-        (np.array([True, True, False, False]), "b"),
-        (np.array(["2020", "2020", "2021", "2021"], dtype="M8[D]"), "M"),
-        ([1.5, 1.5, 2.5, 2.5], "f"),
-    ],
-)
-def test_ids_have_a_plain_type(ids, kind):
-    assert example(episode=ids).episode.dtype.kind == kind
-
-
 def test_nothing_can_be_changed():
     X, y = X4.copy(), np.array([0.0, 1.0, 0.5, NAN])
     data = example(X=X, y=y)
@@ -131,11 +117,6 @@ def test_concat():
     assert both.episode.tolist() == list("aabbccdd")
     assert_array_equal(both.X, np.vstack([X4, X4]))
     assert both.n_transitions == 6
-
-
-def test_concat_renumbers_episodes_that_share_ids():
-    both = Trajectories.concat([example(), example()], renumber=True)
-    assert both.episode.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_concat_makes_missing_ratios_and_weights_one():

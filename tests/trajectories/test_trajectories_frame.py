@@ -111,11 +111,6 @@ def test_unsigned_times_are_ordered_as_others_are(dtype):
         Trajectories.from_frame(frame.assign(t=times[::-1]), **NAMES, time="t")
 
 
-def test_only_named_columns_of_a_lazy_frame_are_read():
-    frame = pl.LazyFrame(COLUMNS).with_columns(pl.col("note").str.to_integer(strict=True))  # fails when computed
-    assert Trajectories.from_frame(frame, **NAMES).n_episodes == 3
-
-
 def test_missing_termination_warns():
     with pytest.warns(MissingTerminationWarning, match="`episode` \\('id'\\)") as caught:
         data = Trajectories.from_frame(pd.DataFrame(COLUMNS | {"r": [1.0] * 6}), features="x", reward="r", episode="id")
@@ -319,16 +314,6 @@ def test_actions_and_their_probabilities(kind):
     assert (whole.actions.dtype.kind, data.behavior_probability[2]) == ("i", pytest.approx(np.nan, nan_ok=True))
     flags = read(columns | {"a": [True, False, True, True, False, True]}, kind, action="a")
     assert flags.actions.tolist() == [1, 0, 1, 1, 0, 1]
-
-
-def test_actions_that_break_a_rule():
-    columns = COLUMNS | {"a": [2, None, 0, 1, 1, 1], "mu": [0.5, 0.1, 1.0, 1.0, 0.0, 0.5]}
-    with pytest.raises(InvalidInputError, match=r"Column 'a' \(`action`\), row 1 .* has no value"):
-        read(columns, action="a")
-    with pytest.raises(InvalidInputError, match=r"`behavior_probability` must be in \(0, 1\].* row 4 has 0"):
-        read(columns | {"a": [2, 1, 0, 1, 1, 1]}, action="a", behavior_probability="mu")
-    with pytest.raises(InvalidInputError, match="`behavior_probability` must come with `actions`"):
-        read(columns, behavior_probability="mu")
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")

@@ -127,12 +127,6 @@ def test_time_limit_gives_a_horizon_row(reuse):
     assert_array_equal(data.y, [1, 2, NAN])
 
 
-def test_features_of_a_terminal_observation_are_not_asked_for():
-    env = Script([episode(1.0, -1.0, terminated=True)])
-    data = Trajectories.from_gymnasium(env, lambda x: 0, features=lambda x: np.log(x), n_episodes=1)
-    assert_array_equal(data.X, [[0.0]])
-
-
 def test_steps_cut_the_last_episode():
     env = Script([episode(1.0, 2.0, 3.0, terminated=True)])
     data = Trajectories.from_gymnasium(env, lambda x: 0, n_steps=5)
@@ -246,11 +240,6 @@ def test_a_mode_that_is_not_told_is_refused():
         Trajectories.from_gymnasium(envs, toward_left_each, n_steps=1)
     envs.metadata["autoreset_mode"] = "NextStep"
     assert Trajectories.from_gymnasium(envs, toward_left_each, n_steps=4).n_transitions == 4
-
-
-def test_a_policy_of_one_observation_is_refused_for_a_vector_environment():
-    with pytest.raises(InvalidInputError, match=r"`policy` must give one action per sub-environment, 2.*shape \(\)"):
-        Trajectories.from_gymnasium(SyncVectorEnv([cartpole()] * 2), lambda x: 0, n_steps=1)
 
 
 # Refusals
