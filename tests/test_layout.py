@@ -288,47 +288,10 @@ def test_tests_use_public_names(path):
 # ---------------------------------------------------------------- libraries
 
 
-def test_kernels_import_numpy_and_numba_only():
-    for module in MODULES:
-        if part(module) != "_kernels":
-            continue
-        outside = top_level(imports_of_modules()[module]) - set(sys.stdlib_module_names) - {"lstd"}
-        assert outside <= {"numpy", "numba"}, module
-        assert {
-            other for other in own_imports(module) if part(other) not in ("_kernels", "errors", "types")
-        } == set(), module
-
-
-@pytest.mark.parametrize(
-    ("library", "parts"),
-    [
-        ("matplotlib", {"report", "experiments"}),
-        ("jinja2", {"report", "experiments"}),
-        ("markupsafe", {"report"}),
-        ("numba", {"_kernels"}),
-        ("typer", {"cli"}),
-        ("rich", {"cli"}),
-        ("pyarrow", {"data", "distributed", "experiments", "report", "tables", "trajectories"}),
-        ("distributed", {"distributed"}),
-        ("dask", {"distributed"}),
-    ],
-)
-def test_libraries_stay_where_they_belong(library, parts):
-    using = {part(module) for module, found in imports_of_modules().items() if library in top_level(found)}
-    assert using <= parts
-
-
-def test_nothing_but_the_declared_dependencies_is_imported():
-    core = {
-        "numpy",
-        "scipy",
-        "numba",
-        "llvmlite",
-        "sklearn",
-        "threadpoolctl",
-        "joblib",
-    }  # the last two by way of scikit-learn
+def test_nothing_but_the_declared_dependencies_is_imported_and_each_where_it_belongs():
+    core = {"numpy", "scipy", "sklearn", "threadpoolctl", "joblib"}  # the last two by way of scikit-learn
     extras = {
+        "_kernels": {"numba", "llvmlite"},
         "cli": {"typer", "click", "rich"},
         "report": {"jinja2", "markupsafe", "matplotlib", "pyarrow"},
         "experiments": {"jinja2", "matplotlib", "pyarrow", "tabulate"},
@@ -340,7 +303,8 @@ def test_nothing_but_the_declared_dependencies_is_imported():
     }
     for module, found in imports_of_modules().items():
         outside = top_level(found) - set(sys.stdlib_module_names) - {"lstd"}
-        assert outside <= core | extras.get(part(module), set()), module
+        allowed = {"numpy"} if part(module) == "_kernels" else core
+        assert outside <= allowed | extras.get(part(module), set()), module
 
 
 def test_the_definitions_do_not_know_the_package():
