@@ -327,9 +327,7 @@ def test_a_byte_order_mark_within_the_lines_belongs_to_its_value(rows, capsys):
         (["--gamma", "2"], "`--gamma` must be in [0, 1]"),
         (["--forgetting", "3"], "`--forgetting` must be in (0, 1]"),
         (["--on-error", "ignore"], "`--on-error` must be stop or skip"),
-        (["--save-every", "-1"], "`--save-every` must be at least 0"),
         (["--out", "p.parquet"], "`--out` must end in .csv"),
-        (["--unpenalised", "z"], "must name features; 'z'"),
         (["--state", "a.csv"], "must not be a file that is read"),
     ],
 )

@@ -195,15 +195,8 @@ def test_a_fit_that_fails_leaves_a_model_as_it_was(capsys):
         ({"lmbdas": [0.5, 1.5]}, r"`lmbdas\[1\]` must be in \[0, 1\]; got 1.5"),
         ({"lmbdas": []}, "`lmbdas` must hold at least one"),
         ({"alphas": [-1.0]}, r"`alphas\[0\]` must be"),
-        ({"alphas": [[1.0]]}, "`alphas` must have shape"),
-        ({"alphas": ["a"]}, r"`alphas\[0\]` must be a number"),
         ({"cv": 1}, "`cv` must be at least 2"),
-        ({"cv": 2.5}, "`cv` must be an integer"),
         ({"n_jobs": 0}, "`n_jobs` must be"),
-        ({"gamma": 2.0}, "`gamma` must be in"),
-        ({"variant": "best"}, "`variant` must be one of"),
-        ({"fit_intercept": 3}, "`fit_intercept` must be True or False"),
-        ({"n_blocks": -1}, "`n_blocks` must be"),
     ],
 )
 def test_parameters_are_checked(options, message):

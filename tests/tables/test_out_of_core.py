@@ -187,21 +187,15 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, n_jobs):
     ("changed", "message"),
     [
         ({"n_jobs": 0}, r"`n_jobs` must be .*; got 0"),
-        ({"n_jobs": "2"}, r"`n_jobs` must be .*; got '2'"),
         ({"memory": 1000}, r"`memory` must be .*16777216.*; got 1000"),
         ({"independent": "yes"}, "`independent` must be True or False; got 'yes'"),
-        ({"fit_intercept": 1}, "`fit_intercept` must be True or False; got 1"),
         ({"features": []}, "`features` must name at least one column; got none"),
-        ({"features": [3]}, "`features` must be the name of a column or several; got 3 of type int"),
         ({"reward": None}, "`reward` must be the name of a column or several; got None of type NoneType"),
         ({"source": []}, "`source` must hold at least one table; got none"),
-        ({"source": iter([])}, "`source` must hold at least one table; got none"),
         ({"source": [np.ones((30, 2))]}, r"`source\[0\]`: .* got ndarray of shape \(30, 2\)\. Arrays go to"),
         ({"source": 3}, "`source` must be a path, .* got 3 of type int"),
-        ({"source": b"a.csv"}, "`source` must be a path, .* got b'a.csv' of type bytes"),
         ({"source": {"a.csv"}}, "`source` must have an order; got a set. Give a list"),
         ({"terminated": None, "truncated": "cut"}, "`truncated` must come with `terminated`"),
-        ({"lmbda": 2.0}, r"`lmbda` must be in \[0, 1\]; got 2\."),
         ({"n_blocks": -1}, "^`n_blocks` must be at least 0; got -1"),
         (
             {"unpenalised": np.array([3.0])},
@@ -259,10 +253,8 @@ def test_jobs_and_memory_of_the_command(tmp_path, monkeypatch, capsys):
     ("words", "message"),
     [
         (["--jobs", "0"], "`--jobs` must be "),
-        (["--jobs", "two"], "`--jobs` must be "),
         (["--jobs", "2000"], "`--jobs` must be "),
         (["--memory", "512"], "`--memory` must be a number and MB or GB, such as 512MB; got '512'."),
-        (["--memory", "-1MB"], "`--memory` must be a number and MB or GB, such as 512MB; got '-1MB'."),
         (["--memory", "15.9MB"], "`--memory` must be at least 16MB; got '15.9MB'."),
     ],
 )

@@ -25,16 +25,11 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
     [
         ("2,2,2,a", "two,2,2,a", "column 'x', row 2 (the first row of data is 1): has 'two', which is not a number"),
         ("2,2,2,a", ",2,2,a", "column 'x', row 2 (the first row of data is 1): has no value"),
-        ("4,4,4,b", "4,nan,4,b", "column 'y', row 4 (the first row of data is 1): has no value"),
         ("4,4,4,b", "4,-inf,4,b", "column 'y', row 4 (the first row of data is 1): is infinite"),
         ("5,5,5,c", "5,1e999,5,c", "column 'y', row 5 (the first row of data is 1): is infinite"),
-        ("5,5,5,c", "5,True,5,c", "column 'y', row 5 (the first row of data is 1): has 'True', which is not a number"),
         ("3,3,3,b", "3,3,,b", "column 'r', row 3 (the first row of data is 1): has no value"),
-        ("2,2,2,a", "2,2,NaN,a", "column 'r', row 2 (the first row of data is 1): has no value"),
-        ("5,5,5,c", "5,5,inf,c", "column 'r', row 5 (the first row of data is 1): is infinite"),
         ("4,4,4,b", "4,4,$4,b", "column 'r', row 4 (the first row of data is 1): has '$4', which is not a number"),
         ("c,0", "c,2", "column 'done', row 5 (the first row of data is 1): has '2', which is neither 0 nor 1"),
-        ("c,0", "c,", "column 'done', row 5 (the first row of data is 1): has no value"),
         ("1,a,0", "1,a,1", "column 'done', row 1 (the first row of data is 1): is true, but the next row is of the sa"),
         ("5,c", "5,a", "column 'id', row 5 (the first row of data is 1): 'a' reappears after other episodes; sort"),
         ("4,b", "4,", "column 'id', row 4 (the first row of data is 1): has no value"),
@@ -43,8 +38,6 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
             "4,NaN",
             "column 'id', row 4 (the first row of data is 1): has 'NaN', which counts as no value",
         ),
-        ("1,a,0", "1,None,0", "column 'id', row 1 (the first row of data is 1): has 'None', which counts as no value"),
-        ("5,c", "5,NA", "column 'id', row 5 (the first row of data is 1): has 'NA', which counts as no value"),
         ("5,5,5,c,0", "5,5,5,c", "row 5 (the first row of data is 1) has 4 values where the header names 5 columns"),
         ("3,3,3,b,0", "3,3,3,b,0,9", "row 3 (the first row of data is 1) has 6 values where the header names 5 colu"),
         ("3,3,3,b,0", '3,3,3,"b,0', "row 3 (the first row of data is 1): a quote is not closed by the end of the file"),
@@ -62,7 +55,6 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
             "column 'x' is missing; the file has 'x;y;r;id;done'. Separate values by commas",
         ),
         (GOOD, "", "is empty; its first line must name the columns."),
-        (GOOD, "\n\n", "is empty; its first line must name the columns."),
     ],
 )
 @pytest.mark.parametrize("chunk_rows", [2, 100])
