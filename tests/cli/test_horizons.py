@@ -106,14 +106,6 @@ def test_the_shell_backtests_both_kinds_of_models(rows, capsys, horizon):
     assert "r: Backtest over 3 steps" in capsys.readouterr().out
 
 
-def test_the_shell_writes_a_report(rows, capsys):
-    pytest.importorskip("matplotlib")
-    assert run([*FIT, "--gamma", "1", "--horizon", "6", "-o", "model", "--report", "page.html"]) == 0
-    assert "page.html, on all 300 rows" in capsys.readouterr().out
-    with open("page.html", encoding="utf-8") as page:
-        assert "The next 6 steps for rows.csv" in page.read()
-
-
 def test_steps_of_tables_must_be_equal(rows):
     day = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300) % 10, "D")
     frame = rows.assign(day=day.astype(str))

@@ -179,37 +179,6 @@ def test_chunks_merge_to_the_whole(case):
         assert_vector(found.b, whole["b"])
 
 
-@each("chunks")
-def test_sums_of_chunks(case):
-    """Each chunk by itself, with the row after it as the successor of its last row where its episode goes on.
-
-    `lstd` keeps the incoming trace γz in place of z, so a unit of it lacks the factor γ_t of the first row.
-    """
-    for (start, end), expected in zip(pairwise(case["edges"]), case["expected"]["chunks"], strict=True):
-        expected = {name: numbers(value) for name, value in expected.items()}
-        if start == end:
-            assert expected.pop("D") == 1.0
-            assert not any(value.any() for value in expected.values())
-            continue
-        goes_on, enters = arrival(case, end), arrival(case, start)
-        columns = arrays(case, slice(start, end + (goes_on is not None)))
-        columns["terminated"][end - start :] = False
-        found = LSTDStatistics.from_arrays(**columns, **settings(case))
-        boundary, n = expected["B"], found.n_features
-        by_unit = found.sums[:, n] + found.sums[:, n + 1]  # after a row of weight 1
-        cuts_by_unit = found.cuts[:, n:].sum(axis=1) if found.cuts is not None else np.zeros(n)
-        if goes_on is not None:
-            assert_vector(found.trace[0, :n], goes_on * expected["z"])
-            assert_vector(np.array(found.trace[0, n] * (enters or 0.0)), goes_on * expected["D"])
-            assert_vector(cuts_by_unit * (enters or 0.0), expected["h"])
-            boundary = boundary + goes_on * np.outer(expected["z"], numbers(case["X"])[end])
-        assert_vector(found.matrix("uncorrected"), expected["A"])
-        assert_vector(found.matrix("uncorrected") - found.matrix("boyan"), boundary)
-        assert_vector(found.b, expected["b"])
-        assert_vector(-(enters or 0.0) * by_unit[:n], expected["p"])
-        assert_vector((enters or 0.0) * by_unit[n:], expected["c"])
-
-
 def arrival(case, t):
     """Discount on arrival in row t from the row before; None if no episode continues there."""
     continues = 0 < t < len(case["X"]) and case["episode"][t] == case["episode"][t - 1]

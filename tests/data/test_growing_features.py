@@ -44,15 +44,6 @@ def test_features_that_only_grow_are_named(make, convert):
     assert [w.filename for w in given if w.category is ExtrapolationWarning] == [__file__]
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_refund_changes_nothing(sign):
-    X, y, columns = arrays("total", "noise")
-    X[5:20, 0] -= 0.01 + X[5, 0]  # below zero, where it began
-    X[:, 0] *= sign
-    with pytest.warns(ExtrapolationWarning, match=rf"only {'grow' if sign > 0 else 'fall'} within an episode \(x0\)"):
-        LSTD(0.95).fit(X, rewards(y, columns), **columns)
-
-
 def rewards(y, columns):
     return np.where(np.append(columns["episode"][1:] != columns["episode"][:-1], True), np.nan, y)
 

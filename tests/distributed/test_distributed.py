@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
-from lstd import LSTD, fit_chunks
+from chunk_loaders import N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks
+from lstd import fit_chunks
 from lstd.distributed.chunk_sums import merged
 from lstd.errors import (
     BrokenEpisodeWarning,
@@ -20,7 +20,6 @@ from lstd.errors import (
     MissingTerminationWarning,
     OutputError,
 )
-from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
     *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
@@ -110,13 +109,6 @@ def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
                 yield arrays
 
     assert_same_bits(sum_chunks(forms(), **SETTINGS, executor=threads), reference)
-
-
-def test_a_fitted_model_goes_on_with_the_stream(threads):
-    data = whole()
-    found = fit_chunks([chunk(place) for place in range(5)], **SETTINGS, executor=threads)
-    found.partial_fit(**{name: values[EDGES[5] :] for name, values in data.items()})
-    assert_close(found.coef_, LSTD(**SETTINGS).fit(**data).coef_, "solve")
 
 
 # ---------------------------------------------------------------- workers that die

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
 
 import lstd
@@ -283,17 +283,6 @@ def test_score_asks_for_the_episodes_that_fit_was_given():
         model.score(X, y, episode=EPISODES["episode"])
 
 
-def test_score_of_a_model_fitted_with_successors_asks_for_rows_that_follow_one_another():
-    shuffled = np.random.default_rng(0).permutation(29)
-    model = LSTD(0.5, lmbda=0.0).fit(X[shuffled], y[shuffled], X_next=X[shuffled + 1])
-    with pytest.raises(
-        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: pass `X_next`"
-    ):
-        model.score(X, y)
-    one_stream = np.zeros(30, dtype=bool)
-    assert_close(model.score(X, y, terminated=one_stream), LSTD(0.5, lmbda=0.0).fit(X, y).score(X, y), "solve")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -391,17 +380,6 @@ def test_fit_needs_a_transition():
         LSTD().fit(X[:1], y[:1])
     with pytest.raises(InvalidInputError, match="at least one full transition; got n_samples=3"):
         LSTD().fit(X[:3], y[:3], episode=[1, 2, 3], terminated=[False] * 3)
-
-
-@pytest.mark.parametrize(
-    "name", ["coef_", "intercept_", "condition_number_", "n_transitions_", "n_episodes_", "statistics_"]
-)
-def test_nothing_is_known_before_fitting(name):
-    assert not hasattr(LSTD(), name)
-    with pytest.raises(NotFittedError):
-        getattr(LSTD(), name)
-    with pytest.raises(AttributeError):
-        setattr(LSTD().fit(X, y), name, 0)
 
 
 @pytest.mark.parametrize("first", [{}, {"terminated": np.zeros(10, dtype=bool)}, {"rows": 0}])

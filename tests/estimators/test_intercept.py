@@ -130,15 +130,3 @@ def test_a_state_that_no_transition_starts_from_is_flagged_for_any_alpha():
         assert model.predict_interval(sparse.csr_array(np.eye(4))).little_data.tolist() == [False, False, True, True]
         assert model.predict_interval(np.eye(4), weights=[1.0, 1.0, 1.0, 0.0]).little_data
         assert not model.predict_interval(np.eye(4), weights=[1.0, 1.0, 0.0, 0.0]).little_data
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
-def test_predictions_shrink_to_their_mean():
-    X, y = np.eye(2)[[0, 0, 1, 1]], [0.0, 2.0, 2.0, 4.0]
-    for alpha, expected in ((0.0, [1.0, 3.0]), (2.0, [1.5, 2.5]), (6.0, [1.75, 2.25])):  # 2 ± 1 · 2 / (2 + alpha)
-        model = LSTD(0.0, 0.0, alpha).fit(X, y, terminated=np.ones(4, bool))
-        assert_close(model.predict(np.eye(2)), expected, "solve")
-        assert_close(model.intercept_, 2.0, "solve")
-    X, y, columns = walk()
-    far, mean = LSTD(0.9, alpha=1e9).fit(X, y, **columns), LSTD(0.9).fit(np.zeros((240, 1)), y, **columns).intercept_
-    np.testing.assert_allclose(far.predict(STATES), np.full(4, mean), rtol=1e-5)

@@ -119,16 +119,6 @@ def test_saved_models_give_the_same(tmp_path):
             np.testing.assert_array_equal(getattr(found, name), value)
 
 
-def test_several_rewards_and_other_rows_for_b():
-    (X, y, columns), (Z, z, others) = arm(0), arm(1)
-    a, b = (fitted((X, np.column_stack([y, 2 * y]), columns)), fitted((Z, np.column_stack([z, z]), others)))
-    found = difference(a, b, NEW, MEAN, X_b=NEW + 1.0)
-    assert found.prediction.shape == found.lower.shape == (2,)
-    expected = a.predict(NEW).mean(axis=0) - b.predict(NEW + 1.0).mean(axis=0)
-    assert_close(found.prediction, expected, "solve")
-    assert difference(a, b, NEW).lower.shape == (5, 2)
-
-
 def test_other_models_are_refused():
     X, y, columns = arm(0)
     a = fitted((X, y, columns))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,7 +9,6 @@ import pyarrow as pa
 import pytest
 import sklearn
 from numpy.testing import assert_array_equal
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -123,37 +119,6 @@ def test_a_search_without_routing_says_that_score_needs_the_episodes(data):
     search = GridSearchCV(LSTD(gamma=0.5), {"alpha": [1.0]}, cv=GroupKFold(3), error_score="raise")
     with pytest.raises(ValueError, match="route them with set_score_request"):
         search.fit(X, y, groups=columns["episode"], **columns)
-
-
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-@pytest.mark.parametrize("asked", [False, True])
-def test_copies_predict_and_go_on_alike(data, duplicate, asked):
-    X, y, columns = data
-    names = pd.DataFrame(X, columns=["u", "v", "w"])
-    first = {name: value[:50] for name, value in columns.items()}
-    rest = {name: value[50:] for name, value in columns.items()}
-    model = LSTD(fit_intercept=True).partial_fit(names[:50], y[:50], **first)
-    if asked:
-        model.predict(names)
-    other = duplicate(model)
-    assert_array_equal(other.predict(names), model.predict(names))
-    assert_array_equal(other.feature_names_in_, model.feature_names_in_)
-    other.partial_fit(names[50:], y[50:], **rest)
-    assert model.n_transitions_ < other.n_transitions_ == 117
-    model.partial_fit(names[50:], y[50:], **rest)
-    assert_array_equal(other.predict(names), model.predict(names))
-
-
-def test_a_clone_keeps_parameters_and_requests_only(data):
-    X, y, _ = data
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = requesting(LSTD(gamma=0.3, lmbda=0.2, alpha=3.0, variant="mixed", fit_intercept=True))
-        model.fit(X, np.nan_to_num(y))
-        twin = clone(model)
-        assert twin.get_params() == model.get_params()
-        assert twin.get_metadata_routing().fit.requests["episode"] is True
-        assert not hasattr(twin, "coef_")
-        assert clone(model).fit(X, np.nan_to_num(y)).get_metadata_routing().score.requests["terminated"] is True
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

@@ -69,16 +69,6 @@ def test_text_and_html_say_the_same():
     assert " ".join(" ".join(cell for row in cells for cell in row).split()) == words
 
 
-def test_what_is_unknown_is_said():
-    X, y = rows(1)
-    data = ENDS | {"episode": np.arange(T), "X_next": X, "terminated": np.zeros(T, dtype=bool)}
-    summary = LSTD(gamma=0.9, n_blocks=0).fit(X, y[:, 0], **data).summary()
-    assert summary.observed_share is summary.interval is None
-    assert "returns observed       unknown; see lstd.metrics.observed_returns" in str(summary)
-    assert "intervals              none. Intervals need `n_blocks`" in str(summary)
-    assert "ridge" in summary._repr_html_()
-
-
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_contributions_are_those_of_the_definition_and_add_up_to_the_prediction(fit_intercept):
     X, y = rows()

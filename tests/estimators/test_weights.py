@@ -146,22 +146,6 @@ def test_coefficients_of_features_are_on_the_diagonal(fit_intercept, tmp_path):
     np.testing.assert_array_equal(clone(again).fit(X, y, **columns).predict(X), model.predict(X))
 
 
-def test_a_penalty_is_a_scale_of_its_feature(tmp_path):
-    """With penalty p the fit is that to the feature divided by √p, and the grid too."""
-    X, y, columns = logs()
-    penalty = np.array([4.0, 1.0, 0.25])
-    one = LSTDCV(0.9, penalty=penalty).fit(X, y, **columns)
-    two = LSTDCV(0.9, penalty=np.ones(3)).fit(X / np.sqrt(penalty), y, **columns)
-    assert_close(one.alpha_, two.alpha_, "solve")
-    assert_close(one.predict(X), two.predict(X / np.sqrt(penalty)), "solve")
-    assert_close(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"], "solve")
-    one.save(tmp_path / "m")
-    again = lstd.load(tmp_path / "m")
-    assert list(again.penalty) == [4.0, 1.0, 0.25]
-    np.testing.assert_array_equal(again.predict(X), one.predict(X))
-    assert_close(effective_degrees_of_freedom(LSTDCV(0.9, penalty=[0, 1, 1]).fit(X, y, **columns))[0], 1.0, "solve")
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -17,12 +17,11 @@ import pytest
 
 import lstd.report
 from lstd.cli.app import run as command
-from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES, Cell
+from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
 from lstd.experiments.reproduce.figures import differences, sensitivity
 from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
 from lstd.experiments.reproduce.report import draw, page
 from lstd.experiments.reproduce.results import (
-    gather,
     loop_ratio,
     points_above,
     sensitivity_limits,
@@ -33,7 +32,7 @@ from lstd.experiments.reproduce.verdicts import TESTS, evaluate, verdict_text
 from lstd.report.style import figure_style
 from other_user import other_user
 from page_outline import assert_sound, outline
-from synthetic_results import DIVERGED, LSTDS, PROBLEMS, synthetic_errors, synthetic_results
+from synthetic_results import DIVERGED, PROBLEMS, synthetic_results
 
 # of one problem; those of the others are like figure 3
 FIGURES = ("figure2", "differences", "figure3", "proposition1", "theorem2")
@@ -74,20 +73,6 @@ def test_every_file_is_written_and_the_same_command_has_nothing_to_do(full, caps
     assert command(["reproduce", "small", "--runs", "2", "--out", str(full), "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["cells"] == {"computed": 0, "reused": 6}
     assert {name: (full / name).stat().st_mtime_ns for name in written} == before
-
-
-def test_cells_are_gathered_in_order(results):
-    names = {"lstd": LSTDS, "true_online_td": ("true_online_td",)}
-    errors = {name: synthetic_errors("small", "normal", name, 60) for name in (*LSTDS, "true_online_td")}
-    cells = {
-        Cell("small", "normal", group, 60): {name: errors[name] for name in algorithms}
-        for group, algorithms in names.items()
-    }
-    gathered = gather(cells, {"rows": [], "sample": ""}, {})
-    assert list(gathered.sweeps) == [("small", "normal", name) for name in errors]
-    for (_, _, name), sweep in gathered.sweeps.items():
-        np.testing.assert_array_equal(sweep.errors, errors[name])
-        np.testing.assert_array_equal(sweep.alphas, STEP_SIZES if name == "true_online_td" else ALPHAS)
 
 
 def test_the_table_of_results_has_a_row_for_each_number(results):

@@ -20,11 +20,6 @@ def first():
     return proposition1()
 
 
-@pytest.fixture(scope="module")
-def second():
-    return theorem2(lmbdas=[0.0, 0.9, 1.0], n_steps=[10_000, 100, 1000], seeds=range(1, 8))
-
-
 # ---------------------------------------------------------------- Proposition 1
 
 
@@ -91,14 +86,3 @@ def test_distances_equal_those_of_double_sums(lmbda):
         assert_close(row["error_b"], distance_b, "theory_matrices")
         for name in ("error_theta", "low_theta", "high_theta"):  # one run: its own median and quartiles
             assert_close(row[name], distance, "theory_weights")
-
-
-def test_distances_to_the_limit_fall_with_the_length_of_the_stream(second):
-    for variant in naive.VARIANTS:
-        for lmbda in (0.0, 0.9, 1.0):
-            rows = [r for r in second["rows"] if r["variant"] == variant and r["lmbda"] == lmbda]
-            assert [r["T"] for r in rows] == [100, 1000, 10_000]
-            for name in ("error_A", "error_b", "error_theta"):
-                errors = [r[name] for r in rows]
-                assert errors[0] > errors[1] > errors[2]
-                assert errors[2] < 0.1

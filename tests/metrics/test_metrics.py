@@ -216,34 +216,6 @@ def test_weights_of_calibration_are_numbers_of_copies():
         assert_close(getattr(found, name), getattr(plain, name), "sums")
 
 
-def two_states(n_episodes, seed, gamma=1.0):
-    """Two states that alternate at random and end with probabilities .1 and .3, a reward of 1 per step; cut at 4."""
-    random = np.random.default_rng(seed)
-    rows, episode, ended = [], [], []
-    for k in range(n_episodes):
-        for t in range(5):
-            state = random.integers(2)
-            rows.append(state)
-            episode.append(k)
-            ended.append(t < 4 and random.random() < (0.1, 0.3)[state])
-            if ended[-1]:
-                break
-    truth = np.linalg.solve(np.eye(2) - gamma * np.array([[0.45, 0.45], [0.35, 0.35]]), [1.0, 1.0])
-    return np.array(rows), {"episode": np.array(episode), "terminated": np.array(ended)}, truth
-
-
-@pytest.mark.parametrize("gamma", [0.9, 1.0])
-def test_calibration_finds_the_true_means_of_wrong_predictions(gamma):
-    states, columns, truth = two_states(4000, 0, gamma)
-    for wrong in ([5.0, 9.0], [1.0, 2.0], [30.0, 0.0]):
-        predicted = np.array(wrong)[states]
-        returns = observed_returns(np.ones(len(states)), gamma=gamma, prediction=predicted, **columns)
-        found = calibration(predicted, returns, groups=columns["episode"])
-        order = np.argsort(wrong)
-        assert (np.abs(found.observed - truth[order]) < 3 * found.standard_error).all()
-        assert (found.standard_error < 0.05 * truth).all()
-
-
 def test_bins_from_which_no_end_is_seen_have_no_mean():
     y, prediction = np.ones(8), np.array([1.0, 1.0, 2.0, 2.0, 3.0, 2.0, 1.0, 1.0])
     columns = {"episode": [0, 0, 1, 1, 2, 2, 3, 3], "terminated": [0, 1, 0, 0, 0, 0, 0, 0]}

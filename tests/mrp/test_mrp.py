@@ -81,12 +81,6 @@ def test_exact_quantities_of_the_paper(name, features):
     assert_close(model.best_fit(make_features(model, features)), theta_star, "power_series")
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 7, 8, 15, 16, 100])
-def test_binary_features_have_the_bits_of_the_state_plus_one(k):
-    expected = naive.make_features("binary", k, None)
-    np.testing.assert_array_equal(make_features(RandomMRP(k, 1, 0.0, 0), "binary"), expected)
-
-
 # ---------------------------------------------------------------- exact quantities of any model
 
 

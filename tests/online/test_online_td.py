@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import itertools
-import pickle
 from unittest import mock
 
 import numpy as np
@@ -16,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.errors import InvalidInputError
 from lstd.online import TD, TrueOnlineTD
 from online_streams import FORMS, PYTHON, UNIT, online_lambda_return, streams, td_every_step
 from tolerances import assert_close
 from twins import compiled_only
 
 KINDS = ("accumulating", "replacing", "true_online")
-COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "copy": copy.copy, "deepcopy": copy.deepcopy}
 bounded = settings(max_examples=25, deadline=None, derandomize=True)
 
 
@@ -160,28 +156,6 @@ def test_partial_fit_refuses_what_does_not_follow():
     np.testing.assert_array_equal(model.weights, before)
 
 
-NO_ROWS = {"X": np.empty((0, 2)), "y": []}
-TWO_ROWS = {"X": np.eye(2), "y": [1.0, 1.0], "episode": [0, 0]}
-BEFORE = {
-    "nothing": [],
-    "an empty chunk": [{**NO_ROWS, "episode": []}],
-    "a chunk with terminations": [{**TWO_ROWS, "episode": [7, 7], "terminated": [False, True]}],
-    "a chunk with successors": [{**TWO_ROWS, "X_next": np.eye(2), "terminated": [False, True]}],
-    "a chunk that was refused": [{**TWO_ROWS, "y": [np.nan, 1.0], "terminated": [False, False]}],
-}
-
-
-@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-def test_episodes_without_terminations_warn_once_in_whichever_chunk(before):
-    model = TD(2)
-    for chunk in before:
-        with contextlib.suppress(InvalidInputError):
-            model.partial_fit(**chunk)
-    with pytest.warns(MissingTerminationWarning):
-        model.partial_fit(**TWO_ROWS)
-    model.partial_fit(**TWO_ROWS)
-
-
 @compiled_only
 def test_diverged_weights_are_an_error_and_not_a_nan():
     model = TD(1, step_size=1e9, lmbda=1.0)
@@ -189,20 +163,6 @@ def test_diverged_weights_are_an_error_and_not_a_nan():
         model.update([1.0], 1.0, [1.0])
     with pytest.raises(InvalidInputError, match="`step_size` must be small enough"):
         model.predict([1.0])
-
-
-@pytest.mark.parametrize("how", COPIES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_of_td_goes_on_alone(kind, how):
-    X = np.random.RandomState(0).normal(size=(9, 3))
-    model = make_td(kind, 3).partial_fit(X[:5], np.ones(5))
-    twin = COPIES[how](model)
-    before = model.weights
-    twin.partial_fit(X[5:], np.ones(4))
-    np.testing.assert_array_equal(model.weights, before)
-    model.partial_fit(X[5:], np.ones(4))
-    np.testing.assert_array_equal(model.weights, twin.weights)
-    assert repr(model) == repr(twin)
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])

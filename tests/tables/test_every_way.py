@@ -121,24 +121,6 @@ def test_rows_in_any_order_are_sorted(tmp_path, end, dates):
     assert found["rew"]["r2"] == pytest.approx(expected["rew"]["r2"], rel=1e-10)
 
 
-def test_times_that_go_back_are_refused_by_row(tmp_path):
-    table = columns(False)
-    table["t"][2:5] = [7.0, 7.0, 6.0]
-    path = write(pa.table(table), tmp_path / "a.csv")
-    roles = {"features": FEATURES, "reward": "rew", "time": "t"} | ROLES
-    with pytest.raises(InvalidInputError, match=r"a.csv: column 't', row 4 .* has the time of the row before it"):
-        lstd.fit_tables(path, **roles, **SETTINGS)
-    table["t"][2:5] = [7.0, 6.0, 8.0]
-    halves = [pa.table(table).slice(0, 3), pa.table(table).slice(3)]
-    for source in (path, halves):
-        write(pa.table(table), tmp_path / "a.csv")
-        row = 4 if source is path else 1
-        with pytest.raises(
-            InvalidInputError, match=rf"column 't', row {row} .* is earlier than the row before it.*`sort=True`"
-        ):
-            lstd.fit_tables(source, **roles, **SETTINGS)
-
-
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [

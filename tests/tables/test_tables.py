@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from lstd import LSTD, LSTDStatistics, fit_tables
 from lstd.data.parsing import id_key
 from lstd.data.seen_ids import SeenIds
-from lstd.errors import BrokenEpisodeWarning, InvalidInputError
+from lstd.errors import InvalidInputError
 from lstd.tables import csv_table as files
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import RowReader, open_table
@@ -221,25 +221,3 @@ def test_arrays_continue_the_episode_of_a_table_by_any_form_of_its_id(ids, optio
     whole = LSTD(gamma=0.9).fit(X, y, episode=ids, terminated=terminated)
     assert model.n_episodes_ == whole.n_episodes_ == 4
     assert_close(model.coef_, whole.coef_, "solve")
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # all ratios are 2
-@pytest.mark.parametrize(("episodes", "message"), [
-    (True, r"data.csv: row 2 \(the first row of data is 1\) is not the successor that `next_features` gives"),
-    (False, r"data.csv: most rows of `next_features` have more entries other than zero than any row of `features`"),
-])  # fmt: skip
-def test_ratios_beside_expected_successors_are_told_without_traces(tmp_path, episodes, message):
-    """One-hot pairs, and successors that a policy expects, here of one action; ratios would count that policy twice."""
-    random = np.random.default_rng(0)
-    pairs, expected = np.eye(3)[np.arange(60) % 3], random.dirichlet(np.ones(3), size=60)
-    expected = np.eye(3)[np.zeros(60, int)] if episodes else expected
-    columns = {f"x{j}": pairs[:, j] for j in range(3)} | {f"next{j}": expected[:, j] for j in range(3)}
-    columns |= {"r": random.normal(size=60), "id": np.zeros(60, int), "ratio": np.full(60, 2.0)}
-    file = str(tmp_path / "data.csv")
-    pyarrow.csv.write_csv(pa.table(columns), file)
-    names = {"features": ["x0", "x1", "x2"], "next_features": ["next0", "next1", "next2"], "reward": "r"}
-    names |= {"gamma": 0.9, "lmbda": 0.0, **({"episode": "id"} if episodes else {})}
-    with pytest.warns(BrokenEpisodeWarning, match=rf"{message}.* leave the ratio out") as caught:
-        fit_tables(file, **names, importance_ratio="ratio")
-    assert [one.category for one in caught].count(BrokenEpisodeWarning) == 1
-    fit_tables(file, **names, trace_coefficient="ratio")

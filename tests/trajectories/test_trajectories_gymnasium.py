@@ -145,15 +145,6 @@ def test_composite_observations():
     assert_array_equal(data.X, [[1.5, 2.5, 0, 1, 0], [3.5, 4.5, 0, 0, 1]])
 
 
-def test_progress():
-    calls = []
-    env = Script([episode(1.0, 2.0, 3.0, terminated=True)])
-    Trajectories.from_gymnasium(env, lambda x: 0, n_steps=3, progress=lambda *call: calls.append(call))
-    assert calls == [(1, 3), (2, 3), (3, 3)]
-    Trajectories.from_gymnasium(env, lambda x: 0, n_episodes=2, progress=lambda *call: calls.append(call))
-    assert calls[3:] == [(0, 2), (1, 2), (1, 2), (2, 2)]
-
-
 # Vector environments
 
 
