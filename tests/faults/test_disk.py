@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from test_kill import COLUMNS, content, stamps
 
-import fake_experiments
 from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import read_model, write_model
@@ -29,7 +28,6 @@ from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
-COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 FIT = ["fit", "a.csv", *COLUMNS, "--quiet", "--force", "--out", "model"]
 PREDICT = ["predict", "a-model", "a.csv", "--id", "x,id", "--quiet", "--force", "--out"]
 WORK = {  # what is written, and how
@@ -81,14 +79,6 @@ def sum_into(store):
         return carried_out(lambda: fit_chunks(chunks(), gamma=0.9, executor=pool, store=store).statistics_.save("sum"))
 
 
-def reproduce(*words):
-    """The command with stand-ins for what takes time."""
-    fake_experiments.install_for_good(0.0)
-    from lstd.cli import main
-
-    return main(["reproduce", *words])
-
-
 # Where it happens
 
 
@@ -115,28 +105,14 @@ def folder(tmp_path, monkeypatch, inputs):
 def prepared(path, monkeypatch, inputs):
     path.mkdir()
     monkeypatch.chdir(path)
-    for name, content in inputs.items():
-        Path(name).write_bytes(content)
+    for name, data in inputs.items():
+        Path(name).write_bytes(data)
     return path
 
 
 def contents(folder="."):
     files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
     return {path.as_posix(): path.read_bytes() for path in files}
-
-
-def undated(name):
-    """The bytes of a file, of a model but for the date; it holds nothing else that its bytes do not depend on."""
-    content = Path(name).read_bytes()
-    if name != "model":
-        return content
-    model = read_model(name)
-    write_model(model, "again")
-    assert Path("again").read_bytes() == content
-    write_model(model.changed(origin=replace(model.origin, date="")), "again")
-    content = Path("again").read_bytes()
-    Path("again").unlink()
-    return content
 
 
 # A disk without room
@@ -147,7 +123,7 @@ def test_a_full_disk_leaves_what_was_there(folder, command, name):
     """There is room for nothing, for half of the file, for nearly all of it."""
     words = WORK[name]
     assert command(*words).code == 0
-    expected, size = undated(name), Path(name).stat().st_size
+    expected, size = content(name), Path(name).stat().st_size
     Path(name).unlink()
     for left in (0, size // 2, size - 1):
         if left:
@@ -158,7 +134,7 @@ def test_a_full_disk_leaves_what_was_there(folder, command, name):
         assert re.fullmatch(rf"lstd: {name} could not be written: File too large; free some space or .*\.\n", done.err)
         assert contents() == before
     assert command(*words).code == 0
-    assert undated(name) == expected
+    assert content(name) == expected
     assert set(contents()) == set(before)
 
 
@@ -179,7 +155,7 @@ def test_the_report_of_a_fit_on_a_full_disk(folder, command):
     """The model is written, as there is room for that."""
     words = [*FIT, "--report", "fit.html"]
     assert command(*words).code == 0
-    model, page, size = undated("model"), Path("fit.html").read_bytes(), Path("model").stat().st_size
+    model, page, size = content("model"), Path("fit.html").read_bytes(), Path("model").stat().st_size
     assert size < len(page)
     rest = set(contents())
     Path("model").unlink()
@@ -190,11 +166,11 @@ def test_the_report_of_a_fit_on_a_full_disk(folder, command):
         "lstd: fit.html could not be written: File too large; free some space or fix the folder. The model was written "
         "to model.\n"
     )
-    assert undated("model") == model
+    assert content("model") == model
     assert Path("fit.html").read_text() == "old"
     assert set(contents()) == rest
     assert command(*words).code == 0
-    assert undated("model") == model
+    assert content("model") == model
     assert Path("fit.html").read_bytes() == page
 
 
@@ -205,7 +181,7 @@ def results(folder):
 
 def test_reproduce_on_a_full_disk(folder, command):
     """It stops at its beginning, in cells, in the table and in the report; each time it goes on where it was."""
-    words = ["test_disk:reproduce", "small", "--runs", "3", "--quiet", "--out", "out"]
+    words = ["test_kill:reproduce", "0", "small", "--runs", "3", "--quiet", "--out", "out"]
     assert command(*words).code == 0
     expected = results("out")
     Path("out").rename("undisturbed")
@@ -227,11 +203,6 @@ def test_reproduce_on_a_full_disk(folder, command):
     assert {"", "/results.parquet", "/report.html"} < set(stopped)
     assert any(name.startswith("/cells/") for name in stopped)
     assert results("out") == expected
-
-
-def stamps(folder):
-    """When cells were written: those that are found are not computed again."""
-    return {path.name: path.stat().st_mtime_ns for path in Path(folder, "cells").glob("*") if path.is_file()}
 
 
 def test_the_store_on_a_full_disk(folder, command):
@@ -317,23 +288,23 @@ def test_two_commands_with_one_output_file(folder, command, name):
     words, option = WORK[name], ("--alpha" if name == "model" else "--id", "2" if name == "model" else "y")
     others = [*words, *option]
     assert command(*others).code == 0
-    theirs = undated(name)
+    theirs = content(name)
     steps = command(*words).steps
-    mine = undated(name)
+    mine = content(name)
     assert mine != theirs
     for at in (1, steps // 2, steps - 1, steps):
         Path(name).unlink()
         stopped = command(*words, at=at, number=signal.SIGSTOP)
         assert stopped.code is None
         assert command(*others).code == 0
-        assert undated(name) == theirs
+        assert content(name) == theirs
         assert command.resume(stopped).code == 0
-        assert undated(name) == (mine if at < steps else theirs)
+        assert content(name) == (mine if at < steps else theirs)
         assert set(contents()) == {"a.csv", "a-model", name}
 
 
 def test_a_second_reproduce_in_one_folder_is_refused_at_any_moment(folder, command):
-    words = ["test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", "out"]
+    words = ["test_kill:reproduce", "0", "small", "--runs", "1", "--quiet", "--out", "out"]
     steps = command(*words).steps
     expected = results("out")
     for at in (3, steps // 2):

@@ -211,31 +211,6 @@ def test_other_schemas(models, tmp_path):
 # What is damaged is named
 
 
-def all_readers(models, path):
-    """Every way to read a table, with one job and with two."""
-    model, rng = models[0][0.9], np.random.default_rng(0)
-    roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
-    for n_jobs in (1, 2):
-        yield lambda: fit_stream([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
-        yield lambda: fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
-        yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
-    for sink in (csv_sink, parquet_sink):
-        yield lambda: predict_tables(model, [path], ["id"], sink, io.BytesIO())  # noqa: B023
-    yield lambda: score_tables(model, [path], ROLES)
-    yield lambda: score(models, path, rng)
-
-
-def test_an_archive_that_is_cut_off_is_named_by_all_readers(models, tmp_path):
-    path = tmp_path / "a.csv.gz"
-    write(episodes([5] * 400, 6), path)
-    content = path.read_bytes()
-    for length in (0, 1, 5, 10, 100, len(content) // 2, len(content) - 9, len(content) - 8, len(content) - 1):
-        path.write_bytes(content[:length])
-        for call in all_readers(models, str(path)):
-            with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}( could not|, after row| is empty)"):
-                call()
-
-
 def test_a_column_that_changes_its_type_is_named_with_its_file(models, tmp_path):
     fits, sound = models
     path = tmp_path / "a.parquet"
