@@ -88,9 +88,12 @@ def first_panel(block, block_vars, gallery_conf):
         panel = small.axes[0]
         panel.set_subplotspec(small.add_gridspec(1, 1)[0])
         panel.set_anchor("C")
-        if legend := panel.get_legend():
+        legend = panel.get_legend()
+        for text in (panel.title, panel.xaxis.label, panel.yaxis.label, *(legend.get_texts() if legend else ())):
+            text.set_fontsize(8.5)
+        if legend:
             legend.set(frame_on=True)
-            legend.get_frame().set(linewidth=0, alpha=0.85)
+            legend.get_frame().set(linewidth=0, alpha=0.7)
         small.set_layout_engine("constrained")
         small.set_size_inches(4.5, 2.8)
         path.parent.mkdir(parents=True, exist_ok=True)

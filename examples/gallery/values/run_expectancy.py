@@ -74,4 +74,4 @@ ax.errorbar(x, found.prediction, half, fmt="o", color="C0", capsize=3, label="LS
 ax.plot(x, table, "x", color="0.5", label="baseline: mean of the runs that followed")
 ax.plot(x, truth, "k_", markersize=12, label="truth")
 ax.set(xticks=x, xticklabels=[names[s % 8] for s in seen], xlabel="bases with runners; no out, one out, two outs")
-_ = ax.legend(), ax.set(ylabel="runs still to come", title="1500 half-innings")
+_ = ax.legend(), ax.set(ylabel="runs still to come", title="1500 half-innings"), ax.tick_params("x", rotation=90)

@@ -212,14 +212,14 @@ def _map(ax: Axes, grid: Grid) -> list[Artist]:
     edges = [np.arange(length + 1) - 0.5 for length in shown.shape]
     ax.set_facecolor(_NO_ERROR)
     colours = ax.pcolormesh(
-        edges[1], edges[0], shown, cmap="viridis_r", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
+        edges[1], edges[0], shown, cmap="Blues", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
         linewidth=0.2,
     )  # fmt: skip
     ax.grid(False)
     if grid.lowest != grid.chosen:
         ax.plot(*grid.lowest[::-1], **_LOWEST, zorder=5)
     (star,) = ax.plot(*grid.chosen[::-1], **_CHOSEN, zorder=5)
-    scale = ScalarMappable(norm, "viridis_r")
+    scale = ScalarMappable(norm, "Blues")
     bar = ax.figure.colorbar(scale, ax=ax, extend="max" if beyond else "neither", extendfrac=0.04)
     label = "error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error"
     bar.set_label(label if grid.observed is None else f"{label}; {share(grid.observed)} of the returns observed")
