@@ -150,7 +150,7 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
 def _checks(
     rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True, note: str = ""
 ) -> Checks:
-    """Run both checks; `blocks` are those of the rows with λ and with λ = 1, if known. Warnings end with `note`."""
+    """Run both checks; `blocks` are those of `check_bias`. Warnings end with `note`."""
 
     def result(check: Callable[..., T], **options: Any) -> T | str:
         try:
@@ -161,8 +161,7 @@ def _checks(
         except InvalidInputError as error:
             return str(error)
 
-    one = None if blocks is None else blocks[1]
-    return Checks(result(check_bias, blocks=blocks), result(check_misfit, tree=tree, blocks=one))
+    return Checks(result(check_bias, blocks=blocks), result(check_misfit, tree=tree))
 
 
 def first_rows(rows: Rows, most: int) -> Rows:

@@ -32,13 +32,12 @@ from scipy import linalg, sparse
 from threadpoolctl import threadpool_limits
 
 from lstd.data.feature_arrays import Features, check_finite, dense
-from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
 from lstd.estimators.folds import check_enough, folds_of, lambda_returns, mean_product, total_weight, without_each
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
-from lstd.statistics.blocks import Blocks, default_limit, no_blocks
+from lstd.statistics.blocks import default_limit, no_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.threads import one_blas_thread
@@ -57,24 +56,19 @@ _TREE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def check_misfit(
-    rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks | None = None, note: str = ""
-) -> MisfitCheck:
+def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "") -> MisfitCheck:
     """Look for what a model of `rows` leaves out; see :meth:`lstd.LSTD.misfit_check`.
 
     If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are squares
-    and products only. `blocks` are those of the rows with λ = 1, if known. A warning ends with `note`.
+    and products only. A warning ends with `note`.
     """
     check_enough("A check of misfit", rows, *_FEWEST)
     check_finite("X", rows.X, rows.names)
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        if blocks is None:
-            limit = max(_FEWEST[0], default_limit(rows.n_features))
-            blocks = no_blocks(rows, 1.0, limit).extended(rows)
         gram = mean_product(rows, rows.X, rows.X)
         check_range(gram)
         tests, r = _test_functions(rows, gram, model, tree)
-        s, u, M, size = _scores_of(tests, rows, gram, blocks)
+        s, u, M, size = _scores_of(tests, rows, gram)
         found = [
             _tested(s[own, j], u[:, own, j], M[np.ix_(own, own)], size[j], r)
             for j in range(s.shape[1]) for own in [[*range(r), r + j] if tree else [*range(r)]]
@@ -189,53 +183,35 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
 # ---------------------------------------------------------------- tests
 
 
-def _scores_of(tests: Array, rows: Rows, gram: Array, blocks: Blocks) -> tuple[Array, Array, Array, Array]:
-    """Compute s (r, m), u (E, r, m), M (r, r), and the mean squares of the predictions (m,)."""
-    n_rows, total, square = len(rows), total_weight(rows), gram.diagonal()
-    scale = 1.0 / np.sqrt(np.where(square > 0.0, total * square, 1.0))
+def _scores_of(tests: Array, rows: Rows, gram: Array) -> tuple[Array, Array, Array, Array]:
+    """Compute s (r, m), u (E, r, m), M (r, r), and the mean squares of the predictions (m,).
+
+    All are sums of a stream whose rows have the test functions beside their features.
+    """
+    n, total, square = rows.n_features, total_weight(rows), gram.diagonal()
+    X_next = None if rows.X_next is None else _beside(rows.X_next, tests[len(rows) :])
+    wide = rows.changed(X=_beside(rows.X, tests[: len(rows)]), X_next=X_next, names=None, intercept=False)
+    blocks = no_blocks(wide, 1.0, max(_FEWEST[0], default_limit(wide.n_features))).extended(wide)
     A, b = blocks.total.matrix("boyan"), blocks.total.b
-    theta = solve(A, b, _RIDGE / scale**2, warn=False).weights
-    S = scale[:, np.newaxis] * A * scale + _RIDGE * np.eye(len(A))
-    z = _traces(tests[:n_rows], rows)
-    phi, errors = _differences(rows.X, rows, rows.X_next), rows.y * rows.full[:, np.newaxis]
-    errors = errors - np.asarray(phi @ theta)
-    u, moved, along = [], [], np.zeros((tests.shape[1], len(A)))
-    first, A_before, b_before = 0, np.zeros_like(A), np.zeros_like(b)
+    scale = 1.0 / np.sqrt(np.where(square > 0.0, total * square, 1.0))[:, np.newaxis]
+    theta = solve(A[:n, :n], b[:n], _RIDGE / scale[:, 0] ** 2, warn=False).weights
+    S = scale * A[:n, :n] * scale.T + _RIDGE * np.eye(n)
+    u, A_before, b_before = [], np.zeros_like(A), np.zeros_like(b)
     for until in (*blocks.prefixes, blocks.total):
-        part, A_until, b_until = slice(first, until.n_rows), until.matrix("boyan"), until.b
-        A_e, g_e = A_until - A_before, b_until - b_before - (A_until - A_before) @ theta
-        rest = S - _LEFT_OUT * (scale[:, np.newaxis] * A_e * scale)
-        change = scale[:, np.newaxis] * np.linalg.solve(rest, scale[:, np.newaxis] * g_e)
-        u.append(z[part].T @ (errors[part] + _LEFT_OUT * np.asarray(phi[part] @ change)))
-        moved.append(change)
-        along += dense(phi[part].T @ z[part]).T
-        first, A_before, b_before = until.n_rows, A_until, b_until
-    scores = (np.array(u) - along @ np.array(moved)) / total
-    M = z.T @ _differences(tests[:n_rows], rows, tests[n_rows:] if rows.X_next is not None else None) / total
-    s, size = z.T @ errors / total, np.einsum("im,ij,jm->m", theta, gram, theta)
+        A_until, b_until = until.matrix("boyan"), until.b
+        A_e = A_until - A_before
+        g_e = b_until - b_before - A_e[:, :n] @ theta
+        change = scale * np.linalg.solve(S - _LEFT_OUT * (scale * A_e[:n, :n] * scale.T), scale * g_e[:n])
+        u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
+        A_before, b_before = A_until, b_until
+    s, scores, M = ((b - A[:, :n] @ theta)[n:] / total, np.array(u) / total, A[n:, n:] / total)
+    size = np.einsum("im,ij,jm->m", theta, gram, theta)
     check_range(scores, s, M, size)
     return s, scores, M, size
 
 
-def _traces(tests: Array, rows: Rows) -> Array:
-    """Compute weighted traces w_t z_t, z_t = ρ_t (c_t γ_t z_{t−1} + ψ_t), zero in horizon rows, (T, r)."""
-    factor = rows.importance_ratio * np.append(0.0, rows.discount[:-1]) * rows.trace_coefficient
-    known, begins = rows.importance_ratio[:, np.newaxis] * tests, np.append(True, rows.last[:-1])
-    z = run_backwards(known[::-1], factor[::-1], begins[::-1])[::-1]
-    return z * (rows.full * rows.weight)[:, np.newaxis]
-
-
-def _differences(phi: Features, rows: Rows, ahead: Features | None) -> Features:
-    """Compute φ_t − γ φ_{t+1}, zero in horizon rows."""
-    full = rows.full.astype(np.float64)
-    if sparse.issparse(phi):
-        ahead = _stacked(phi[1:], phi[-1:]) if ahead is None else ahead
-        return sparse.diags_array(full).tocsr() @ phi - sparse.diags_array(full * rows.discount).tocsr() @ ahead
-    differences, discount = full[:, np.newaxis] * phi, (full * rows.discount)[:, np.newaxis]
-    if ahead is None:
-        differences[:-1] -= discount[:-1] * phi[1:]
-        return differences
-    return differences - discount * ahead
+def _beside(phi: Features, tests: Array) -> Features:
+    return sparse.hstack([phi, tests], format="csr") if sparse.issparse(phi) else np.hstack([phi, tests])
 
 
 def _tested(s: Array, u: Array, M: Array, size: float, n_products: int) -> tuple[float, float, float]:
