@@ -392,7 +392,7 @@ def choices(repeats: int = 12, first: int = 74_000) -> Iterable[dict[str, Any]]:
         chosen, fixed = [], []
         for seed in range(first, first + repeats):
             case = Chain(*about, seed, size, noise=noise, stay=0.5, longest=horizon)
-            state = HorizonLSTD(horizon, lmbda="auto", alpha="auto").partial_fit(**case.log(seed + 1000)).state_
+            state = HorizonLSTD(horizon, lmbda="auto", alpha="auto").partial_fit(**case.log(seed + 1000)).model_
             truth = case.truth[[horizon // 4, horizon // 2, horizon]]
             scale = case.weights @ ((truth - (truth @ case.weights)[:, np.newaxis]) ** 2).T
             errors_of = []

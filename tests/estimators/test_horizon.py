@@ -208,7 +208,7 @@ def test_a_loaded_model_goes_on_where_it_was_saved(tmp_path, form, cut):
     first["X"], rest["X"] = form(first["X"]), form(rest["X"])
     whole.partial_fit(**first).save(tmp_path / "model")
     loaded = lstd.load(tmp_path / "model").partial_fit(**rest)
-    given = HorizonLSTD(HORIZON, alpha=whole.alpha_ * whole.state_.penalty).partial_fit(**first).partial_fit(**rest)
+    given = HorizonLSTD(HORIZON, alpha=whole.alpha_ * whole.model_.penalty).partial_fit(**first).partial_fit(**rest)
     assert (loaded.alpha, loaded.alpha_, loaded.n_episodes_) == ("auto", whole.alpha_, given.n_episodes_)
     assert_close(weights_of(loaded), weights_of(given), "solve")
     with pytest.raises(InvalidInputError, match="files do not keep"):
@@ -258,7 +258,7 @@ def test_what_breaks_a_rule_is_refused(parameters, columns, error, message):
     data = {"X": np.random.default_rng(0).normal(size=(6, 2)), "y": np.ones(6)} | columns
     with pytest.raises(error, match=message):
         model.fit(**data)
-    assert not vars(model).keys() & {"coef_", "state_", "n_features_in_"}
+    assert not vars(model).keys() & {"coef_", "model_", "n_features_in_"}
 
 
 MONTHS = np.array(["2024-01", "2024-02", "2024-03", "2024-04", "2024-05", "2024-06"], "M8[M]").astype("M8[D]")

@@ -26,6 +26,7 @@ from lstd.estimators.summary import Contributions, Summary
 from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Interval, check_level
+from lstd.statistics.merging import LSTDStatistics
 from lstd.types import Array
 
 T = TypeVar("T")
@@ -36,20 +37,20 @@ NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was req
 class Fitted(Generic[T]):
     """A read-only attribute that a function computes from the fitted state; some need the `matrix`."""
 
-    def __init__(self, function: Callable[[Model], T], *, matrix: bool = False) -> None:
+    def __init__(self, function: Callable[[Any], T], *, matrix: bool = False) -> None:
         self._function, self._matrix, self._name = function, matrix, ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, estimator: Predictor | None, owner: type) -> T:
+    def __get__(self, estimator: Regressor | None, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]  # the attribute of the class
         if self._matrix and estimator._model.free is not None:
             raise AttributeError(needs_matrix(self._name))
         return self._function(estimator._model)
 
-    def __set__(self, estimator: Predictor, value: Any) -> None:
+    def __set__(self, estimator: Regressor, value: Any) -> None:
         raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
 
 
@@ -61,11 +62,31 @@ class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__partial_fit: ClassVar = NOT_ROUTED
     __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
 
+    model_: Any  # the fitted state, as a whole
+    n_features_in_ = Fitted(lambda model: model.n_features)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
         return tags
+
+    @property
+    def _model(self) -> Any:
+        if "model_" not in vars(self):
+            check_is_fitted(self)
+        return self.model_
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the features; exists only if the names in `X` were all strings."""
+        names = self._model.names
+        if names is None:
+            raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
+        return np.array(names, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in vars(self)
 
 
 class Predictor(Regressor):
@@ -74,7 +95,9 @@ class Predictor(Regressor):
     record_kind = SavedModel
 
     model_: Model
-    statistics_ = Fitted(lambda model: model.statistics.uncentred(model.settings.centre), matrix=True)
+    statistics_: Fitted[LSTDStatistics] = Fitted(
+        lambda model: model.statistics.uncentred(model.settings.centre), matrix=True
+    )
     coef_ = Fitted(lambda model: model.coef)
     intercept_ = Fitted(lambda model: model.intercept)
     coef_covariance_ = Fitted(
@@ -86,13 +109,6 @@ class Predictor(Regressor):
     n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
     n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards)
     n_episodes_ = Fitted(lambda model: model.statistics.n_episodes)
-    n_features_in_ = Fitted(lambda model: model.n_features)
-
-    @property
-    def _model(self) -> Model:
-        if "model_" not in vars(self):
-            check_is_fitted(self)
-        return self.model_
 
     def _needs_matrix(self, name: str) -> None:
         if self._model.free is not None:
@@ -136,7 +152,8 @@ class Predictor(Regressor):
             When predictions of 30 rows or more are far outside of what rewards allow, after `partial_fit`; `fit` warns
             itself.
         """
-        model, return_std = self._model, check_flag("return_std", return_std)
+        return_std = check_flag("return_std", return_std)
+        model: Model = self._model
         phi = checked_features(self, X, raw=True)
         prediction = model.predict(phi)
         warn_beyond(model, phi, prediction)
@@ -198,7 +215,7 @@ class Predictor(Regressor):
         >>> bool(interval.lower < chain.values.mean() < interval.upper)
         True
         """
-        model = self._model
+        model: Model = self._model
         check_choice("scale", scale, SCALES)
         level = check_level(level)
         phi = checked_features(self, X)
@@ -408,14 +425,6 @@ class Predictor(Regressor):
         """
         return score(self, X, y, columns, sample_weight, unobserved=unobserved, tolerance=tolerance)
 
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features; exists only if the names in `X` were all strings."""
-        names = self._model.names
-        if names is None:
-            raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
-        return np.array(names, dtype=object)
-
     def to_record(self) -> SavedModel:
         """Return what a file holds of the fitted model."""
         return SavedModel.of(self._model)
@@ -437,6 +446,3 @@ class Predictor(Regressor):
         estimator = cls(**{name: values[name] for name in inspect.signature(cls).parameters if name in values})
         estimator.model_ = model
         return estimator
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "model_" in vars(self)

@@ -250,7 +250,7 @@ def difference(
     error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
     interval = interval_of(one[1] - two[1], error, freedom, shift, level)
     check_range(interval.lower, interval.upper)
-    return Difference(**a.model_.shaped(interval, weights), level=level, paired=paired)
+    return Difference(**vars(interval.at(a.model_.place(weights))), paired=paired)
 
 
 def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:

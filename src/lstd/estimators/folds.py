@@ -14,6 +14,7 @@ from lstd.data.returns import completed_returns
 from lstd.data.rows import Rows, uniform
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.solve import solve
 from lstd.types import Array
 
 _FOLDS, _FEWEST_EPISODES = 10, 5
@@ -51,6 +52,14 @@ def without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
         else:
             yield before + rest
         before = fold if before is None else before.then(fold)
+
+
+def held_out_weights(folds: list[Rows], model: Any) -> list[Array]:
+    """Return the weights (n, m) of a model without each fold of its rows, with the ridge term in proportion."""
+    settings, sums = model.settings, [LSTDStatistics.from_rows(fold, model.settings.lmbda) for fold in folds]
+    whole = sum(one.total_weight for one in sums) or 1.0
+    systems = ((s.matrix(settings.variant), s.b, model.ridge * (s.total_weight / whole)) for s in without_each(sums))
+    return [solve(*system, penalty=model.penalty, warn=False).weights for system in systems]
 
 
 def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:

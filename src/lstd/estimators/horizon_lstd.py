@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_array, check_choice, check_integer, check_real
 from lstd.data.doubts import SELF_SCORED, little_observed
@@ -20,9 +20,9 @@ from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.base import Regressor
+from lstd.estimators.base import Fitted, Regressor
 from lstd.estimators.compare import r2_of
-from lstd.estimators.horizon_model import AtHorizons, HorizonModel, SavedHorizons, SavedSums
+from lstd.estimators.horizon_model import AtHorizons, Bounds, HorizonModel, SavedHorizons
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.summary import Contributions
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
@@ -141,17 +141,15 @@ class HorizonLSTD(Regressor):
         RidgeWarning, UnobservedWarning, BoundsWarning, ExtrapolationWarning, UnusedRewardWarning
             As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
         """
-        fresh = BaseEstimator()
-        rows = self._checked(fresh, X, y, columns, "fit", reset=True)
+        rows = self._checked(BaseEstimator(), X, y, columns, "fit", reset=True)
         clock = None if time is None else check_equal(time, rows)
         if not rows.full.any():
             raise InvalidInputError(
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
                 "episode, or terminated. Pass more rows."
             )
-        state = HorizonModel.of_rows(rows, *self._parameters(), self.n_blocks)
-        record = self._record(state)
-        return self._adopt(fresh, state, episodes_seen(rows), clock, state.doubted(record, rows))
+        self.model_ = self._first_state(rows, clock=clock, episodes=episodes_seen(rows)).doubted(rows)
+        return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
@@ -170,34 +168,40 @@ class HorizonLSTD(Regressor):
         -------
         self
         """
-        before: HorizonModel | None = vars(self).get("state_")
-        fresh = self if before else BaseEstimator()
-        rows = self._checked(fresh, X, y, columns, "partial_fit", reset=before is None)
-        horizon, settings = self._parameters()
+        before: HorizonModel | None = vars(self).get("model_")
+        rows = self._checked(self if before else BaseEstimator(), X, y, columns, "partial_fit", reset=before is None)
         if not len(rows):
             return self
-        clock = None if time is None else check_equal(time, rows, vars(self).get("_clock") if before else None)
+        clock = None if time is None else check_equal(time, rows, before.clock if before else None)
         if before is None:
-            state = HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
-            return self._adopt(fresh, state, episodes_seen(rows), clock)
+            self.model_ = self._first_state(rows, clock=clock, episodes=episodes_seen(rows))
+            return self
+        horizon, settings, bounds = self._parameters()
         if (horizon, settings) != (before.stream.horizon, before.given):
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
-        if rows.y.shape[1] != (m := len(before.stream.blocks[0].square)):
-            raise InvalidInputError(f"`y` must have {m} rewards, as in the chunks before; got {rows.y.shape[1]}.")
-        episodes = episodes_seen(rows, self.episodes_, continues=before.stream.goes_on_with(rows))
-        return self._adopt(fresh, before.then(rows), episodes, clock)
+        episodes = episodes_seen(rows, before.episodes, continues=before.stream.goes_on_with(rows))
+        self.model_ = before.then(rows, clock=clock, episodes=episodes, bounds=bounds)
+        return self
 
     def _checked(
         self, of: BaseEstimator, X: Any, y: Any, columns: Columns, method: str, *, reset: bool
     ) -> Rows:  # fmt: skip
         refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
         gamma = self._parameters()[1].gamma
-        return checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
+        rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
+        if not reset and rows.y.shape[1] != (m := len(self.model_.stream.blocks[0].square)):
+            raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
+        return rows
 
-    def _parameters(self) -> tuple[int, Settings]:
-        """Return the checked horizon and settings."""
+    def _first_state(self, rows: Rows, **about: Any) -> HorizonModel:
+        """Return the model of the first rows of a stream."""
+        horizon, settings, bounds = self._parameters()
+        return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, **about)
+
+    def _parameters(self) -> tuple[int, Settings, Bounds]:
+        """Return the checked horizon, settings and bounds."""
         given: dict[str, Any] = {name: getattr(self, name) for name in ("gamma", "lmbda", "alpha", "fit_intercept")}
         settings = Settings.with_choice(**given)
         for name in ("low", "high"):
@@ -205,45 +209,13 @@ class HorizonLSTD(Regressor):
                 check_real(name, bound, -np.inf, np.inf)
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InvalidInputError(f"`low` must be below `high`; got {self.low} and {self.high}.")
-        return check_integer("horizon", self.horizon, 1, _LONGEST), settings
-
-    def _adopt(
-        self, fresh: BaseEstimator, state: HorizonModel, episodes: Any, clock: Clock | None = None,
-        record: SavedHorizons | None = None,
-    ) -> Self:  # fmt: skip
-        attributes = self.__dict__
-        for name in ("record_", *([] if fresh is self else ["feature_names_in_", "rewards_"])):
-            attributes.pop(name, None)
-        attributes.update({name: value for name, value in vars(fresh).items() if name.endswith("_in_")})
-        self.state_, self.episodes_, self._clock = state, episodes, clock
-        if record is not None:
-            self.record_ = record
-        return self
-
-    def _record(self, state: HorizonModel) -> SavedHorizons:
-        """Solve, and return what predictions need; raises InvalidInputError without a full transition."""
-        influence, reason = None, ""
-        total, weights = state.total, state.weights
-        try:
-            influence = state.influence
-        except InvalidInputError as error:
-            reason = str(error)
         low, high = (None if bound is None else float(bound) for bound in (self.low, self.high))
-        return SavedHorizons(
-            weights, state.given, state.choice.lmbda, state.choice.alpha, influence, reason, low, high, state.single,
-            state.names, self.__dict__.get("rewards_"), total.n_full, state.stream.n_episodes, state.limits,
-            SavedSums.of(state),
-        )  # fmt: skip
+        return check_integer("horizon", self.horizon, 1, _LONGEST), settings, (low, high)
 
     @property
     def _solved(self) -> SavedHorizons:
-        check_is_fitted(self)
-        if "record_" not in vars(self):
-            self.record_ = self._record(self.state_)
-        return self.record_
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "record_" in vars(self) or "state_" in vars(self)
+        model: HorizonModel = self._model
+        return model.saved
 
     def predict(self, X: Any, horizon: int | None = None, return_std: bool = False) -> Any:
         """Predict the sum of rewards over the next steps from each row.
@@ -316,9 +288,7 @@ class HorizonLSTD(Regressor):
         """
         at, level, phi = self._at(horizon), check_level(level), checked_features(self, X)
         found = at.interval(phi, level, weights, check_choice("scale", scale, SCALES))
-        if not self._solved.single:
-            return found
-        return Interval(**{name: array[..., 0] for name, array in vars(found).items() if name != "level"}, level=level)
+        return found.at((..., 0)) if self._solved.single else found
 
     def contributions(self, X: Any, horizon: int | None = None) -> Contributions:
         """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
@@ -363,8 +333,6 @@ class HorizonLSTD(Regressor):
         solved, h = self._solved, self._horizon(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
         rows = self._checked(self, X, y, columns, "score", reset=False)
-        if rows.y.shape[1] != solved.weights.shape[2]:
-            raise InvalidInputError(f"`y` must have {solved.weights.shape[2]} rewards; got {rows.y.shape[1]}.")
         return AtHorizons(solved, range(1, h + 1)).returns(rows, unobserved)
 
     def score(
@@ -406,35 +374,25 @@ class HorizonLSTD(Regressor):
     def _at(self, horizon: Any) -> AtHorizons:
         return AtHorizons(self._solved, [self._horizon(horizon)])
 
-    coef_ = property(lambda self: _shaped(self._solved, self._solved.parts[0]), doc="Weights of the features.")
-    intercept_ = property(
-        lambda self: _shaped(self._solved, self._solved.parts[1]), doc="Weights of the column of ones."
-    )
-    lmbda_ = property(lambda self: self._solved.lmbda, doc="Trace decay.")
-    alpha_ = property(lambda self: self._solved.alpha, doc="Ridge coefficient.")
-    n_transitions_ = property(lambda self: self._solved.n_transitions, doc="Number of full transitions.")
-    n_episodes_ = property(lambda self: self._solved.n_episodes, doc="Number of episodes.")
-
-    @property
-    def cv_results_(self) -> dict[str, NDArray[Any]]:
-        """Errors of all pairs; empty without a choice, and for a loaded model."""
-        return self.state_.choice.results if "state_" in vars(self) else {}
+    coef_ = Fitted(lambda model: _shaped(model.saved, model.saved.parts[0]))
+    intercept_ = Fitted(lambda model: _shaped(model.saved, model.saved.parts[1]))
+    lmbda_ = Fitted(attrgetter("choice.lmbda"))
+    alpha_ = Fitted(attrgetter("choice.alpha"))
+    cv_results_ = Fitted(attrgetter("choice.results"))
+    n_transitions_ = Fitted(attrgetter("saved.n_transitions"))
+    n_episodes_ = Fitted(attrgetter("saved.n_episodes"))
 
     def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
         """Fit to chunks of a stream that were checked, of rewards of these names; see :func:`lstd.fit_tables`."""
-        horizon, settings = self._parameters()
         state: HorizonModel | None = None
         first: Rows | None = None
         for rows in chunks:
-            state = state.then(rows) if state else HorizonModel.of_rows(rows, horizon, settings, self.n_blocks)
+            state = state.then(rows) if state else self._first_state(rows, rewards=rewards)
             first = first or rows
         if state is None or first is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
-        self.n_features_in_ = state.n_features
-        if state.names is not None:
-            self.feature_names_in_ = np.array(state.names, dtype=object)
-        self.rewards_ = rewards
-        return self._adopt(self, state, None, None, state.doubted(self._record(state), first))
+        self.model_ = state.doubted(first)
+        return self
 
     def to_record(self) -> SavedHorizons:
         """Return what a file holds."""
@@ -446,10 +404,7 @@ class HorizonLSTD(Regressor):
         s = record.settings
         lmbda, alpha = ("auto" if name in s.choose else getattr(s, name) for name in ("lmbda", "alpha"))
         model = cls(len(record.weights), s.gamma, lmbda, alpha, s.fit_intercept, "auto", record.low, record.high)
-        model.record_, model.state_, model.episodes_ = record, record.sums.model(record), None
-        model.n_features_in_ = record.weights.shape[1] - s.fit_intercept
-        if record.names is not None:
-            model.feature_names_in_ = np.array(record.names, dtype=object)
+        model.model_ = record.sums.model(record)
         return model
 
 

@@ -12,6 +12,7 @@ others: ``benchmarks/next_steps.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -45,6 +46,7 @@ LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
 _FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
 _FEWEST_BLOCKS = 10  # that are worth their memory
+Bounds = tuple[float | None, float | None]
 _FEW_OBSERVED = (
     "they decide the values of many steps more than rewards do. Compare models by `lstd.metrics.backtest`, use a "
     "smaller `horizon` or longer episodes"
@@ -64,9 +66,13 @@ class HorizonModel:
     names: tuple[str, ...] | None
     limits: Limits  # of rewards and features
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
+    bounds: Bounds = (None, None)  # of predictions
+    rewards: tuple[str, ...] | None = None  # names of the rewards, if given
+    episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
+    clock: Any = None  # what the steps so far say of the next rows
 
     @classmethod
-    def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any) -> HorizonModel:
+    def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any, **about: Any) -> HorizonModel:
         """Return the model of the first rows of a stream, checked and without the column of ones."""
         n, full = rows.n_features, rows.full
         X = rows.X[full] if full.any() else rows.X
@@ -79,8 +85,10 @@ class HorizonModel:
         terms = np.divide(square, penalty, out=np.zeros(n), where=penalty > 0.0)
         unit = float(terms.sum()) * (1.0 if weight is None else float(weight.mean()))
         limit = _limit(n + settings.fit_intercept, horizon, n_blocks)
-        about = rows.single, rows.names, Limits.of(rows)
-        empty = cls(LagBlocks.empty(rows, horizon, limit), settings, centre, penalty, unit or 1.0, *about)
+        empty = cls(
+            LagBlocks.empty(rows, horizon, limit), settings, centre, penalty, unit or 1.0, rows.single, rows.names,
+            Limits.of(rows), **about,
+        )  # fmt: skip
         prepared = empty.prepared(rows)
         stream = LagBlocks.empty(prepared, horizon, limit).extended(prepared)
         return replace(empty, stream=stream)
@@ -91,10 +99,10 @@ class HorizonModel:
             rows = rows.changed(X=rows.X - self.centre)
         return rows.with_ones() if self.given.fit_intercept else rows
 
-    def then(self, rows: Rows) -> HorizonModel:
+    def then(self, rows: Rows, **about: Any) -> HorizonModel:
         """Return the model of the stream with its next rows, at least one."""
         limits = self.limits.then(rows, self.stream.goes_on_with(rows))
-        return replace(self, stream=self.stream.extended(self.prepared(rows)), limits=limits)
+        return replace(self, stream=self.stream.extended(self.prepared(rows)), limits=limits, **about)
 
     @property
     def n_features(self) -> int:
@@ -168,7 +176,27 @@ class HorizonModel:
         seen, hidden = total.full[:, one, one].sum(), total.cut[1:, one, one] @ ahead[-2::-1]
         return float(seen / (seen + hidden))
 
-    def doubted(self, saved: SavedHorizons, rows: Rows) -> SavedHorizons:
+    @cached_property
+    def saved(self) -> SavedHorizons:
+        """What predictions need; raises InvalidInputError without a full transition."""
+        influence, reason = None, ""
+        total, weights = self.total, self.weights
+        try:
+            influence = self.influence
+        except InvalidInputError as error:
+            reason = str(error)
+        return SavedHorizons(
+            weights, self.given, self.choice.lmbda, self.choice.alpha, influence, reason, *self.bounds, self.single,
+            self.names, self.rewards, total.n_full, self.stream.n_episodes, self.limits, SavedSums.of(self),
+        )  # fmt: skip
+
+    def described(self, **about: Any) -> HorizonModel:
+        """Return the solved model with more of what a file says of it."""
+        model = copy(self)
+        vars(model)["saved"] = replace(self.saved, **about)
+        return model
+
+    def doubted(self, rows: Rows) -> HorizonModel:
         """Return the solved model with what rows of the fit say against its predictions, and warn of it."""
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
@@ -179,14 +207,14 @@ class HorizonModel:
         found = {
             UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
             ExtrapolationWarning: growing_doubt(near),
-            BoundsWarning: beyond_bounds(AtHorizons(saved).predict(rows.part), bounds, "a smaller `horizon`"),
+            BoundsWarning: beyond_bounds(AtHorizons(self.saved).predict(rows.part), bounds, "a smaller `horizon`"),
             RidgeWarning: scales_doubt(
                 rows, self.ridge(self.choice.alpha)[: self.n_features], self.given.fit_intercept
             ),
         }
         for category, text in found.items():
             warn(text, category)
-        return replace(saved, said=tuple(filter(None, found.values())))
+        return self.described(said=tuple(filter(None, found.values())))
 
     @cached_property
     def influence(self) -> Influence:
@@ -270,8 +298,12 @@ class SavedSums:
             )  # fmt: skip
         layout = Layout(0, n_episodes=saved.n_episodes)
         stream = LagBlocks(len(saved.weights), layout, (self.sums,), tail, self.group, saved.n_episodes)
-        about = settings, self.centre, self.penalty, self.unit, saved.single, saved.names, saved.limits
-        return HorizonModel(stream, *about, (saved.lmbda, saved.alpha))
+        model = HorizonModel(
+            stream, settings, self.centre, self.penalty, self.unit, saved.single, saved.names, saved.limits,
+            (saved.lmbda, saved.alpha), (saved.low, saved.high), saved.rewards,
+        )  # fmt: skip
+        vars(model)["saved"] = saved
+        return model
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,11 +399,10 @@ class AtHorizons:
         Raises InvalidInputError if there are no blocks.
         """
         along, values, ones = summed(phi, self.predict(phi, bounded=weights is None), weights)
-        found = vars(self.influence.interval(along, values, level, ones=ones, scale=scale))
-        arrays = {name: array if weights is None else array[0] for name, array in found.items() if name != "level"}
-        if weights is None:
-            arrays |= {name: self.bounded(arrays[name]) for name in ("lower", "upper")}
-        return Interval(**arrays, level=level)
+        found = self.influence.interval(along, values, level, ones=ones, scale=scale)
+        if weights is not None:
+            return found.at(0)
+        return replace(found, lower=self.bounded(found.lower), upper=self.bounded(found.upper))
 
     def returns(self, rows: Rows, unobserved: str) -> ObservedReturns:
         """Compute the returns of as many steps as there are horizons, from 1 on; see `horizon_returns`."""

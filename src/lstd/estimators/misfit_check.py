@@ -34,11 +34,10 @@ from threadpoolctl import threadpool_limits
 from lstd.data.feature_arrays import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
-from lstd.estimators.folds import check_enough, folds_of, lambda_returns, mean_product, total_weight, without_each
+from lstd.estimators.folds import check_enough, folds_of, held_out_weights, lambda_returns, mean_product, total_weight
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
-from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
@@ -157,13 +156,9 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     from sklearn.ensemble import HistGradientBoostingRegressor  # takes a second to import
 
     folds = folds_of(rows, _FOLDS)
-    sums = [LSTDStatistics.from_rows(fold, model.settings.lmbda) for fold in folds]
     fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
-    residuals = []
-    for part, rest in zip(folds, without_each(sums), strict=True):
-        share = (rest.total_weight or 1.0) / (model.statistics.total_weight or 1.0)
-        weights = solve(rest.matrix(model.settings.variant), rest.b, share * model.ridge, warn=False).weights
-        residuals.append(lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights))
+    held = zip(folds, held_out_weights(folds, model), strict=True)
+    residuals = [lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights) for part, weights in held]
     targets, full = np.concatenate(residuals), np.concatenate([part.full for part in folds])
     check_range(targets)
     targets = _scaled(targets, rows)  # a tree computes in single precision

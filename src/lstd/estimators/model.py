@@ -347,12 +347,11 @@ class Model:
         if self.unseen.any():
             without_data = np.asarray((phi[:, self.unseen] != 0.0).sum(axis=1)).reshape(-1, 1) > 0
             interval = replace(interval, little_data=interval.little_data | without_data)
-        return Interval(**self.shaped(interval, weights), level=level)
+        return interval.at(self.place(weights))
 
-    def shaped(self, interval: Interval, weights: ArrayLike | None) -> dict[str, Any]:
-        """Return the arrays of an interval, (T, m), in the shape of predictions of rows or of their weighted sum."""
-        rows, rewards = (slice(None) if weights is None else 0), (0 if self.statistics.single else slice(None))
-        return {name: array[rows, rewards] for name, array in vars(interval).items() if name != "level"}
+    def place(self, weights: ArrayLike | None) -> tuple[Any, Any]:
+        """Return where arrays (T, m) have the predictions of rows, or of their weighted sum."""
+        return (slice(None) if weights is None else 0), (0 if self.statistics.single else slice(None))
 
 
 def warned_of(

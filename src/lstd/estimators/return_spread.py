@@ -46,7 +46,7 @@ from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.base import Predictor
 from lstd.estimators.compare import comparable_rows
-from lstd.estimators.folds import are_whole, check_enough, folds_of, times_weights, without_each
+from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import SavedHorizons
 from lstd.estimators.lstd_cv import estimator_of
@@ -55,7 +55,6 @@ from lstd.estimators.validate_data import checked_features, refuse_others
 from lstd.files import Saved
 from lstd.statistics.intervals import check_level
 from lstd.statistics.lag_sums import LagSums, lag_sums
-from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.stream_sums import check_weighted
 from lstd.statistics.threads import one_blas_thread
@@ -233,7 +232,7 @@ class ReturnSpread(Saved):
 
     @property
     def _state_of_model(self) -> Any:
-        return vars(self.model).get("model_", vars(self.model).get("record_"))
+        return vars(self.model).get("model_")
 
     @property
     def _fitted(self) -> SavedSpread:
@@ -379,21 +378,14 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
     folds, places = _folds(rows)
-    sums = [LSTDStatistics.from_rows(part, settings.lmbda) for part in folds]
-    whole, weights = sum(one.total_weight for one in sums), []
-    for rest in without_each(sums):
-        ridge = model.ridge * rest.total_weight / (whole or 1.0)
-        weights.append(solve(rest.matrix(settings.variant), rest.b, ridge, penalty=model.penalty, warn=False).weights)
-    of_steps = np.array(weights)[:, np.newaxis]
+    of_steps = np.array(held_out_weights(folds, model))[:, np.newaxis]
     return _Held(rows, places, model.ridge, of_steps, model.penalty, settings.uncentred, np.asarray, None)
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     rows, steps = estimator._checked(estimator, X, y, columns, "fit", reset=False), estimator._horizon(horizon)
-    state = estimator.state_
-    if (m := len(state.total.square)) != rows.y.shape[1]:
-        raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
+    state = estimator.model_
     rows = state.prepared(rows)
     places = _folds(rows)[1]
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])

@@ -29,7 +29,7 @@ themselves may lie outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -96,6 +96,11 @@ class Interval:
     shift: Array
     little_data: NDArray[np.bool_]
     level: float
+
+    def at(self, place: Any) -> Interval:
+        """Return the intervals at a place in arrays of shape (T, m)."""
+        arrays = {name: value[place] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)
 
 
 def summed(phi: Features, values: Array, weights: ArrayLike | None) -> tuple[Features, Array, float]:

@@ -229,8 +229,8 @@ def fit_horizons(
 
     model.fit_stream((rows_of(chunk) for chunk in reader.chunks() if len(chunk.rows)), roles.rewards)
     origin = Origin(
-        tuple(table.file for table in reader.tables), model.state_.stream.layout.n_rows, model.n_transitions_,
+        tuple(table.file for table in reader.tables), model.model_.stream.layout.n_rows, model.n_transitions_,
         model.n_episodes_, datetime.now(UTC).isoformat(timespec="seconds"), columns=reader.roles.columns,
     )  # fmt: skip
-    model.record_ = replace(model.record_, origin=origin)
+    model.model_ = model.model_.described(origin=origin)
     return model
