@@ -22,10 +22,13 @@ def any_outside(X, ranges):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def widen(X, ranges):  # type: ignore[no-untyped-def]
-    """Widen `ranges` (2, n), the least and the greatest value of each column, to those of `X` (T, n); skip NaN."""
+def widen(X, counted, ranges):  # type: ignore[no-untyped-def]
+    """Widen `ranges` (2, n), the least and the greatest value of each column, to those of counted rows of `X` (T, n).
+
+    `counted` (T,) says which rows these are. NaN is skipped.
+    """
     for t in range(X.shape[0]):
-        for j in range(X.shape[1]):
+        for j in range(X.shape[1] if counted[t] else 0):
             x, least, most = X[t, j], ranges[0, j], ranges[1, j]
             ranges[0, j] = x if x < least else least  # without a branch: one vector instruction
             ranges[1, j] = x if x > most else most

@@ -50,7 +50,7 @@ def check_real(
     name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> float:
     """Return `value` as a finite float in [low, high], without the ends that are open, or raise InvalidInputError."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+    if type(value) is not float and (isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real)):
         raise InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
     try:
         number = float(value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypedDict, get_args, get_origin, get_type_hints
 
@@ -286,6 +286,7 @@ class Rows(Record):
         return self.taken(slice(first, end)).changed(last=last, order=None, place=self.place + first)
 
 
+@lru_cache(maxsize=64)
 def repeated(value: float, n_rows: int) -> Array:
     """Return a column of one value, which takes no memory and cannot be written to."""
     return np.ndarray(n_rows, np.float64, _ONE if value == 1.0 else struct.pack("d", value), strides=(0,))

@@ -130,7 +130,7 @@ def score(
         if not weight.any():
             raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
     value = float(found.r2(weight).mean())
-    limits = Limits.of(rows) if model.limits is None else model.limits.then(rows, False)
+    limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows, False)
     warn(little_observed(replace(found.observed, weight=weight).share, SELF_SCORED), UnobservedWarning)
     part = rows.part
     predictions = model.predict(part).reshape(part.shape[0], -1)

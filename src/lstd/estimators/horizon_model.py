@@ -87,7 +87,7 @@ class HorizonModel:
         limit = _limit(n + settings.fit_intercept, horizon, n_blocks)
         empty = cls(
             LagBlocks.empty(rows, horizon, limit), settings, centre, penalty, unit or 1.0, rows.single, rows.names,
-            Limits.of(rows), **about,
+            Limits.of_rows(rows), **about,
         )  # fmt: skip
         prepared = empty.prepared(rows)
         stream = LagBlocks.empty(prepared, horizon, limit).extended(prepared)

@@ -226,7 +226,7 @@ def fit_without_matrix(
     rows: Rows, settings: Settings, solver: Solver, options: Mapping[str, Any], **fields: Any
 ) -> Model:  # fmt: skip
     """Return the solved model of checked rows without the column of ones; not solved if none is a full transition."""
-    limits, ridge = Limits.of(rows), settings.ridge(rows.n_features)
+    limits, ridge = Limits.of_rows(rows), settings.ridge(rows.n_features)
     rows = _sparse(rows)
     blocks, endless = _counted(rows, settings, options["n_blocks"])
     free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,7 @@ from lstd.data.doubts import (
 )
 from lstd.data.feature_arrays import Features, product
 from lstd.data.follow import StreamEnd
-from lstd.data.rows import Rows
+from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
@@ -52,7 +51,7 @@ CV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalt
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Record):
     """A fitted model; n features, m rewards. Weights and influence are computed when first used."""
 
     summed: Blocks  # sums over the data; with an intercept, the last feature is the column of ones
@@ -72,11 +71,9 @@ class Model:
     free: MatrixFree | None = None  # of a model without the matrix, whose sums are over the column of ones alone
     compared: bool = False  # whether predictions for the rows of the fit were compared with what rewards allow
 
-    def changed(self, **fields: Any) -> Model:
+    def changed(self, **changes: Any) -> Self:
         """Return the model with other fields than its sums and settings, without solving or warning again."""
-        model = copy(self)
-        vars(model).update(fields)
-        return model
+        return self.of(**{**vars(self), **changes})
 
     def solved(self, solution: Solution, influence: Influence | None = None) -> Model:
         """Return the model with a known solution and, if it is known, the influence of blocks."""
@@ -99,7 +96,7 @@ class Model:
 
         Warns of broken episodes, unless that is among the warnings in `warned`.
         """
-        limits, rows = Limits.of(rows), rows.with_intercept(settings.centre) if settings.fit_intercept else rows
+        limits, rows = Limits.of_rows(rows), rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         blocks = no_blocks(rows, settings.lmbda, options["n_blocks"]).extended(rows)
         return cls(
             blocks, settings, options=options, episodes=episodes_seen(rows), limits=limits,
@@ -130,9 +127,10 @@ class Model:
         else:
             blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)), ()
             blocks = blocks.extended(rows) if len(rows) else blocks
-        return Model(
-            blocks, settings, self.rewards, options=options, episodes=episodes, waiting=waiting, limits=limits,
-            ridge_at=self._ridge_at, said=self.said, warned=warned_of(rows, settings, self.warnings_given, successor),
+        return Model.of(
+            summed=blocks, settings=settings, rewards=self.rewards, options=options, episodes=episodes, waiting=waiting,
+            limits=limits, ridge_at=self._ridge_at, said=self.said,
+            warned=warned_of(rows, settings, self.warnings_given, successor),
         )  # fmt: skip
 
     @property

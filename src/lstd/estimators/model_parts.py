@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels.scales import widen
 from lstd.data.doubts import FEWEST, bounds_of
-from lstd.data.rows import Rows
+from lstd.data.rows import Record, Rows
 from lstd.data.settings import Settings
 from lstd.types import Array
 from lstd.version import __version__
@@ -21,6 +21,7 @@ PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
+_ONE = np.ones(1, np.bool_)
 SIGNIFICANT = 0.01  # p-value below which there is a warning
 
 
@@ -237,7 +238,7 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
+class Limits(Record):
     """Ranges of rewards and features in the rows of a fit, of which the limits of predictions follow."""
 
     rewards: Annotated[Array, "2 m nan"]  # least and greatest reward of full transitions; inf and -inf without any
@@ -249,7 +250,7 @@ class Limits:
     total: Annotated[Array, "features nan"]  # sum of the features over the rows, from a part of them if there are many
 
     @classmethod
-    def of(cls, rows: Rows) -> Limits:
+    def of_rows(cls, rows: Rows) -> Limits:
         """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
         nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
         ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
@@ -265,18 +266,17 @@ class Limits:
             return self
         full, y, part, rewards, ranges = rows.full, rows.y, rows.part, self.rewards.copy(), None
         if goes_on:
-            widen(self.open, rewards)
-        hidden = len(rows) - np.count_nonzero(full)
-        widen(y if not hidden else y[:-1] if hidden == 1 and not full[-1] else y.compress(full, axis=0), rewards)
+            widen(self.open, _ONE, rewards)
+        widen(y, full, rewards)
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = self.ranges.copy()
-            widen(np.ascontiguousarray(part, np.float64), ranges)
+            widen(np.ascontiguousarray(part, np.float64), np.ones(len(part), np.bool_), ranges)
             if len(part) < len(rows):
                 (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
                 ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
         given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
-        return replace(
-            self, rewards=rewards, ranges=ranges, open=y[-1:] * (1.0 if is_open else np.nan),
+        return self.changed(
+            rewards=rewards, ranges=ranges, open=y[-1:] * (1.0 if is_open else np.nan),
             gamma=max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
             ends=self.ends or given or bool(rows.terminated.any()), n_rows=self.n_rows + len(rows),
             total=self.total + (len(rows) / part.shape[0]) * np.asarray(part.sum(axis=0)).reshape(-1),
@@ -286,7 +286,7 @@ class Limits:
         """Return the limits of these rows and later ones, which continue the last episode if it `goes_on`."""
         alike, rewards = self.ranges is not None and later.ranges is not None, _joined(self.rewards, later.rewards)
         if goes_on:
-            widen(self.open, rewards)
+            widen(self.open, _ONE, rewards)
         return Limits(
             rewards, _joined(self.ranges, later.ranges) if alike else None, later.open,
             max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,

@@ -356,9 +356,11 @@ def may_wait(rows: Rows, before: LSTDStatistics) -> bool:
 
 def with_waiting(waiting: tuple[Rows, ...], rows: Rows) -> tuple[tuple[Rows, ...], bool]:
     """Add a copy of the next rows to chunks that wait; return whether no more should wait, too."""
-    episode = None if rows.episode is None else rows.episode.copy()
-    chunks = (*waiting, rows.changed(X=rows.X.copy(), y=rows.y.copy(), episode=episode))
-    return chunks, len(chunks) >= MOST_WAITING or sum(chunk.X.size for chunk in chunks) >= _ENTRIES
+    episode, place = None if rows.episode is None else rows.episode.copy(), 0
+    if waiting:
+        place = waiting[-1].place + len(waiting[-1])
+    chunks = (*waiting, rows.changed(X=rows.X.copy(), y=rows.y.copy(), episode=episode, place=place))
+    return chunks, len(chunks) >= MOST_WAITING or (place + len(rows)) * rows.n_features >= _ENTRIES
 
 
 def joined(chunks: Sequence[Rows]) -> Rows:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +129,20 @@ class Counts(Record):
         elif sample is not None:
             sample = sample.times(*[np.nan] * 4)
         return self.changed(sample=sample, observed=step @ self.observed)
+
+    def with_transition(self, row: Any, lmbda: float) -> Counts:
+        """Add the transition that leaves a pending row, which is counted as a row."""
+        discount, kept, sample = row.discount, min(row.coefficient, 1.0), self.sample
+        step = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+        step[1:, :2] = np.multiply.outer((discount, 1.0 - discount), (row.weight, kept))
+        if sample is not None:
+            sums, columns = sample.sums.copy(), (row.ratio, row.weight, row.coefficient, lmbda * discount)
+            sample_sums(np.ones(1, np.bool_), *np.array(columns)[:, np.newaxis], sums)
+            sample = Sample(sums, sample.off_policy or row.ratio != 1.0)
+        return self.changed(
+            n_transitions=self.n_transitions + 1, total_weight=self.total_weight + row.weight, sample=sample,
+            observed=step @ self.observed,
+        )  # fmt: skip
 
     def then(self, later: Counts) -> Counts:
         """Return the counts of these rows and later ones of the stream."""

@@ -40,7 +40,7 @@ from lstd._kernels.traces import add_later_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks
-from lstd.data.rows import FACTORS, Columns, Rows
+from lstd.data.rows import Columns, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
@@ -319,13 +319,8 @@ class LSTDStatistics(StreamSums, Saved):
             sums[:n] -= np.multiply.outer(row.phi, v)
         else:
             self.end.check_continued()
-            rows = row.as_rows(frozenset() if counts.sample is None else FACTORS)
-            adding, one = Adding(rows, self.lmbda, Added(sums, cuts, trace)), slice(0, 1)
-            adding.add_until(1)
-            counts = counts.changed(
-                n_transitions=counts.n_transitions + 1, total_weight=counts.total_weight + row.weight
-            ).with_chains(rows, one, self.lmbda)  # fmt: skip
-            return adding.sums_before(None, done=True), counts
+            sums, trace = row.added(sums, trace, self.lmbda)
+            counts = counts.with_transition(row, self.lmbda)
         return Added(sums, cuts, trace), counts
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:

@@ -54,6 +54,17 @@ class Pending(ReadOnly):
             coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
         )  # fmt: skip
 
+    def added(self, sums: Array, trace: Array, lmbda: float) -> tuple[Array, Array]:
+        """Return sums and traces with the transition that leaves the row, which a trace enters."""
+        n, (u, v) = len(self.phi), trace
+        z = self.ratio * self.coefficient * lmbda * u
+        z[:n] += self.ratio * self.phi
+        more = np.empty_like(sums)
+        np.multiply.outer(self.phi, self.weight * z - v, out=more[:n])
+        np.multiply.outer(self.weight * self.reward, z, out=more[n:])
+        more += sums
+        return more, np.multiply.outer([self.discount, self.weight * self.discount], z)
+
     def as_rows(self, given: frozenset[str]) -> Rows:
         """Return the row as one of a stream that goes on; `given` says which of `COLUMNS` were given."""
         no, numbers = np.zeros(1, np.bool_), np.array([self.discount, self.ratio, self.coefficient, self.weight])

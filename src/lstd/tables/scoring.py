@@ -100,7 +100,7 @@ def score_tables(
             "values."
         )
     warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
-    limits = Limits.of(rows) if model.limits is None else replace(model.limits, ranges=None).then(rows, False)
+    limits = Limits.of_rows(rows) if model.limits is None else replace(model.limits, ranges=None).then(rows, False)
     some = rows.X[:: 1 + len(rows) // _MOST_COMPARED]
     warn(beyond_bounds(some, limits.bounds(model.settings)), BoundsWarning)
     return score

@@ -223,7 +223,7 @@ class _Summed:
             found = find_break(rows, self.leaf.settings.lmbda, ids=self.leaf.roles.episode is not None)
             place = None if found is None or found.row is None else rows.place + found.row + 1
             self.broken = found and found._replace(row=place, place=work.chunk.file)
-        self.limits = Limits.of(rows) if self.limits is None else self.limits.then(rows, work.goes_on)
+        self.limits = Limits.of_rows(rows) if self.limits is None else self.limits.then(rows, work.goes_on)
         try:
             self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
