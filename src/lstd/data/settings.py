@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from lstd.data.arguments import check_choice, check_flag, check_grid, check_real, is_single
 from lstd.errors import InvalidInputError
 
-# Share of the boundary term γ z_{T−1} φ_Tᵀ that each variant subtracts from A where the data end, at some λ.
-_BOUNDARY_SHARES: dict[str, Callable[[float], float]] = {
-    "boyan": lambda _: 1.0,
-    "uncorrected": lambda _: 0.0,
-    "mixed": lambda lmbda: 1.0 - lmbda,
-}
-VARIANTS = tuple(_BOUNDARY_SHARES)
+VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
@@ -26,7 +20,7 @@ ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 5), dtype=np.float64)  # in 
 
 
 def boundary_share(variant: str, lmbda: float) -> float:
-    """Return the share of the boundary term that a variant subtracts: 1 for "boyan", 0 for "uncorrected", else 1 − λ.
+    """Return the share of the boundary term γ z_{T−1} φ_Tᵀ that a variant subtracts from A where the data end.
 
     Raises InvalidInputError when there is no such variant.
 
@@ -36,7 +30,7 @@ def boundary_share(variant: str, lmbda: float) -> float:
     >>> boundary_share("mixed", 0.75)
     0.25
     """
-    return _BOUNDARY_SHARES[check_choice("variant", variant, VARIANTS)](lmbda)
+    return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - lmbda}[check_choice("variant", variant, VARIANTS)]
 
 
 def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_flag, check_real, shown
-from lstd.data.rows import ARGUMENTS, Columns
+from lstd.data.rows import Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
@@ -24,10 +24,11 @@ from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.limits import doubted, growing
 from lstd.estimators.model import OPTIONS, Model
 from lstd.estimators.model_parts import needs_matrix
-from lstd.estimators.validate_data import checked_rows, refuse_others
+from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
 
+_OPTIONS_OF = operator.attrgetter(*OPTIONS)
 _MERGED = (
     "Intervals need blocks of the data, which merged statistics do not have. Pass a list of ten or more, or fit the "
     "model to the data itself."
@@ -246,12 +247,10 @@ class LSTD(Predictor):
         >>> model.fit(X, y, terminated=done, groups=np.arange(12) // 2).predict([[1.0]], return_std=True)[1].round(2)
         array([1.53])
         """
-        refuse_others(columns.keys() - ARGUMENTS, "LSTD.fit")
         settings, solver = self._settings(), Solver(self.solver, self.tol, self.max_iter)
         rows = checked_rows(
             BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True, summed=True
         )
-        settings.ridge(rows.n_features)  # checks the number of coefficients
         model = (
             fit_without_matrix(rows, settings, solver, self._options)
             if solver.takes(rows.X, rows.n_features)
@@ -291,7 +290,6 @@ class LSTD(Predictor):
         -------
         self
         """
-        refuse_others(columns.keys() - ARGUMENTS, "LSTD.partial_fit")
         before: Model | None = vars(self).get("model_")
         if self.solver == "iterative" or (before is not None and before.free is not None):
             raise InvalidInputError(needs_matrix("partial_fit"))
@@ -362,7 +360,7 @@ class LSTD(Predictor):
     @property
     def _options(self) -> dict[str, Any]:
         """The parameters that are not settings."""
-        return {name: getattr(self, name) for name in OPTIONS}
+        return dict(zip(OPTIONS, _OPTIONS_OF(self), strict=True))
 
     def _settings(self, before: Model | None = None) -> Settings:
         """Return the checked parameters; those of the model so far, if they are the same objects."""

@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from lstd.data.rows import ARGUMENTS, Columns
+from lstd.data.rows import Columns
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
@@ -19,7 +19,7 @@ from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.limits import doubted
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import CV_OPTIONS, Model
-from lstd.estimators.validate_data import checked_rows, refuse_others
+from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import check_n_blocks
 
 _SECONDS = 5.0  # after which progress is reported, and between two reports
@@ -153,7 +153,6 @@ class LSTDCV(Predictor):
         -------
         self
         """
-        refuse_others(columns.keys() - ARGUMENTS, "LSTDCV.fit")
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
         solver = Solver(self.solver, self.tol, self.max_iter)

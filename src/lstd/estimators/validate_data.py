@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from lstd.data.arguments import check_values_known, is_lazy
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, column_names
-from lstd.data.rows import Columns, Rows
+from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.errors import InvalidTypeError
 
 OTHER_NAMES = {"sample_weight": "Weights of rows are given as `weight`."}
@@ -27,6 +27,8 @@ def checked_rows(
     features may be NaN or infinite: the sums show them. Unless it has `warn`, no warning says if episodes are assumed
     to be truncated.
     """
+    if others := columns.keys() - ARGUMENTS:
+        refuse_others(others, "this method")
     if not reset:
         X = _by_name(estimator, "X", X)
         columns = columns | {"X_next": _by_name(estimator, "X_next", columns.get("X_next"))}

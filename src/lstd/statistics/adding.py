@@ -75,6 +75,8 @@ class Adding:
         self._cut = rows.last & ~rows.terminated  # truncated ends
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
         self._short = not self._dense and is_short(rows, lmbda)
+        columns = rows.discount, rows.importance_ratio, rows.trace_coefficient, rows.weight
+        self._columns = [*map(_column, columns, (1.0, 1.0, lmbda, 1.0))]
         if self._given:
             self._cut[-1] = False  # its boundary term is pending
             self._inner = ~self._cut
@@ -107,15 +109,15 @@ class Adding:
 
     def _batch(self, part: slice) -> _Batch:
         """Return some rows."""
-        rows, cut, discount = self._rows, self._cut[part], _column(self._rows.discount, part)
+        cut, columns = self._cut[part], []
+        for column, fixed in self._columns:
+            columns.append(column[: part.stop - part.start] if fixed else column[part])
         if self._given and cut.any():
-            discount = np.where(cut, 0.0, discount)
-        return _Batch(
-            part, self._dense_batch("phi", rows.X, part) if self._dense else rows_of(rows.X, part),
-            np.ascontiguousarray(rows.y[part]), discount,
-            _column(rows.importance_ratio, part), _column(rows.trace_coefficient, part, self._lmbda),
-            _column(rows.weight, part), cut,
-        )  # fmt: skip
+            columns[0] = np.where(cut, 0.0, columns[0])
+        X = self._rows.X
+        phi = self._dense_batch("phi", X, part) if self._dense else rows_of(X, part)
+        discount, ratios, lmbdas, weights = columns
+        return _Batch(part, phi, np.ascontiguousarray(self._rows.y[part]), discount, ratios, lmbdas, weights, cut)
 
     def _add_dense(self, batch: _Batch) -> None:
         n, (u, v), (ends,) = self._rows.n_features, self.trace, batch.cut.nonzero()
@@ -153,7 +155,7 @@ class Adding:
         _, _, *columns = batch
         inner, outgoing, ahead = batch.cut, batch.discount, (batch.phi.indptr[:0], *parts_of(batch.phi)[1:])
         if self._given:
-            inner, outgoing = self._inner[batch.rows], _column(self._rows.discount, batch.rows)
+            inner, outgoing = self._inner[batch.rows], np.ascontiguousarray(self._rows.discount[batch.rows])
             ahead = parts_of(rows_of(self._rows.X_next, batch.rows))
         sparse_sums(*parts_of(batch.phi), *columns, inner, outgoing, *ahead, *state)
 
@@ -225,11 +227,11 @@ def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int],
     return edges, len(edges) > 2 and n_rows * n**2 >= (len(edges) - 1) * CHUNK_WORK
 
 
-def _column(column: Array, rows: slice, factor: float = 1.0) -> Array:
-    """Return a column of a batch of rows times a factor, for kernels, which take contiguous arrays."""
-    if uniform(column):
-        return _constant(factor * float(column[rows.start]))[: rows.stop - rows.start]
-    return column[rows] if factor == 1.0 else factor * column[rows]
+def _column(column: Array, factor: float) -> tuple[Array, bool]:
+    """Return a column times a factor, contiguous for kernels, and whether it is one value, for any batch of rows."""
+    if uniform(column) and len(column):
+        return _constant(factor * float(column[0])), True
+    return (column if factor == 1.0 else factor * column), False
 
 
 @lru_cache(maxsize=8)

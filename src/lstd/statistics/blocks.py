@@ -61,18 +61,15 @@ class Layout:
     by_episode: bool = False
     largest: float = np.inf
 
-    def extended(self, begins: NDArray[np.bool_]) -> tuple[Layout, list[int]]:
+    def extended(self, begins: NDArray[np.bool_], *, grouped: bool = False) -> tuple[Layout, list[int]]:
         """Return the layout with the next chunk, and the rows of the chunk with which a new block begins.
 
-        Parameters
-        ----------
-        begins : ndarray of shape (T,), T at least 1
-            Which rows are the first of a group or an episode.
+        `begins` (T,), T at least 1, are the first rows of groups, if the rows are `grouped`, or of episodes.
         """
         n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(np.count_nonzero(begins))
         if not self.limit:
             return replace(self, n_rows=n_rows, n_episodes=n_episodes), []
-        by_episode = self.by_episode or n_episodes > 1
+        by_episode = self.by_episode or grouped or n_episodes > 1
         if not by_episode:
             size = self.size
             while (n_rows - 1) // size >= _most(self.limit, False) and 2 * size <= self.largest:
@@ -183,10 +180,9 @@ class Blocks(Record):
         if rows.groups is not None:
             goes_on = self._in_last_group(rows)
         rows = rows.changed(place=total.n_rows) if total.n_rows else rows
-        layout = self.layout if rows.groups is None else replace(self.layout, by_episode=True)
         begins = rows.begins
         begins[0] = not goes_on
-        layout, starts = layout.extended(begins)
+        layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
         # Starting the threads of the BLAS takes longer than the sums of a short block.
         short = len(starts) > 1 and len(rows) * rows.n_features**2 < len(starts) * CHUNK_WORK
         with one_blas_thread() if short else nullcontext():

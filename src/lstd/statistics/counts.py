@@ -161,10 +161,10 @@ class Counts(Record):
             later.observed @ self.observed,
         )
 
-    def closed(self, *, unused: bool) -> Counts:
-        """Return the counts without a next row; `unused` says that the last one has an unused reward."""
+    def closed(self, unused: int) -> Counts:
+        """Return the counts without a next row, with so many unused rewards."""
         return self.changed(
-            unused=self.unused + unused,
+            unused=unused,
             sample=self.sample and self.sample.times(0.0, 0.0, 1.0, 1.0),
             observed=self.observed * np.array([[1.0], [0.0], [1.0]]),
         )
@@ -222,19 +222,15 @@ class About:
     labels: frozenset[str] = frozenset()
     own_discounts: bool = False  # whether some row has another discount than `gamma`
 
-    def check_intercept(self, other: About) -> None:
-        """Raise InvalidInputError if one has an intercept and the other has none."""
+    def merged(self, other: About) -> About:
+        """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
+        if self == other and not self.labels:
+            return self
         if None not in (self.intercept, other.intercept) and self.intercept != other.intercept:
             raise InvalidInputError(
                 "Statistics merge only if all have an intercept or none has; one has a column of ones as its last "
                 "feature, the other does not. Sum both with the same `fit_intercept`."
             )
-
-    def merged(self, other: About) -> About:
-        """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
-        if self == other and not self.labels:
-            return self
-        self.check_intercept(other)
         names, others = self.feature_names, other.feature_names
         if names is not None and others is not None and names != others:
             place = next((i for i, (a, b) in enumerate(zip(names, others, strict=False)) if a != b), 0)

@@ -18,7 +18,7 @@ once the later one has seen the last H rows of the earlier one. Value of horizon
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import count, islice, pairwise
 from typing import Annotated, Any
@@ -217,8 +217,7 @@ class LagBlocks(Record):
         blocks, n_before = self.blocks if goes_on else self.closed, 0
         begins = rows.begins
         begins[0] = not goes_on and (rows.groups is None or not same_id(self.group, rows.groups[0]))
-        layout = self.layout if rows.groups is None else replace(self.layout, by_episode=True)
-        layout, starts = layout.extended(begins)
+        layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
         if goes_on and self.tail is not None:
             StreamEnd.of(self.tail).check_continued()
             n_before = len(self.tail)

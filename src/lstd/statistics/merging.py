@@ -258,7 +258,7 @@ class LSTDStatistics(StreamSums, Saved):
         about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
         new, group = not self.n_rows, None if rows.groups is None else rows.groups[0]
         goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
-        arrays, counts = self._settled(goes_on)
+        arrays, counts = (Added(self.sums, self.cuts, self.trace), self.counts) if new else self._settled(goes_on)
         adding, groups = Adding(rows, self.lmbda, arrays), None if group is None else np.flatnonzero(rows.begins)
         pending, summed = [], []
         for end in ends:
@@ -313,7 +313,7 @@ class LSTDStatistics(StreamSums, Saved):
                 boundary = np.multiply.outer(row.phi, v)
                 cuts = boundary if cuts is None else cuts + boundary
             if counts.n_rows:
-                trace, counts = np.zeros_like(trace), counts.closed(unused=self._is_unused)
+                trace, counts = np.zeros_like(trace), counts.closed(self.n_unused_rewards)
         elif row.complete:
             sums = sums.copy()
             sums[:n] -= np.multiply.outer(row.phi, v)

@@ -146,12 +146,9 @@ class StreamSums(ReadOnly):
     @property
     def n_unused_rewards(self) -> int:
         """Number of rewards on horizon rows that are neither 0 nor NaN, and not used; the last row counts."""
-        return self.counts.unused + self._is_unused
-
-    @property
-    def _is_unused(self) -> bool:
         row = self.pending
-        return row is not None and not (row.complete or row.missing) and bool(row.reward.any())
+        last = row is not None and not (row.complete or row.missing) and bool(row.reward.any())
+        return self.counts.unused + last
 
     @property
     def observed_share(self) -> float | None:
@@ -211,7 +208,7 @@ class StreamSums(ReadOnly):
         """Check that these sums fit together with others; return the description of both."""
         if not isinstance(other, StreamSums):
             raise InvalidInputError(f"Statistics merge with statistics only; got {other!r:.80}.")
-        self.about.check_intercept(other.about)
+        about = self.about.merged(other.about)
         for name, left, right in (
             ("gamma", self.gamma, other.gamma),
             ("lmbda", self.lmbda, other.lmbda),
@@ -222,7 +219,7 @@ class StreamSums(ReadOnly):
                 raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
         if self.single != other.single:
             raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
-        return self.about.merged(other.about)
+        return about
 
     def matrix(self, variant: str = "boyan") -> Array:
         """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
