@@ -195,7 +195,7 @@ def evaluate(
     compared = compare(model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
-    names = _names(y, model.model_.reward_names, rewards)
+    names = names_of(y, model.model_.reward_names, rewards)
     order, times = compared.rows.order, None if time is None else np.asarray(time)
     if times is not None and len(times) != len(compared.rows):
         raise InvalidInputError(f"`time` must have {len(compared.rows)} entries, one for each row; got {len(times)}.")
@@ -221,7 +221,7 @@ def fitted_with(model: Predictor, reward: int) -> Model:
     return model.model_
 
 
-def _names(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:
+def names_of(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:
     """Names of the rewards: as given, or those of the columns of `y`, or those of the model."""
     if given is not None:
         if isinstance(given, str) or len(given) != len(fitted):

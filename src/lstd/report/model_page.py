@@ -22,7 +22,7 @@ from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.summary import Contributions, Summary
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest, Calibration, calibration
-from lstd.report.figure_data import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
+from lstd.report.figure_data import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths, names_of
 from lstd.report.grid_figure import Grid, grid_of, plot_grid
 from lstd.report.model_figures import (
     MAX_NAMED,
@@ -130,7 +130,7 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     summary = Summary(fitted, title, evaluation.level)
     held_out = held_out_score(evaluation.rows, fitted)
-    why = _why(evaluation)
+    why, interval = _why(evaluation), evaluation.interval(evaluation.drawn)
     present = {
         "why": why is not None, "calibration": observed, "settings": grid is not None, "missing": bool(missing),
         "features": summary.ridge_shares is not None,
@@ -144,13 +144,14 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         fitted=fitted,
         summary=summary,
         # Without the time of the fit, so that the same data give the same page.
-        facts_of_model={name: text for name, text in summary.facts.items() if name != "fitted at"},
+        facts_of_model={name: text for name, text in summary.facts.items() if name not in ("fitted at", "rewards")},
         verdict=_verdict(evaluation, summary, held_out),
         held_out=held_out,
         mean_score=None if None in evaluation.scores else float(np.mean(evaluation.scores)),  # type: ignore[arg-type]
         coefficients=_coefficients(evaluation, summary),
         why=why,
         predictions=_drawing(draw_predictions(evaluation)),
+        crosses=interval is not None and bool(interval.little_data.any()),
         calibration=_calibration(evaluation) if observed else None,
         grid=grid,
         no_grid=no_grid,
@@ -186,7 +187,7 @@ def _coefficients(evaluation: Evaluation, summary: Summary) -> list[dict[str, An
     """The table of the coefficients of each reward and, if they have intervals and names on a page, a figure."""
     drawn = not evaluation.fitted.no_intervals and evaluation.fitted.n_features <= MAX_NAMED
     return [
-        {"name": name, "rows": summary.table(j)}
+        {"name": name, "rows": [[name, *summary.table(j)[0][1:]], *summary.table(j)[1:]]}
         | (
             _drawing([plot_coefficients(evaluation.model, level=evaluation.level, reward=j)[0]])
             if drawn
@@ -216,7 +217,7 @@ def steps_page(
     """Return the page of a model of the next steps and the rows that it is compared with."""
     level, saved = check_level(level), model.to_record()
     data.pop("tolerance", None)
-    names, horizon = tuple(rewards or saved.reward_names), len(saved.weights)
+    names, horizon = names_of(y, saved.reward_names, rewards), len(saved.weights)
     numbers, tables = [], {}
     for h in sorted({-(-horizon // 4), -(-horizon // 2), horizon}):
         found, values = model.observed_returns(X, y, horizon=h, **data), model.predict(X, h).reshape(len(y), -1)
@@ -226,17 +227,21 @@ def steps_page(
     open_rows = np.flatnonzero(found.unobserved == 1.0)
     active = open_rows if len(open_rows) else np.arange(len(y))
     with warnings.catch_warnings(action="ignore"):  # the page shows how far predictions reach
-        curves, total = plot_curve(model, _safe_indexing(X, active[:6]), level=level), None
+        drawn = {"curves": plot_curve(model, _safe_indexing(X, active[:6]), level=level)}
         if saved.influence is not None:
-            every = np.ones(len(active))
-            total = _drawing(plot_curve(model, _safe_indexing(X, active), level=level, weights=every))
+            drawn["total"] = plot_curve(model, _safe_indexing(X, active), level=level, weights=np.ones(len(active)))
+    for artists in drawn.values():
+        figure: Any = artists[0].figure
+        for ax, name in zip(figure.axes, names, strict=True):
+            ax.set_ylabel(f"sum of {name}")
     facts = {name: ", ".join(v) if isinstance(v, tuple) else f"{v}" for name, v in saved.facts.items()}
-    facts.pop("fitted at", None)  # so that the same data give the same page
+    for name in ("fitted at", "rewards"):  # without the time, the same data give the same page
+        facts.pop(name, None)
     return render(
         "steps.html", title=title, sections=SECTIONS_OF_STEPS, facts_of_model=facts, numbers=numbers, level=level,
-        horizon=horizon, active=len(active), first=min(6, len(active)), rows=len(y), curves=_drawing(curves),
-        total=total, calibration=_drawing(_calibrations(tables, level)), reward=names[0],
-        backtest=backtest and str(backtest),
+        horizon=horizon, active=len(active), first=min(6, len(active)), rows=len(y), episodes=saved.n_episodes,
+        curves=_drawing(drawn["curves"]), total=_drawing(drawn["total"]) if "total" in drawn else None,
+        calibration=_drawing(_calibrations(tables, level)), reward=names[0], backtest=backtest and str(backtest),
     )  # fmt: skip
 
 
