@@ -290,31 +290,30 @@ def text(found: dict[str, Any], others: dict[str, Any], pairs: dict[str, Any]) -
 
 def draw(every: list[Cell], path: Path) -> None:
     """Draw the errors of all methods in units of the bound, a line for each process; the first choice stands out."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from lstd.report.style import BLUE, INK, REFERENCE, panels
 
     ordered = sorted(every, key=lambda cell: -cell.error(CHOICE))
     lines = list(dict.fromkeys((cell.name[0], cell.size) for cell in ordered))[::-1]
     at = np.array([lines.index((cell.name[0], cell.size)) for cell in every])
-    figure, axes = plt.subplots(figsize=(8, 0.8 + 0.27 * len(lines)), layout="constrained")
-    singles = [(place, cell.error(name)) for place, cell in zip(at, every, strict=True) for name in cell.methods]
-    for label, color, marker, above, points in (
-        ("every other method", "0.8", ".", -0.2, singles),
-        ("state values, α = 1", "tab:orange", "x", 0.0, zip(at, (cell.error(OLD) for cell in every), strict=True)),
-        ("first choice", "tab:blue", "o", 0.2, zip(at, (cell.error(CHOICE) for cell in every), strict=True)),
-    ):
-        place, error = np.array(list(points)).T
-        axes.plot(np.clip(error, 0.1, 300), place + above, marker, color=color, markersize=4, label=label)
-    axes.axvline(1.0, color="black", linewidth=0.8)
-    axes.set(xscale="log", xlim=(0.09, 320), ylim=(-0.7, len(lines) - 0.3))
-    axes.set_xlabel("root mean squared error / (standard deviation of the return / √episodes)")
-    axes.set_yticks(range(len(lines)), [f"{name}, {size} episodes" for name, size in lines], fontsize=9)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, frameon=False)
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    singles = [
+        (place, cell.error(name))
+        for place, cell in zip(at, every, strict=True)
+        for name in cell.methods.keys() - {CHOICE, OLD}
+    ]
+    with panels(None, 8.0, 0.8 + 0.27 * len(lines)) as (axes,):
+        for label, color, marker, above, points in (
+            ("every other method", "0.8", ".", -0.2, singles),
+            ("state values, α = 1", REFERENCE, "x", 0.0, zip(at, (cell.error(OLD) for cell in every), strict=True)),
+            ("first choice", BLUE, "o", 0.2, zip(at, (cell.error(CHOICE) for cell in every), strict=True)),
+        ):
+            place, error = np.array(list(points)).T
+            axes.plot(np.clip(error, 0.1, 300), place + above, marker, color=color, label=label)
+        axes.axvline(1.0, color=INK, linewidth=0.8)
+        axes.set(xscale="log", xlim=(0.09, 320), ylim=(-0.7, len(lines) - 0.3))
+        axes.set_xlabel("root mean squared error / (standard deviation of the return / √episodes)")
+        axes.set_yticks(range(len(lines)), [f"{name}, {size} episodes" for name, size in lines], fontsize=9.5)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3)
+        axes.figure.savefig(path, dpi=130, metadata={"Software": None})
 
 
 def write() -> None:

@@ -216,7 +216,7 @@ def test_rows_may_be_weighted_by_ratios():
         ({"data": None}, "`data` must be given with `state` or `q` for an LSTD"),
         ({"data": {"X": 1}}, "`data` must have 'y'; it needs X, y, actions, target_policy"),
         ({"q": 3.0}, "`q` must be a regressor of scikit-learn"),
-        ({"q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
+        ({"q": lambda X: X[:, 0]}, r"`q\(X\)` must have one value for each row and action"),
         ({"model": LSTD(GAMMA).fit(np.ones((9, 4)), np.ones(9))}, "`data` must be the rows that `model` was fitted to"),
     ],
 )

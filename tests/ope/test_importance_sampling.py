@@ -93,8 +93,8 @@ def test_labels_of_actions_and_data_frames_change_nothing():
     [
         ({"estimator": "ips"}, "`estimator` must be one of"),
         ({"estimator": "dr"}, "`q` must be given"),
-        ({"estimator": "dr", "q": 1.0}, "`q` must be a fitted LSTDQ or callable"),
-        ({"estimator": "dr", "q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
+        ({"estimator": "dr", "q": 1.0}, "`q` must be a fitted LSTDQ, or callable"),
+        ({"estimator": "dr", "q": lambda X: X[:, 0]}, r"`q\(X\)` must have one value for each row and action"),
         ({"actions": None}, "`actions` must be given"),
         (
             {"importance_ratio": np.ones(len(logged(8)["y"]))},

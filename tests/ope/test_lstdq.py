@@ -207,7 +207,7 @@ def test_the_greedy_rule_is_a_policy():
     ("values", "message"),
     [
         ([[1.0, 2.0], [np.nan, 0.0]], "must be finite; row 1 has nan for action 0"),
-        ([[], []], r"one value for each row and action; got \(2, 0\)"),
+        ([[], []], r"one value for each row and action, shape \(2, n_actions\); got \(2, 0\)"),
         ([1.0, 2.0], r"got \(2,\)"),
     ],
 )

@@ -122,7 +122,7 @@ def test_the_ranking_names_what_the_data_cannot_tell_apart():
             lambda one: {"models": [one, changed(weight=np.arange(1.0, WIDE))]},
             "rewards and weights; those of 0 and 1 differ",
         ),
-        (lambda one: {"models": one}, "`models` must be a dict or a list of fitted models; got LSTDQ"),
+        (lambda one: {"models": one}, "`models` must be a dict or a list; got LSTDQ"),
         (lambda one: {"models": [one, one], "target_policies": [None]}, "one policy for each of the 2 models"),
         (lambda one: {"models": [one, one], "target_policies": {0: None, "b": None}}, r"same names, \[0, 1\]; got"),
         (lambda one: {"models": [one, one], "seed": -1}, "`seed`"),

@@ -1,10 +1,9 @@
 """Do the logged actions agree with the probabilities that are said to have chosen them?
 
 If action a was taken with probability p_ta in row t, the mean of 1{a_t = a} − p_ta is zero over any rows chosen by
-their probabilities, for each action a. (Over all actions of a row, the sum is always zero.) If only p_t of the logged
-action is known, the mean of 1{a_t = a} / p_t is the share of the rows in which a is possible at all: at most 1. In both
-cases the rows count as independent, because the differences from what is expected are uncorrelated, whatever the
-states.
+their probabilities, for each action a. (Over all actions of a row, the sum is always zero.) The rows count as
+independent, because the differences from what is expected are uncorrelated, whatever the states. If only the
+probabilities of logged actions are known, the mean importance ratio tests them (:mod:`lstd.ope.ratio_table`).
 """
 
 from __future__ import annotations
@@ -43,8 +42,9 @@ class ActionCalibration(Calibration):
     --------
     >>> import numpy as np
     >>> from lstd.ope import action_calibration
-    >>> action_calibration(np.array(["wait", "treat"] * 50), np.full(100, 0.5)).action.tolist()
-    ['treat', 'wait']
+    >>> table = action_calibration(np.array(["wait", "treat"] * 50), np.full((100, 2), 0.5), labels=["wait", "treat"])
+    >>> table.action.tolist()
+    ['wait', 'treat']
     """
 
     action: NDArray[Any]
@@ -56,7 +56,7 @@ class ActionCalibration(Calibration):
 
 
 def action_calibration(
-    actions: Any, behavior_probability: ArrayLike | None = None, n_bins: int = 10, *, labels: Any = None
+    actions: Any, behavior_probability: ArrayLike, n_bins: int = 10, *, labels: Any = None
 ) -> ActionCalibration:
     """Compare how often actions were logged with the probabilities of the policy that logged them.
 
@@ -64,12 +64,10 @@ def action_calibration(
     ----------
     actions : Trajectories, or array-like of shape (T,)
         Rows with actions, or the logged actions without those of horizon rows.
-    behavior_probability : array-like of shape (T, n_actions) or (T,)
-        Probabilities of all actions in each row, or of the logged ones. Those of all actions make a stronger test: they
-        show actions that were taken too often or too rarely. Those of logged actions only show some that were taken too
-        often. By default, those of the `Trajectories`.
+    behavior_probability : array-like of shape (T, n_actions)
+        Probabilities of all actions in each row.
     n_bins : int, default 10
-        Largest number of bins of each action; unused with probabilities of logged actions.
+        Largest number of bins of each action.
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default 0, 1, ….
 
@@ -77,10 +75,7 @@ def action_calibration(
     -------
     ActionCalibration
         For each action, in the order of the labels, the rows are in bins by its probability. `predicted` has the mean
-        probability of each bin, `observed` how often the action was taken, and `action` its label. With probabilities
-        of logged actions, there is one entry per action: 1 in `predicted`, and in `observed` the mean of
-        1{a_t = a} / p_t over all rows. That should be 1 if the action is possible in every row, and is less on average
-        if it is not.
+        probability of each bin, `observed` how often the action was taken, and `action` its label.
 
     Raises
     ------
@@ -104,71 +99,36 @@ def action_calibration(
     ([0.25, 0.75], [0.25, 0.75], [0, 1])
     """
     names = None if labels is None else StateActionFeatures(labels).labels
+    given, P = actions, by_action("behavior_probability", behavior_probability, names)
     if isinstance(actions, Trajectories):
-        actions, behavior_probability = _transitions(actions, behavior_probability, names)
-    given, P = one_per_row(actions), by_action("behavior_probability", behavior_probability, names)
-    if P.ndim not in (1, 2) or given.shape != P.shape[:1] or not P.size:
+        full = ~actions.horizon
+        given, P = actions.actions, P[full] if len(P) == len(full) else P
+        given = None if given is None else given[full]
+    given = one_per_row(given)
+    if P.ndim != 2 or given.shape != P.shape[:1] or not P.size:
         raise InvalidInputError(
-            "`behavior_probability` must have one row for each of the `actions`, shape (T,) or (T, n_actions); got "
-            f"{P.shape} for actions of shape {given.shape}."
+            "`behavior_probability` must have the probabilities of all actions, (T, n_actions), a row for each of the "
+            f"`actions`; got {P.shape} for actions of shape {given.shape}. For those of logged actions alone, look at "
+            "the mean importance ratio, `ratios` of `evaluate_policy`."
         )
-    if (row := first_true(np.asarray(np.isnan(P).reshape(len(P), -1).any(axis=1)))) is not None:
+    if (row := first_true(np.asarray(np.isnan(P).any(axis=1)))) is not None:
         raise InvalidInputError(
             f"`behavior_probability` must be known in each row; row {row} has nan. Leave out horizon rows, or pass the "
             "Trajectories instead of `actions`."
         )
-    known = P.shape[1] if labels is None and P.ndim == 2 else np.unique(given) if labels is None else labels
-    features = StateActionFeatures(known)
+    features = StateActionFeatures(P.shape[1] if labels is None else labels)
     codes = features.codes(given)
-    taken = codes[:, np.newaxis] == np.arange(features.n_actions)
-    logged = logged_probabilities(P, np.zeros_like(P), codes)
-    if P.ndim == 1:
-        ones, bins, found = np.ones_like(taken, dtype=np.float64), 1, taken / logged[:, np.newaxis]
-    else:
-        ones, bins, found = P, check_integer("n_bins", n_bins, 1), taken * 1.0
-    tables = [calibration(*columns, bins) for columns in zip(ones.T, found.T, strict=True)]
+    logged_probabilities(P, np.zeros_like(P), codes)
+    taken, bins = codes[:, np.newaxis] == np.arange(features.n_actions), check_integer("n_bins", n_bins, 1)
+    tables = [calibration(*columns, bins) for columns in zip(P.T, 1.0 * taken.T, strict=True)]
     action = np.repeat(features.labels, [len(one.count) for one in tables])
     joined = {name: np.concatenate([getattr(one, name) for one in tables]) for name in vars(tables[0])}
-    if P.ndim == 1:
-        table = ActionCalibration(**joined | {"predicted": np.ones(len(action))}, action=action)
-        _warn_of_logged(table)
-    else:
-        table = ActionCalibration(**joined, action=action)
-        _warn_of_all(table, calibration(P.ravel(), found.ravel(), bins))
+    table = ActionCalibration(**joined, action=action)
+    _warn_of_difference(table, calibration(P.ravel(), 1.0 * taken.ravel(), bins))
     return table
 
 
-def _transitions(data: Trajectories, behavior_probability: Any, labels: Any) -> tuple[Any, Any]:
-    """Return actions and probabilities without those of horizon rows."""
-    P = (
-        data.behavior_probability
-        if behavior_probability is None
-        else by_action("behavior_probability", behavior_probability, labels)
-    )
-    if data.actions is None or P is None or P.shape[:1] != (len(data),):
-        raise InvalidInputError(
-            f"`actions` must be Trajectories with actions and their probabilities, or give `behavior_probability` with "
-            f"{len(data)} rows; got {'no actions' if data.actions is None else 'none' if P is None else P.shape}."
-        )
-    return data.actions[~data.horizon], P[~data.horizon]
-
-
-def _warn_of_logged(table: ActionCalibration) -> None:
-    """Warn of the action whose mean of inverse probabilities is furthest above 1, in standard errors."""
-    difference = table.observed - 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = difference / table.standard_error
-    z = np.where(np.isfinite(z) & (difference > _SMALL), z, 0.0)
-    worst = int(z.argmax())
-    if z[worst] > stats.norm.isf(_CHANCE / len(z)):
-        _warn(
-            f"The mean of 1 / `behavior_probability`, counted where action {table.action[worst]} was taken, is "
-            f"{table.observed[worst]:.3g} but cannot be above 1: the probabilities of this action are too low",
-            z[worst],
-        )
-
-
-def _warn_of_all(table: ActionCalibration, pooled: Calibration) -> None:
+def _warn_of_difference(table: ActionCalibration, pooled: Calibration) -> None:
     """Warn of the bin of an action, or of all actions, whose frequency differs most from its probability.
 
     The number of times that an action is taken, of different probabilities, scatters less than a binomial number of
@@ -186,16 +146,9 @@ def _warn_of_all(table: ActionCalibration, pooled: Calibration) -> None:
     worst = int(z.argmax())
     if z[worst]:
         one = f"Action {table.action[worst]} was" if worst < len(table.action) else "Actions were"
-        _warn(
+        warn(
             f"{one} taken in {observed[worst]:.2g} of the rows with a `behavior_probability` of {p[worst]:.2g} on "
-            "average",
-            z[worst],
+            f"average, by {z[worst]:.1f} standard errors. Importance ratios from them are wrong: correct the "
+            "probabilities, or estimate them from the data.",
+            ProbabilityWarning,
         )
-
-
-def _warn(found: str, z: float) -> None:
-    warn(
-        f"{found}, by {z:.1f} standard errors. Importance ratios and trace coefficients from them are wrong: correct "
-        "the probabilities, or estimate them from the data.",
-        ProbabilityWarning,
-    )

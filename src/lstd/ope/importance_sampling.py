@@ -24,14 +24,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from lstd.data.arguments import as_real, check_choice, check_real
+from lstd.data.arguments import check_choice, check_real
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.validate_data import checked_rows
 from lstd.ope.logged_rows import LoggedRows, logged_rows, warn_of_support
-from lstd.ope.pairs import StateActionFeatures
+from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policy_value import PolicyValue
-from lstd.ope.ratio_table import RatioTable
+from lstd.ope.ratio_table import RatioTable, steps_of
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -108,7 +108,7 @@ def importance_sampling(
     features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
     number = np.cumsum(logged.begins) - 1
-    step = np.arange(len(number)) - np.flatnonzero(logged.begins)[number]
+    step = steps_of(logged)
     shape = (int(number[-1]) + 1, int(step.max()) + 1)
     rewards, start = _rewards(logged, q, X, estimator)
     D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
@@ -120,13 +120,13 @@ def importance_sampling(
         R = np.cumprod(R, axis=1)
         r[number, step] = rewards
         group = np.cumsum(rows.begins)[logged.full[logged.begins]]  # of each episode; without groups, its number
-        _check_left(estimator, R, logged, step)
-        value, u = _estimate(estimator, R, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
-        steps = _step_values(estimator, R, D * r, start)
-    check_range(np.array([value]), u, R)
+        _check_left(estimator, R, logged)
+        shares = np.repeat(R[:, -1:], shape[1], axis=1) if estimator in ("is", "wis") else R
+        steps, u = _estimate(estimator[0] == "w", shares, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
+    check_range(steps, u, R)
     said = warn_of_support(logged)
     found = replace(
-        _with_interval(value, u, R[:, -1], level),
+        _with_interval(float(steps.sum()), u, R[:, -1], level),
         method=estimator, step_values=steps, ratios=RatioTable.of(logged), said=tuple(filter(None, [said])),
     )  # fmt: skip
     size = found.effective_sample_size or 0.0
@@ -166,10 +166,9 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
     return logged_rows(rows, actions, features, (policy, None), behavior, "importance", 1.0)
 
 
-def _check_left(estimator: str, R: Array, logged: LoggedRows, step: NDArray[np.intp]) -> None:
+def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
     """Raise InvalidInputError if a weighted estimate has no episode left at some step."""
-    left = R[:, -1:] if estimator == "wis" else R
-    if estimator[0] != "w" or left.any(axis=0).all():
+    if estimator[0] != "w" or R.any(axis=0).all():
         return
     row = int(logged.full[np.flatnonzero(logged.ratio == 0.0)[0]])
     last = int((R > 0.0).any(axis=0).sum())
@@ -181,14 +180,6 @@ def _check_left(estimator: str, R: Array, logged: LoggedRows, step: NDArray[np.i
     )
 
 
-def _step_values(estimator: str, R: Array, x: Array, start: Array) -> Array:
-    """Return what each step adds to the value, (n_steps,); the values of `q` at the start count in the first."""
-    R = np.broadcast_to(R[:, -1:], R.shape) if estimator in ("is", "wis") else R
-    steps = np.asarray((R * x).sum(axis=0) / (R.sum(axis=0) if estimator[0] == "w" else len(R)))
-    steps[0] += start.mean()
-    return steps
-
-
 def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array]:
     """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
     rewards = logged.rows.y[logged.full, 0]
@@ -198,7 +189,9 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
         name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
         raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
     assert logged.policy is not None
-    values = _action_values(q, X, logged.rows, logged.features.n_actions)
+    by_name = hasattr(q, "action_values")  # a model finds its columns in a data frame
+    values = values_in(q, X if by_name else logged.rows.X, n_actions=logged.features.n_actions)
+    values = values[logged.rows.order] if by_name and logged.rows.order is not None else values
     after = values[np.minimum(logged.full + 1, len(values) - 1)]
     delta = rewards + logged.rows.discount[logged.full] * (logged.successors * after).sum(axis=1)
     delta -= values[logged.full, logged.codes]
@@ -206,37 +199,17 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
     return delta, (logged.policy[first] * values[first]).sum(axis=1)
 
 
-def _action_values(q: Any, X: Any, rows: Rows, n_actions: int) -> Array:
-    """Return q of all actions in `rows`, of which `X` are the features as they were given."""
-    if hasattr(q, "action_values"):  # a model finds its columns in a data frame
-        values = as_real("q(X)", q.action_values(X))[slice(None) if rows.order is None else rows.order]
-    elif callable(q):
-        values = as_real("q(X)", q(rows.X))
-    else:
-        raise InvalidInputError(f"`q` must be a fitted LSTDQ or callable; got {type(q).__name__}.")
-    if values.shape != (len(rows), n_actions) or not np.isfinite(values).all():
-        raise InvalidInputError(
-            f"`q(X)` must be finite values of all actions, shape ({len(rows)}, {n_actions}); got shape {values.shape}."
-        )
-    return values
+def _estimate(weighted: bool, R: Array, x: Array, start: Array, first: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Return what each step adds to the value, and what it changes by without each group.
 
-
-def _estimate(estimator: str, R: Array, x: Array, start: Array, first: NDArray[np.intp]) -> tuple[float, Array]:
-    """Return the value, and what it changes by without each group, from products and discounted rewards.
-
-    `first` are the first episodes of the groups.
+    `R` are products and `x` discounted rewards, (n_episodes, n_steps); `first` are the first episodes of the groups.
     """
-    if estimator in ("is", "wis"):
-        R, x = R[:, -1:], x.sum(axis=1, keepdims=True)
-    if estimator[0] != "w":
-        x, R = (start + (R * x).sum(axis=1))[:, np.newaxis], np.ones((len(R), 1))
-    elif estimator == "wdr":
-        x, R = np.column_stack([start, x]), np.column_stack([np.ones(len(R)), R])
-    total = R.sum(axis=0)
-    share = R / total
+    R, x = (R, x) if weighted else (np.ones_like(R), R * x)
+    x, share = np.column_stack([start, x]), np.column_stack([np.ones(len(R)), R])
+    share /= share.sum(axis=0)
     mean = (share * x).sum(axis=0)
     change, left_out = (np.add.reduceat(values, first) for values in (share * (x - mean), share))
-    return float(mean.sum()), (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
+    return np.append(mean[:1] + mean[1:2], mean[2:]), (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
 
 
 def _with_interval(value: float, u: Array, products: Array, level: float) -> PolicyValue:

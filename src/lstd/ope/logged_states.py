@@ -27,14 +27,15 @@ from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from threadpoolctl import threadpool_limits
 
-from lstd.data.arguments import as_real
-from lstd.data.feature_arrays import Features, dense
+from lstd.data.arguments import as_real, shown
+from lstd.data.feature_arrays import dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import QUIET, Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered
+from lstd.ope.pairs import values_in
 from lstd.ope.ratio_table import RatioTable, steps_of
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
@@ -309,10 +310,14 @@ class LoggedStates:
         if q is None or (not hasattr(q, "action_values") and hasattr(q, "get_params")):
             with threadpool_limits(1, "openmp"):
                 return self.regressed(boosting() if q is None else q)
+        if not callable(getattr(q, "action_values", q)):
+            raise InvalidInputError(
+                f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {shown(q)}."
+            )
         taken, after, start = np.empty((3, len(self.fold)))
         for own, model in self._out_of_fold(q):
             rows = self.logged.full[own]
-            here = values_in(model, self.logged.rows.X[rows])
+            here = values_in(model, self.logged.rows.X[rows], n_actions=self.logged.features.n_actions)
             taken[own] = here[np.arange(len(rows)), self.logged.codes[own]]
             start[own] = (here * self.logged.target[own]).sum(axis=1)
             after[own] = (values_in(model, self.logged.next_states()[own]) * self.logged.successors[own]).sum(axis=1)
@@ -362,21 +367,6 @@ def td_errors(log: LoggedStates) -> ValueByBlocks:
     values = np.asarray(np.bincount(number, c * delta, m), np.float64)
     mean = (dense(after.T @ (c * log.discount)) - dense(X.T @ c)) / m
     return combined(model, mean, values, np.full(m, 1.0 / m), ones=float(c @ (log.discount - 1.0)) / m)
-
-
-def values_in(q: Any, X: Features) -> Array:
-    """Return the values of all actions in states, (T, n_actions), of a fitted model or a function."""
-    function = getattr(q, "values_at", None) or getattr(q, "action_values", q)
-    if not callable(function):
-        raise InvalidInputError(
-            f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {type(q).__name__}."
-        )
-    values = as_real("q(X)", function(X))
-    if values.ndim != 2 or len(values) != X.shape[0] or not np.isfinite(values).all():
-        raise InvalidInputError(
-            f"`q(X)` must be finite values of all actions, shape ({X.shape[0]}, n_actions); got {values.shape}."
-        )
-    return values
 
 
 def shrinkage(target: Array, predicted: Array) -> tuple[float, float]:

@@ -226,27 +226,41 @@ class EpsilonGreedy:
 
     def __init__(self, values: Any, epsilon: float = 0.0) -> None:
         self.values = getattr(values, "action_values", values)
-        self._of_arrays = getattr(values, "values_at", self.values)  # without a look at the names of columns
         if not callable(self.values):
             raise InvalidInputError(f"`values` must be a fitted LSTDQ or callable; got {shown(values)}.")
+        self._given = values
         self.epsilon = check_real("epsilon", epsilon, 0.0, 1.0)
 
     def __call__(self, X: Any) -> Array:
         """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
-        values = as_real("values(X)", (self.values if hasattr(X, "columns") else self._of_arrays)(X))
-        if values.ndim != 2 or not values.shape[1]:
-            raise InvalidInputError(f"`values(X)` must have one value for each row and action; got {values.shape}.")
-        bad = ~np.isfinite(values)
-        if bad.any():
-            row, action = np.argwhere(bad)[0].tolist()
-            raise InvalidInputError(
-                f"`values(X)` must be finite; row {row} has {values[row, action]} for action {action}. Correct the "
-                "function, or fit the model to other data."
-            )
+        values = values_in(self._given, X, "values")
         least = values.max(axis=1) - _SAME * np.abs(values).max(axis=1)
         probabilities = np.full(values.shape, self.epsilon / values.shape[1])
         probabilities[np.arange(len(values)), (values >= least[:, np.newaxis]).argmax(axis=1)] += 1.0 - self.epsilon
         return probabilities
+
+
+def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> Array:
+    """Return the checked values of all actions in states, (T, n_actions), of a model or a function."""
+    function = getattr(q, "action_values", q)
+    if not hasattr(X, "columns"):
+        function = getattr(q, "values_at", function)  # without a look at the names of columns
+    if not callable(function):
+        raise InvalidInputError(f"`{name}` must be a fitted LSTDQ, or callable; got {shown(q)}.")
+    values, n_rows = as_real(f"{name}(X)", function(X)), np.shape(X)[0]
+    if values.ndim != 2 or len(values) != n_rows or values.shape[1] != (n_actions or max(1, values.shape[1])):
+        raise InvalidInputError(
+            f"`{name}(X)` must have one value for each row and action, shape ({n_rows}, {n_actions or 'n_actions'}); "
+            f"got {values.shape}."
+        )
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, action = np.argwhere(bad)[0].tolist()
+        raise InvalidInputError(
+            f"`{name}(X)` must be finite; row {row} has {values[row, action]} for action {action}. Correct the "
+            "function, or fit the model to other data."
+        )
+    return values
 
 
 def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy") -> Array:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.arguments import check_integer
+from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
 from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.policy_value import PolicyValue, evaluated, value_by_blocks
@@ -137,13 +137,20 @@ def compare_policies(
     >>> found.order.tolist(), found.best, found.difference[:, 0].round(1)
     ([2, 1, 0], (0.9,), array([0. , 0. , 1.5]))
     """
-    level, names = check_level(level), _names(models)
-    ones = [models[name] for name in names]
-    policies = [None] * len(names) if target_policies is None else _policies(target_policies, names)
+    level, given = check_level(level), _by_name("models", models)
+    names, ones = [*given], [*given.values()]
+    if len(names) < 2:
+        raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
+    policies = dict.fromkeys(names) if target_policies is None else _by_name("target_policies", target_policies)
+    if {*policies} != {*names}:
+        raise InvalidInputError(
+            f"`target_policies` must have one policy for each of the {len(names)} models, under the same names, "
+            f"{names!r:.80}; got {[*policies]!r:.80}."
+        )
     parts = [
-        _known(one) if isinstance(one, PolicyValue) else value_by_blocks(one, initial_states, policy, weights, sample)
-        for one, policy in zip(ones, policies, strict=True)
-    ]
+        _known(one) if isinstance(one, PolicyValue)
+        else value_by_blocks(one, initial_states, policies[name], weights, sample) for name, one in given.items()
+    ]  # fmt: skip
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
     values = tuple(
@@ -157,27 +164,10 @@ def compare_policies(
     return PolicyComparison(tuple(names), values, difference, error, difference - half, difference + half, level)
 
 
-def _names(models: Any) -> list[Any]:
-    if not isinstance(models, (Mapping, Sequence)) or isinstance(models, str):
-        raise InvalidInputError(f"`models` must be a dict or a list of fitted models; got {type(models).__name__}.")
-    names = _keys(models)
-    if len(names) < 2:
-        raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
-    return names
-
-
-def _policies(policies: Any, names: list[Any]) -> list[Any]:
-    given = _keys(policies)
-    if {*given} != {*names}:
-        raise InvalidInputError(
-            f"`target_policies` must have one policy for each of the {len(names)} models, under the same names, "
-            f"{names!r:.80}; got {given!r:.80}."
-        )
-    return [policies[name] for name in names]
-
-
-def _keys(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, Mapping) else list(range(len(values)))
+def _by_name(name: str, given: Any) -> dict[Any, Any]:
+    if not isinstance(given, (Mapping, Sequence)) or isinstance(given, str):
+        raise InvalidInputError(f"`{name}` must be a dict or a list; got {shown(given)}.")
+    return dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
 
 
 def _known(value: PolicyValue) -> ValueByBlocks:

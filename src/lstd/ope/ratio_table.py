@@ -12,7 +12,7 @@ from lstd.ope.logged_rows import LoggedRows, Places
 from lstd.ope.value_by_blocks import effective_size
 from lstd.types import Array
 
-_MOST_STEPS, _LAST_STEP = 10, 1000  # lines for the steps of episodes, and steps that have numbers of their own
+_LAST_STEP = 1000  # of those that have numbers of their own
 _LEVELS = np.array([0.5, 0.9, 0.99, 0.999, 1.0])
 
 
@@ -60,18 +60,8 @@ class RatioTable:
             return None
         group: Places = np.cumsum(logged.rows.begins, dtype=np.intp)[logged.full]
         lines: list[tuple[str, Places]] = [("all rows", np.arange(len(rho)))]
-        if value is not None:
-            tenth = np.searchsorted(np.unique(np.quantile(value, TENTHS)), value)
-            lines += [
-                (f"value {value[at].min():.3g} to {value[at].max():.3g}", at)
-                for at in (np.flatnonzero(tenth == k) for k in np.unique(tenth))
-            ]
         step = steps_of(logged)
-        edges = np.unique(np.quantile(step, np.arange(1, _MOST_STEPS) / _MOST_STEPS, method="lower"))
-        part = np.searchsorted(edges, step)
-        for k in np.unique(part):
-            at = np.flatnonzero(part == k)
-            lines.append((f"steps {step[at].min()} to {step[at].max()}", at))
+        lines += ([] if value is None else _tenths("value", value)) + _tenths("steps", step)
         numbers = np.array([(len(at), *_mean(rho[at], group[at]), effective_size(rho[at])) for _, at in lines])
         quantiles = np.stack([_LEVELS, np.quantile(rho, _LEVELS)])
         rows_of = _by_step(step)
@@ -95,6 +85,13 @@ def steps_of(logged: LoggedRows) -> Places:
     """Return the number of each transition in its episode, (N,)."""
     first = np.flatnonzero(logged.begins)
     return np.asarray(np.arange(len(logged.full)) - first[np.cumsum(logged.begins) - 1])
+
+
+def _tenths(name: str, of: Array | Places) -> list[tuple[str, Places]]:
+    """Return which transitions are in each tenth by a number of theirs, with its range."""
+    part = np.searchsorted(np.unique(np.quantile(of, TENTHS)), of)
+    places = [np.flatnonzero(part == k) for k in np.unique(part)]
+    return [(f"{name} {of[at].min():.3g} to {of[at].max():.3g}", at) for at in places]
 
 
 def _by_step(step: Places) -> list[Places]:

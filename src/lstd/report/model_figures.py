@@ -376,10 +376,7 @@ def plot_action_calibration(
 ) -> list[Artist]:  # fmt: skip
     """Draw how often actions were taken against their probabilities, with the diagonal.
 
-    With probabilities of all actions, there is a point for each bin of each action.
-    With probabilities of logged actions only, one point per action shows the mean over all rows of 1 / probability
-    where the action was taken, and 0 elsewhere. That should be 1 if the action is possible in every row. It is below 1
-    if it is not, and above only by chance.
+    There is a point for each bin of each action.
 
     Parameters
     ----------
@@ -407,14 +404,5 @@ def plot_action_calibration(
     table = action_calibration(actions, behavior_probability, n_bins, labels=labels)
     half = table.standard_error * stats.norm.ppf(0.5 + 0.5 * level)
     with panels(ax, 4.3, 4.1) as (panel,):
-        if np.ndim(behavior_probability) == 2:
-            panel.set(xlabel="probability of the action", ylabel="share of rows with the action")
-            return [draw_points(panel, table, half)]
-        names = np.unique(np.asarray(actions)) if labels is None else labels
-        panel.axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
-        places = np.arange(len(names))
-        points: Artist = panel.errorbar(places, table.observed, yerr=half, **POINTS)[0]
-        panel.set(xlabel="action", ylabel="mean of 1 / probability where taken", ylim=(0.0, None))
-        if len(names) <= 30:
-            panel.set_xticks(places, [str(name) for name in names])
-        return [points]
+        panel.set(xlabel="probability of the action", ylabel="share of rows with the action")
+        return [draw_points(panel, table, half)]
