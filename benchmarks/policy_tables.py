@@ -313,7 +313,8 @@ def draw(every: list[Cell], path: Path) -> None:
         axes.set_xlabel("root mean squared error / (standard deviation of the return / √episodes)")
         axes.set_yticks(range(len(lines)), [f"{name}, {size} episodes" for name, size in lines], fontsize=9.5)
         axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3)
-        axes.figure.savefig(path, dpi=130, metadata={"Software": None})
+        figure: Any = axes.figure
+        figure.savefig(path, dpi=130, metadata={"Software": None})
 
 
 def write() -> None:

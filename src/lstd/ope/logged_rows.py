@@ -63,7 +63,7 @@ class LoggedRows:
     successors: Array  # (N, n_actions) and in successors; zero where they are terminal
     coefficients: Array | None  # (N,) None without traces
     ratio: Array | None = None  # (N,) π/μ of the logged actions, if μ is known
-    given_weight: Array | None = None  # (T,) weights of rows before ratios and visits, if these multiply them
+    factor: Array | None = None  # (N,) of weights, by ratios and visits
 
     @cached_property
     def episode(self) -> Places:
@@ -96,12 +96,14 @@ class LoggedRows:
         """Whether features of pairs are blocks of dense ones that would take much memory as an array."""
         return self.has_dense_blocks and len(self.full) * self.width > ENTRIES_AT_ONCE
 
+    @property
+    def weight(self) -> Array:
+        """Weights of transitions, (N,)."""
+        return np.asarray(self.rows.weight[self.full] * (1.0 if self.factor is None else self.factor))
+
     def weighted(self, factor: Array) -> LoggedRows:
         """Return the transitions with weights times `factor`, (N,)."""
-        given = self.rows.weight if self.given_weight is None else self.given_weight
-        weight = self.rows.weight * scattered(np.asarray(factor, np.float64), self.full, len(self.rows))
-        rows = self.rows.changed(weight=weight, given=self.rows.given | {"weight"})
-        return replace(self, rows=rows, given_weight=given)
+        return replace(self, factor=factor * (1.0 if self.factor is None else self.factor))
 
     def places_after(self, part: slice) -> tuple[Features, Places]:
         """Return features of states and the places in them of those after transitions; of terminal ones, any place."""
@@ -132,7 +134,7 @@ class LoggedRows:
         g, c = np.empty(len(self.full)), np.empty(0) if self.coefficients is None else self.coefficients
         discount = np.ascontiguousarray(self.rows.discount)
         dual_weights(states, self.full, self.codes, weights, ones, self.begins, discount, c, lmbda, g)
-        return g * self.rows.weight[self.full]
+        return g * self.weight
 
     def unlogged(self, unseen: NDArray[np.bool_]) -> tuple[float, float]:
         """Count the pairs under the target policy, over successors, with a feature that is zero in all logged pairs.
@@ -380,14 +382,14 @@ def pair_rows(logged: LoggedRows) -> Rows:
     """Return the transitions as rows whose features are not arrays."""
     rows, full, N = logged.rows, logged.full, len(logged.full)
     coefficients = repeated(1.0, N) if logged.coefficients is None else logged.coefficients
-    traced = set() if logged.coefficients is None else {"trace_coefficient"}
+    changed = {"trace_coefficient": logged.coefficients, "weight": logged.factor}
     columns = rows.columns(full) | {
         "known": np.ones(N, np.bool_), "last": np.append(logged.begins[1:], True), "episode": logged.episode,
-        "importance_ratio": repeated(1.0, N), "trace_coefficient": coefficients,
+        "importance_ratio": repeated(1.0, N), "trace_coefficient": coefficients, "weight": logged.weight,
     }  # fmt: skip
     return rows.changed(
         X=PairRows(logged, 0, N, False), X_next=PairRows(logged, 0, N, True), **columns, names=None, order=None,
-        given=rows.given - {"importance_ratio", "trace_coefficient"} | traced,
+        given=rows.given - {"importance_ratio", "trace_coefficient"} | {k for k, v in changed.items() if v is not None},
     )  # fmt: skip
 
 

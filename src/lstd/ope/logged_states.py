@@ -130,9 +130,7 @@ class LoggedStates:
         cls, logged: LoggedRows, gamma: float, state: Any = None, seed: int = 0, given: Settings | None = None
     ) -> LoggedStates:
         """Return the transitions with raw columns `state` (T, p) of the rows as given; by default the features."""
-        if logged.given_weight is not None:
-            given_rows = logged.rows.changed(weight=logged.given_weight)
-            logged = replace(logged, rows=given_rows, given_weight=None)
+        logged = replace(logged, factor=None)
         rows = logged.rows
         columns = dense(rows.X) if state is None else as_real("state", state)
         if columns.ndim != 2 or len(columns) != len(rows):

@@ -200,8 +200,7 @@ def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[A
 
 def _given(log: LoggedRows) -> Array:
     """Return rewards and weights as they were given, (2, N)."""
-    weight = log.rows.weight if log.given_weight is None else log.given_weight
-    return np.stack([log.rows.y[log.full, 0], weight[log.full]])
+    return np.stack([log.rows.y[log.full, 0], log.rows.weight[log.full]])
 
 
 def _half_widths(parts: list[ValueByBlocks], shares: Array, level: float, seed: int) -> tuple[Array, Array]:
