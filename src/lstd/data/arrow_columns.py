@@ -6,7 +6,7 @@ Text may have white space around it, and stands for no value if it is one of `MI
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -27,6 +27,7 @@ from lstd.data.parsing import (
     Ids,
     described,
     first_true,
+    id_key,
     ids_of_text,
     up_to,
 )
@@ -438,6 +439,28 @@ class Converted:
     def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
         self._faults.append(fault)
         return values
+
+
+def sorted_order(
+    rows: Any, roles: Any, known: Callable[[Any, Fault | None], Any], unit: str = "us"
+) -> NDArray[np.intp]:
+    """Return the order of rows by group and episode, in order of first appearance, and by time.
+
+    `known` is given values and the first bad one, and raises the error of that.
+    """
+
+    def numbered(column: str) -> NDArray[np.intp]:
+        found, places = ids(rows.column(column), column), dict[Any, int]()
+        names = [places.setdefault(id_key(name), len(places)) for name in known(found.names, found.fault)]
+        return np.repeat(np.array(names, np.intp), np.diff(found.changes, append=len(rows)))
+
+    keys = [known(*times(rows.column(roles.time), roles.time, unit))]
+    if roles.episode is not None:
+        keys.append(episode := numbered(roles.episode))
+        if roles.groups is not None:  # an episode is placed by its first row, in whatever group
+            first = np.unique(episode, return_index=True)[1]
+            keys.append(numbered(roles.groups)[first][episode])
+    return np.lexsort(keys)
 
 
 def _columns(given: dict[str, Array], gamma: float, terminated: Flags) -> dict[str, Array]:

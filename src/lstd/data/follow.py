@@ -21,7 +21,7 @@ from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 
-RowError = Callable[[str, str, int, str], Exception]
+RowError = Callable[[str, int, str, str], Exception]
 
 _LATE_ROW = (
     "is true, but the next row is of the same episode. Rows that are not sorted by time are the likely cause: sort "
@@ -130,8 +130,8 @@ class Marks:
         terminated, truncated = np.array([[row.terminated], [row.truncated]])
         return cls(ids, groups, terminated, truncated, np.array([row.missing], np.bool_), times)
 
-    def row(self, file: str, first: int, i: int) -> Row:
-        """Return row `i`; the first row is at place `first` in the file."""
+    def row(self, i: int, file: str, place: int) -> Row:
+        """Return row `i`, with its place."""
         name, group = (
             None if ids is None else ids.names[int(np.searchsorted(ids.changes, i, side="right")) - 1]
             for ids in (self.ids, self.groups)
@@ -139,7 +139,7 @@ class Marks:
         terminated = bool(self.terminated[i])
         time = None if self.times is None else self.times[i].item()
         truncated, missing = bool(self.truncated[i]) and not terminated, tuple(self.missing[i].tolist())
-        return Row(file, first + i, name, group, terminated, truncated, time, missing)
+        return Row(file, place, name, group, terminated, truncated, time, missing)
 
 
 class Followed(NamedTuple):
@@ -164,7 +164,7 @@ class Episodes:
     roles : lstd.tables.column_roles.Roles
         The columns, for messages; or what has the same attributes.
     error : callable
-        Makes the error of a value: from the file, the column, the row in the file, from 0, and the rule and remedy.
+        Makes the error of a value: from the file, the row in the file, from 0, the column, and the rule and remedy.
     again, earlier : str
         What is wrong with an id that reappears and with a time that goes back, and the remedies.
     whole : bool, default False
@@ -189,8 +189,10 @@ class Episodes:
         tail = tuple(r._replace(terminated=False, truncated=False, missing=sound) for r in self.state.tail[-1:])
         self.state = self.state._replace(tail=tail)
 
-    def follow(self, file: str, first: int, marks: Marks, fault: Fault | None = None) -> NDArray[np.int64]:
-        """Return the number of each row's episode, from 0; `first` is the place of the first row in the file.
+    def follow(
+        self, at: Callable[[int], tuple[str, int]], marks: Marks, fault: Fault | None = None
+    ) -> NDArray[np.int64]:  # fmt: skip
+        """Return the number of each row's episode, from 0; `at` gives the file of each row, and its place there.
 
         Raises the error of the first row that breaks a rule, also one of the chunks before, or of an earlier `fault`.
         """
@@ -203,8 +205,8 @@ class Episodes:
         else:
             begins[marks.ids.changes] = True
         begins[0] = not state.tail or state.tail[-1].ends_before(None if marks.ids is None else marks.ids.names[0])
-        seen, groups = self._check(file, first, marks, begins, fault)
-        rows = [marks.row(file, first, i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n]
+        seen, groups = self._check(at, marks, begins, fault)
+        rows = [marks.row(i, *at(i)) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n]
         numbers: NDArray[np.int64] = state.n_episodes - 1 + np.cumsum(begins)
         times = state.times.then(TimesOfEnds.of(marks.times, marks.terminated))
         head, tail = (*state.head, *rows)[:2], (*state.tail, *rows)[-2:]
@@ -216,10 +218,16 @@ class Episodes:
         none = np.zeros(0, np.bool_)
         if self.state.tail:
             marks = Marks(None, None, none, none, np.zeros((0, len(self._columns)), np.bool_))
-            self._check("", 0, marks, none, None, is_over=True)
+            self._check(lambda row: ("", row), marks, none, None, is_over=True)
 
     def _check(
-        self, file: str, first: int, marks: Marks, begins: Flags, fault: Fault | None, *, is_over: bool = False
+        self,
+        at: Callable[[int], tuple[str, int]],
+        marks: Marks,
+        begins: Flags,
+        fault: Fault | None,
+        *,
+        is_over: bool = False,
     ) -> tuple[SeenIds, SeenIds]:
         """Apply the rules to the last two rows and these, raise for the first row that breaks one, and return the ids.
 
@@ -234,8 +242,7 @@ class Episodes:
             found += [*self._faults(marks, starts.astype(np.bool_), is_over), again]
         if any(found):
             row, column, text = min(filter(None, found), key=lambda fault: fault.row)
-            at = (tail[row].file, tail[row].place) if row < old else (file, first + row - old)
-            raise self._error(at[0], column, at[1], text)
+            raise self._error(*(tail[row][:2] if row < old else at(row - old)), column, text)
         return seen, groups
 
     def _faults(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault]:

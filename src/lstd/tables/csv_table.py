@@ -227,5 +227,5 @@ class TextBlock:
             )
         if wrong := _NOT_UTF8.search(str(error)):
             row, name = int(wrong[2]) - 1, self.table.names[int(wrong[1])]
-            return row, at_row(file, name, place + row, "is not UTF-8 text; save the file as UTF-8.")
+            return row, at_row(file, place + row, name, "is not UTF-8 text; save the file as UTF-8.")
         return 0, could_not_be_read(f"{file}, after row {place},", error)

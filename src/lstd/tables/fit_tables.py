@@ -97,7 +97,7 @@ def fit_tables(
         Column of numbers or dates that increase within each episode. It may be a feature too.
     sort : bool, default False
         Whether to sort all rows by `groups` and `episode`, in order of first appearance, and by `time`. They may take
-        half of `memory`. Errors then count rows in the new order.
+        half of `memory`.
     unpenalised : str or iterable of str, optional
         Features without a penalty; `alpha`, given or chosen, is the ridge coefficient of the others.
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store

@@ -17,12 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
-from lstd.data.parsing import MISSING, id_key
+from lstd.data.parsing import MISSING, Fault
 from lstd.distributed.on_dask import is_future
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import Raw, RowReader, open_table
-from lstd.tables.table import FrameTable, SortedFile, Table, at_row
+from lstd.tables.reader import RowReader, open_table
+from lstd.tables.table import FrameTable, Table, at_row
 
 _MOST_WORDS = 100  # of a column of categories
 
@@ -56,7 +56,7 @@ class Prepared(Table):
             return batch.column(name)
         values, fault = convert.numbers(batch.column(name), name)
         if fault is not None:
-            raise at_row(self.file, fault.column, self.rows_read + fault.row, fault.text)
+            raise at_row(self.file, self.rows_read + fault.row, fault.column, fault.text)
         return convert.from_numpy(np.where(np.isnan(values), self._fills[name], values))
 
     @property
@@ -172,9 +172,6 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
         raise InvalidInputError("`sort` needs files or data frames in this process; sort other sources beforehand.")
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []
-    ids: dict[str, list[Any]] = {column: [] for column in (roles.groups, roles.episode) if column and roles.episode}
-    places: dict[Any, int] = {}  # of ids of both kinds, in order of first appearance
-    times: list[Any] = []
     n_bytes = 0
     for raw in reader.raw():
         together, failure = raw.batch.parsed(reader.columns) if raw.table.text else (raw.batch, None)
@@ -186,35 +183,29 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
                 f"`sort`: the rows take more than half of `memory`, {memory >> 20} MB. Give more, or sort the "
                 "files beforehand by episode and time, for example with DuckDB or the command sort."
             )
-        times.append(_known(convert.times(together[roles.time], roles.time), raw))
-        for column, parts in ids.items():
-            found = convert.ids(together[column], column)
-            lengths = np.diff(_known((found.changes, found.fault), raw), append=len(together))
-            keys = [places.setdefault((column, id_key(name)), len(places)) for name in found.names]
-            parts.append(np.repeat(np.array(keys, np.intp), lengths))
         batches.append(together)
     if not batches:
         return list(reader.tables)
-    order = _order(np.concatenate(times), *map(np.concatenate, ids.values()))
-    table = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
-    rows, file = table.take(convert.from_numpy(order)), SortedFile(", ".join(one.file for one in reader.tables))
-    file.columns = [(name, rows[name]) for name in (roles.episode, roles.time) if name]
-    return [FrameTable(file, rows)]
+    rows = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
+    return [SortedTable(reader.tables, rows, roles)]
 
 
-def _known(parsed: Any, raw: Raw) -> Any:
-    """Return parsed values, unless one of them is at fault."""
-    values, fault = parsed
-    if fault is not None:
-        raise at_row(raw.table.file, fault.column, raw.first + fault.row, fault.text)
-    return values
+class SortedTable(FrameTable):
+    """All rows of tables, sorted; errors name their files, and their places there."""
 
+    def __init__(self, tables: Sequence[Table], rows: pa.Table, roles: Roles) -> None:
+        self._files, self._ends = [table.file for table in tables], np.cumsum([table.rows_read for table in tables])
+        self._order = np.arange(len(rows))
+        self._order = convert.sorted_order(rows, roles, self._known)
+        super().__init__(", ".join(self._files), rows.take(convert.from_numpy(self._order)))
 
-def _order(times: NDArray[Any], *places: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the order of rows by `places`, of groups if there are any and of episodes, and then by time."""
-    if not places:
-        return np.argsort(times, kind="stable")
-    *groups, episodes = places
-    _, first, number = np.unique(episodes, return_index=True, return_inverse=True)
-    number = number.reshape(-1)  # an episode is placed by its first row, in whatever group
-    return np.lexsort((times, number, *(group[first][number] for group in groups)))
+    def at(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and its place there."""
+        place = int(self._order[row])
+        file = int(np.searchsorted(self._ends, place, side="right"))
+        return self._files[file], place - int(self._ends[file - 1] if file else 0)
+
+    def _known(self, values: Any, fault: Fault | None) -> Any:
+        if fault is not None:
+            raise at_row(*self.at(fault.row), fault.column, fault.text)
+        return values

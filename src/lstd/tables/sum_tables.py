@@ -112,7 +112,7 @@ def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_las
     """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
     episodes = Episodes(roles, at_row, part=not is_first)
     for row in rows:
-        episodes.follow(row.file, row.place, Marks.of(row))
+        episodes.follow([row[:2]].__getitem__, Marks.of(row))
     if is_last:
         episodes.finish()
 

@@ -60,6 +60,10 @@ class Table:
             f"{self.file}: column {column!r} is missing; the {self.kind} has {listed([*map(repr, names)])}.{hint}"
         )
 
+    def at(self, row: int) -> tuple[str, int]:
+        """Return the file and the place that errors name a row by."""
+        return self.file, row
+
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[Any]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
 
@@ -105,16 +109,6 @@ class FrameTable(Table):
         return arrow_batches(self._frame, columns, most_rows)
 
 
-class SortedFile(str):
-    """The name of files whose rows were sorted, with their columns of ids and times, by which rows are named."""
-
-    columns: Sequence[tuple[str, Any]] = ()
-
-    def place(self, row: int) -> str:
-        """Name a row."""
-        return f"the row of {', '.join(f'{name} {values[row]}' for name, values in self.columns)}"
-
-
 @lru_cache(maxsize=64)
 def shared(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the same object for equal names of columns, since there may be many files."""
@@ -126,10 +120,9 @@ def equal_parts(n_rows: int, about: int) -> int:
     return max(1, -(-n_rows // max(1, round(n_rows / about))))
 
 
-def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
-    """Return the error for a value; its row is counted from 0. Files of sorted rows name it by id and time."""
-    where = file.place(row) if isinstance(file, SortedFile) else f"row {row + 1} {FROM_ONE}"
-    return InvalidInputError(f"{file}: column {column!r}, {where}: {text}")
+def at_row(file: str, row: int, column: str, text: str) -> InvalidInputError:
+    """Return the error for a value; its row is counted from 0."""
+    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} {FROM_ONE}: {text}")
 
 
 def could_not_be_read(file: str, why: object) -> InvalidInputError:

@@ -291,7 +291,7 @@ class Watch:
             if X is not None and len(large := np.argwhere((np.abs(X) > HUGE) & ~unused)):
                 row, column = large[0].tolist()
                 text = f"has {X[row, column]:.3g}; features must be below {HUGE:.0e}. Scale features to order 1."
-                raise at_row(table.file, names[column], place.rows + row, text)
+                raise at_row(table.file, place.rows + row, names[column], text)
         chunk = reader.checked(table, place.rows, found)
         self.place.last, self.place.rows = place.lines + last, place.rows + len(batch)
         return chunk._replace(rows=chunk.rows.changed(episode=np.asarray(chunk.rows.episode) + place.gaps))

@@ -91,8 +91,8 @@ def _follow(table: FrameRows) -> tuple[NDArray[np.int64], Flags]:
     roles, marks = table.roles, table.found.marks
     again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
     columns = SimpleNamespace(**vars(table.columns) | {"next_features": "start" in roles})  # intervals are transitions
-    episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), again, whole=True)
-    numbers = episodes.follow("", 0, marks, table.found.fault)
+    episodes = Episodes(columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
+    numbers = episodes.follow(lambda row: ("", row), marks, table.found.fault)
     episodes.finish()
     last = last_rows(numbers)
     if "start" in roles:  # else `Trajectories` have the times
@@ -145,12 +145,16 @@ class FrameRows:
         single: dict[str, Any] = {role: roles[role][0] if role in roles else None for role in _OF_ONE}
         kind = arrow_columns.numpy_unit(batch.column(single["time"])) if single["time"] else ""
         self._kind, self._unit = kind, unit or ("ns" if "ns" in kind else "us")
-        self._batch = self._sorted(batch) if sort else batch
         self.columns = SimpleNamespace(
             features=tuple(roles.get("features", roles.get("amount", ()))), rewards=roles.get("reward", []), **single,
             transitions={role: roles[role][0] for role in _PER_TRANSITION if role in roles}, next_features=(), kept=(),
             prepared=False,
         )  # fmt: skip
+        self._batch = batch
+        if sort:  # by episode and time; errors name places before
+            columns = SimpleNamespace(**vars(self.columns) | {"groups": None})
+            self._order = arrow_columns.sorted_order(batch, columns, self._sound, self._unit)
+            self._batch = batch.take(arrow_columns.from_numpy(self._order))
         self.found = arrow_columns.Converted(self._batch, self.columns, unit=self._unit)
 
     def _selected(self, frame: Any, names: list[str]) -> Any:
@@ -174,18 +178,6 @@ class FrameRows:
                     )
         return self._read.arrow_table("`frame`", frame.select(names).collect()) if lazy else data
 
-    def _sorted(self, batch: Any) -> Any:
-        """Sort the rows by episode, in order of first appearance, and by time; errors name their places before."""
-        time = self.roles["time"][0]
-        keys = [self._known("time", *self._read.times(batch.column(time), time, self._unit))]
-        if "episode" in self.roles:
-            ids = self._read.ids(batch.column(name := self.roles["episode"][0]), name)
-            names = self._known("episode", ids.per_row(len(batch)), ids.fault)
-            _, first, number = np.unique(names, return_index=True, return_inverse=True)
-            keys.append(first[number.reshape(-1)])
-        self._order = np.lexsort(keys)
-        return batch.take(self._read.from_numpy(self._order))
-
     def error(self, column: str, row: int, text: str, role: str = "") -> InvalidInputError:
         """Make the error for a row; without `role`, it is that of the column other than a feature."""
         others = [role for role, names in self.roles.items() if column in names and role != "features"]
@@ -195,10 +187,9 @@ class FrameRows:
 
     def check(self) -> None:
         """Raise InvalidInputError at the first bad value."""
-        if (fault := self.found.fault) is not None:
-            raise self.error(fault.column, fault.row, fault.text)
+        self._sound(None, self.found.fault)
 
-    def _known(self, role: str, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
+    def _sound(self, values: Any, fault: Fault | None, role: str = "") -> Any:
         if fault is not None:
             raise self.error(fault.column, fault.row, fault.text, role)
         return values
@@ -207,7 +198,8 @@ class FrameRows:
         """Parse a column of numbers, shape (T,), which may not be `missing` unless that is empty."""
         column = self.roles[role][0]
         values, fault = self._read.numbers(self._batch.column(column), column)
-        return self._known(role, values, self._read.first_outside(values, column, fault, missing=missing))
+        fault = self._read.first_outside(values, column, fault, missing=missing)
+        return np.asarray(self._sound(values, fault, role))
 
     def clock(self) -> tuple[bool, bool]:
         """Return whether times are dates, and whether those have a time zone."""
