@@ -199,7 +199,10 @@ def test_predictions_and_bad_lines_do_not_depend_on_how_lines_come(tmp_path, see
     """In any pieces, also from one process to the next, to the last bit."""
     rng, place = np.random.default_rng(seed), StandardInput(number=os.open(os.devnull, os.O_RDONLY))
     lines = log(rng, 90)
-    roles = Roles(("u", "v"), ("r",), "id", "done", "cut", None, "g", "rho", "c", "w", (), "t", ("id",))
+    roles = Roles(
+        ("u", "v"), ("r",), "id", "done", "cut", time="t", kept=("id",),
+        transitions={"discount": "g", "importance_ratio": "rho", "trace_coefficient": "c", "weight": "w"},
+    )  # fmt: skip
     settings = WatchSettings(0.9, 0.8, 1.0, VARIANTS[seed], True, (), ["auto", 1.0, 0.99][seed])
 
     def followed(pieces, again):

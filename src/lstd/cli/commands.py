@@ -188,10 +188,10 @@ def roles_of(given: Any) -> Roles:
         raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not given.reward:
         raise InvalidInputError("`--reward` must name a column.")
-    columns: Any = {role: getattr(given, role, None) for role in NAMED}
-    return Roles(
-        None if given.all_others else given.features, given.reward, next_features=given.next_features,
-        kept=getattr(given, "id", ()), excluded=given.exclude, **columns,
+    return Roles.of(
+        None if given.all_others else given.features, given.reward,
+        {role: getattr(given, role, None) for role in NAMED}, next_features=given.next_features,
+        kept=getattr(given, "id", ()), excluded=given.exclude,
     )  # fmt: skip
 
 
@@ -423,14 +423,12 @@ def _roles_of_fit(model: Model | SavedHorizons, given: Any) -> Roles:
         )
     fitted = {} if model.origin is None else model.origin.columns
     given_columns = ((role, getattr(given, role, None)) for role in NAMED if role != "groups" or given.backtest)
-    columns: Any = {role: (fitted.get(role) if name is None else name) or None for role, name in given_columns}
+    columns = {role: (fitted.get(role) if name is None else name) or None for role, name in given_columns}
     successors = () if model.origin is None else model.origin.next_features
-    return Roles(
-        features=model.feature_names,
-        rewards=given.reward or model.reward_names,
+    return Roles.of(
+        model.feature_names, given.reward or model.reward_names, columns,
         next_features=successors if given.next_features is None else names(given.next_features),
-        **columns,
-    )
+    )  # fmt: skip
 
 
 @command("model! json")

@@ -150,7 +150,7 @@ def _remedy(text: str) -> str:
 def _trimmed(array: pa.Array) -> pa.Array:
     """Text without white space around it and signs of positive numbers, and null where it means a missing value."""
     text = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), r"^\+([0-9.])", r"\1")  # for older Arrow
-    return pc.if_else(_among(text, MISSING), pa.scalar(None, pa.string()), text)
+    return pc.if_else(_among(text, MISSING), pa.nulls(1, pa.string())[0], text)  # `pa.scalar` imports pandas
 
 
 def _among(text: pa.Array, words: Iterable[str]) -> pa.Array:
@@ -188,8 +188,9 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
     """Parse zero and one, true and false, yes and no; returns the first bad value, from which on they are False."""
     array = _plain(array)
     if pa.types.is_string(array.type):
-        array = _trimmed(array)
-        values, false = (to_numpy(_among(array, words)) for words in (_TRUE, _FALSE))
+        encoded = array.dictionary_encode(null_encoding="encode")
+        distinct, codes = _trimmed(encoded.dictionary), to_numpy(encoded.indices)
+        values, false = (to_numpy(_among(distinct, words))[codes] for words in (_TRUE, _FALSE))
     else:
         found, fault = numbers(array, column)
         values, false = found == 1.0, found == 0.0

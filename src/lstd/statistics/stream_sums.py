@@ -19,7 +19,7 @@ from lstd.data.doubts import warn_of_ratios
 from lstd.data.feature_arrays import check_finite
 from lstd.data.follow import StreamEnd
 from lstd.data.parsing import same_id
-from lstd.data.rows import COLUMNS, ReadOnly, Rows
+from lstd.data.rows import COLUMNS, ReadOnly, Rows, repeated
 from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError
 from lstd.statistics.counts import UNKNOWN, About, Counts
@@ -67,8 +67,9 @@ class Pending(ReadOnly):
 
     def as_rows(self, given: frozenset[str]) -> Rows:
         """Return the row as one of a stream that goes on; `given` says which of `COLUMNS` were given."""
-        no, numbers = np.zeros(1, np.bool_), np.array([self.discount, self.ratio, self.coefficient, self.weight])
-        columns = {name: numbers[i : i + 1] for i, name in enumerate(COLUMNS)}
+        no, numbers = np.zeros(1, np.bool_), (self.discount, self.ratio, self.coefficient, self.weight)
+        columns = {name: repeated(1.0, 1) for name in COLUMNS}
+        columns |= {name: np.array([number]) for name, number in zip(COLUMNS, numbers, strict=False)}
         return Rows.of(
             X=self.phi[np.newaxis], X_next=None, y=self.reward[np.newaxis], known=~no, last=no, terminated=no,
             **columns, episode=None, given=given,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from lstd.tables.table import Table
 
 _INDEX = re.compile(r"__index_level_\d+__")
-PER_TRANSITION = tuple(COLUMNS)
-NAMED = ("episode", "terminated", "truncated", "groups", *PER_TRANSITION, "time")  # roles of one column each
+NAMED = ("episode", "terminated", "truncated", "groups", *COLUMNS, "time")  # roles of one column each
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,7 @@ class Roles:
     terminated: str | None = None
     truncated: str | None = None
     groups: str | None = None
-    discount: str | None = None  # this and the next three are numbers of the transition that leaves the row
-    importance_ratio: str | None = None
-    trace_coefficient: str | None = None
-    weight: str | None = None
+    transitions: Mapping[str, str] = field(default_factory=dict)  # columns of numbers, by argument of `COLUMNS`
     next_features: tuple[str, ...] = ()  # in the order of `features`; or a pattern, where * stands for their names
     time: str | None = None  # increases within each episode; may be a feature too
     kept: tuple[str, ...] = ()  # are copied to the output; may have another role too
@@ -64,15 +60,20 @@ class Roles:
     def _pattern(self) -> str | None:
         return self.next_features[0] if len(self.next_features) == 1 and "*" in self.next_features[0] else None
 
+    @classmethod
+    def of(
+        cls, features: tuple[str, ...] | None, rewards: tuple[str, ...], named: Mapping[str, str | None], **others: Any
+    ) -> Roles:  # fmt: skip
+        """Return roles with the columns of `NAMED` by their roles, of which some may be None."""
+        given: Any = {role: column for role, column in named.items() if column is not None}
+        numbers = {role: given.pop(role) for role in COLUMNS if role in given}
+        return cls(features, rewards, transitions=numbers, **given, **others)
+
     @property
     def columns(self) -> dict[str, str]:
         """The columns of roles that have one, by role."""
-        return {role: name for role in NAMED if (name := getattr(self, role)) is not None}
-
-    @property
-    def transitions(self) -> dict[str, str]:
-        """The columns of numbers of transitions, by argument."""
-        return {role: name for role, name in self.columns.items() if role in PER_TRANSITION}
+        found = {role: self.transitions.get(role, getattr(self, role, None)) for role in NAMED}
+        return {role: column for role, column in found.items() if column is not None}
 
     @property
     def others(self) -> tuple[str, ...]:

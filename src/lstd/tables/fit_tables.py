@@ -159,7 +159,7 @@ def fit_tables(
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
     n_blocks = check_n_blocks(n_blocks)
-    named: Any = {
+    named = {
         "episode": episode, "terminated": terminated, "truncated": truncated, "groups": groups, "discount": discount,
         "importance_ratio": importance_ratio, "trace_coefficient": trace_coefficient, "weight": weight, "time": time,
     }  # fmt: skip
@@ -167,9 +167,9 @@ def fit_tables(
         if column is not None:
             check_columns(role, column, several=False)
     none = isinstance(next_features, tuple) and not next_features
-    roles = Roles(
-        None if features is None else check_columns("features", features), check_columns("reward", reward),
-        next_features=() if none else check_columns("next_features", next_features), **named,
+    roles = Roles.of(
+        None if features is None else check_columns("features", features), check_columns("reward", reward), named,
+        next_features=() if none else check_columns("next_features", next_features),
     )  # fmt: skip
     try:
         from lstd.tables.reader import tables_of
@@ -205,7 +205,7 @@ def fit_horizons(
     from lstd.tables.reader import Chunk, RowReader, opened, times_of
 
     for name in ("next_features", "importance_ratio", "trace_coefficient"):
-        if getattr(roles, name):
+        if {**roles.transitions, "next_features": roles.next_features}.get(name):
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out, or use LSTD.")
     if roles.episode is not None and roles.terminated is None:
         warn_of_assumed("No column says which episodes terminated")

@@ -145,18 +145,20 @@ def predict_tables(
     """
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
-    names = [*kept, *_names(model, kept, intervals=level is not None)]
-    names += _names_of_contributions(model, level) if contributions else []
-    if level is not None:
-        _intervals(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
+    zero = np.zeros((1, len(model.feature_names)))  # which raises before anything is written
+    names = [*kept, *_columns(model, zero, model.predict(zero), level, contributions)]
+    if twice := [name for name in kept if names.count(name) > 1]:
+        raise InvalidInputError(f"column {twice[0]!r} would appear twice in the output; rename it in the data.")
     written, seen = 0, Thinned()
     with sink(file, names) as write:
         for chunk in reader.chunks():
-            columns = [*_as_given(roles, chunk), *_predicted(model, chunk, level)]
-            if contributions:
-                columns += _contributed(model, chunk, level)
+            predicted = predictions_of(model, chunk)
             try:
-                write(dict(zip(names, columns, strict=True)))
+                found = _columns(model, chunk.rows.X, predicted, level, contributions)
+            except InvalidInputError as error:
+                raise chunk.error(error) from error
+            try:
+                write(_as_given(roles, chunk) | {name: from_numpy(values) for name, values in found.items()})
             except InvalidInputError as error:
                 raise InvalidInputError(f"{chunk.file}: {error}") from error
             seen.add(chunk.rows.X)
@@ -166,53 +168,39 @@ def predict_tables(
     return written
 
 
-def _as_given(roles: Roles, chunk: Chunk) -> list[pa.Array]:
+def _as_given(roles: Roles, chunk: Chunk) -> dict[str, pa.Array]:
     """Return the columns to copy; where a feature's missing values were filled, they are missing again."""
-    features, columns = list(roles.features or ()), []
+    features, columns = list(roles.features or ()), {}
     for name, column in zip(roles.kept, chunk.kept, strict=True):
+        columns[name] = column
         if (says_where := f"{name}=") in features:
             missing = from_numpy(chunk.rows.X[:, features.index(says_where)] == 1.0)
-            column = pc.if_else(missing, pa.scalar(None, column.type), column)
-        columns.append(column)
+            columns[name] = pc.if_else(missing, pa.nulls(1, column.type)[0], column)
     return columns
 
 
-def _names_of_contributions(model: Model | AtHorizons, level: float | None) -> list[str]:
-    kinds = ("contribution", *(["contribution_error"] if level is not None else []))
+def _columns(
+    model: Model | AtHorizons, X: Array, predicted: Array, level: float | None, contributions: bool
+) -> dict[str, NDArray[Any]]:
+    """Return the columns for features (T, n), by name: predictions, with a level intervals, and contributions."""
     rewards = model.reward_names
-    names = []
-    for end in [""] if len(rewards) == 1 else [f"_{reward}" for reward in rewards]:
-        names += [f"at_means{end}", *(f"{kind}_{name}{end}" for kind in kinds for name in model.feature_names)]
-    return names
-
-
-def _contributed(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> list[pa.Array]:
-    """Return the columns of contributions for a chunk: the prediction at the means, then those of each feature."""
-    found = Contributions.of(model, chunk.rows.X)
-    bases, kinds = np.atleast_1d(found.base), (found.values, *([found.standard_error] if level is not None else []))
-    columns = []
-    for j, base in enumerate(bases.tolist()):
-        columns.append(np.full(len(chunk.rows), base))
-        for values in kinds:
-            columns += [*(values if values.ndim == 2 else values[:, j]).T]
-    return [*map(from_numpy, map(np.ascontiguousarray, columns))]
-
-
-def _predicted(model: Model | AtHorizons, chunk: Chunk, level: float | None) -> list[pa.Array]:
-    """Return the columns of predictions for a chunk, with intervals if `level` is given."""
-    columns = {"prediction": predictions_of(model, chunk)}
+    ends = [""] if len(rewards) == 1 else [f"_{reward}" for reward in rewards]
+    found = {"prediction": predicted}
     if level is not None:
-        try:
-            columns = _intervals(model, chunk.rows.X, level)
-        except InvalidInputError as error:
-            raise chunk.error(error) from error
-    return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
-
-
-def _intervals(model: Model | AtHorizons, X: Array, level: float) -> dict[str, NDArray[Any]]:
-    """Return predictions with intervals for features (T, n): by column name, arrays of shape (T, m)."""
-    intervals = model.interval(X, level)
-    return {name: np.atleast_2d(getattr(intervals, name).T).T for name in ("prediction", *_OF_INTERVALS)}
+        intervals = model.interval(X, level)
+        found = {name: getattr(intervals, name) for name in ("prediction", *_OF_INTERVALS)}
+    found = {name: values.reshape(len(X), -1) for name, values in found.items()}
+    columns = {f"{name}{end}": values[:, j] for j, end in enumerate(ends) for name, values in found.items()}
+    if not contributions:
+        return columns
+    parts = Contributions.of(model, X)
+    kinds = {"contribution": parts.values} | ({} if level is None else {"contribution_error": parts.standard_error})
+    for j, end in enumerate(ends):
+        columns[f"at_means{end}"] = np.full(len(X), np.atleast_1d(parts.base)[j])
+        for kind, values in kinds.items():
+            of_reward = values.reshape(len(X), len(ends), -1)[:, j].T
+            columns |= {f"{kind}_{name}{end}": x for name, x in zip(model.feature_names, of_reward, strict=True)}
+    return columns
 
 
 def predictions_of(model: Model | AtHorizons, chunk: Chunk) -> Array:
@@ -226,14 +214,3 @@ def predictions_of(model: Model | AtHorizons, chunk: Chunk) -> Array:
             "prediction is beyond 1e308; look for huge values of its features."
         )
     return model.bounded(predicted) if isinstance(model, AtHorizons) else predicted
-
-
-def _names(model: Model | AtHorizons, kept: Sequence[str], *, intervals: bool) -> list[str]:
-    """Return the names of the columns of predictions; raises InvalidInputError if `kept` has one of them."""
-    kinds = ("prediction", *(_OF_INTERVALS if intervals else ()))
-    rewards = model.reward_names
-    names = [kind if len(rewards) == 1 else f"{kind}_{reward}" for reward in rewards for kind in kinds]
-    for name in kept:
-        if name in names or list(kept).count(name) > 1:
-            raise InvalidInputError(f"column {name!r} would appear twice in the output; rename it in the data.")
-    return names

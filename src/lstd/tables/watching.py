@@ -166,7 +166,8 @@ class Watch:
         self.model = self._settings.model(self._reader.features)
 
     def _configuration(self) -> dict[str, Any]:
-        roles = {name: value for name, value in asdict(self._roles).items() if value}
+        roles = asdict(self._roles)
+        roles = {name: value for name, value in (roles | roles.pop("transitions")).items() if value}
         return {**asdict(self._settings), **roles}
 
     @property
