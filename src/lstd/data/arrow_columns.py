@@ -363,9 +363,10 @@ def without_views(array: pa.Array) -> pa.Array:
 
 
 def _is_numeric(kind: Any) -> bool:
-    types = pa.types
-    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-    return any(test(kind) for test in tests)
+    t: Any = pa.types
+    return bool(
+        t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind) or t.is_null(kind)
+    )
 
 
 def _as_floats(array: pa.Array) -> Array:
@@ -395,17 +396,11 @@ class Converted:
             role: self._numbers(name, 0.0, COLUMNS[role].high if role in COLUMNS else np.inf)
             for role, name in roles.transitions.items()
         }
-        terminated, truncated = (
-            np.zeros(T, np.bool_) if name is None else self._noted(*flags(batch.column(name), name))
-            for name in (roles.terminated, roles.truncated)
-        )
+        terminated, truncated = self._flags(roles.terminated), self._flags(roles.truncated)
         times_of_rows = None if roles.time is None else self._noted(*times(batch.column(roles.time), roles.time, unit))
-        self.ids, groups = (
-            None if name is None else ids(batch.column(name), name) for name in (roles.episode, roles.groups)
-        )
-        self._faults += [found.fault for found in (self.ids, groups) if found is not None]
+        names, groups = self._ids(roles.episode), self._ids(roles.groups)
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
-        self.marks = Marks(self.ids, groups, terminated, truncated, missing, times_of_rows)
+        self.marks = Marks(names, groups, terminated, truncated, missing, times_of_rows)
         known = ~missing.any(axis=1)
         self.kept = [batch.column(name) for name in roles.kept]
         self.rows = Rows.of(
@@ -436,6 +431,16 @@ class Converted:
     def _numbers(self, name: str, low: float = -np.inf, high: float = np.inf) -> Array:
         values, fault = numbers(self._batch.column(name), name)
         return self._noted(values, first_outside(values, name, fault, low, high))
+
+    def _flags(self, name: str | None) -> Flags:
+        if name is None:
+            return np.zeros(len(self._batch), np.bool_)
+        return self._noted(*flags(self._batch.column(name), name))
+
+    def _ids(self, name: str | None) -> Ids | None:
+        found = None if name is None else ids(self._batch.column(name), str(name))
+        self._faults.append(found and found.fault)
+        return found
 
     def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
         self._faults.append(fault)

@@ -248,11 +248,11 @@ class Episodes:
     def _faults(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault]:
         """Find the first row, of the last two and these, that breaks each rule about flags and missing values."""
         tail, roles, successors = self.state.tail, self._roles, bool(self._roles.next_features)
-        old = len(tail)
-        terminated = np.append([row.terminated for row in tail], marks.terminated).astype(np.bool_)
-        truncated = np.append([row.truncated for row in tail], marks.truncated & ~marks.terminated).astype(np.bool_)
-        before = np.array([row.missing for row in tail], np.bool_).reshape(old, len(self._columns))
-        missing, n_rewards = np.concatenate([before, marks.missing]), len(roles.rewards)
+        old, before = len(tail), Row(*(zip(*tail, strict=True) if tail else [()] * len(Row._fields)))
+        terminated = np.append(before.terminated, marks.terminated).astype(np.bool_)
+        truncated = np.append(before.truncated, marks.truncated & ~marks.terminated).astype(np.bool_)
+        lost_before = np.array(before.missing, np.bool_).reshape(old, len(self._columns))
+        missing, n_rewards = np.concatenate([lost_before, marks.missing]), len(roles.rewards)
         goes_on = np.append(~begins[1:], False)  # the next row is of the same episode
         cut_before = np.append(False, truncated[:-1] & goes_on[:-1])  # the row before, of the same episode, is flagged
         alone = truncated & ~goes_on & ~cut_before & ~missing[:, :n_rewards].all(axis=1) & (not successors)

@@ -65,15 +65,20 @@ class Roles:
         cls, features: tuple[str, ...] | None, rewards: tuple[str, ...], named: Mapping[str, str | None], **others: Any
     ) -> Roles:  # fmt: skip
         """Return roles with the columns of `NAMED` by their roles, of which some may be None."""
-        given: Any = {role: column for role, column in named.items() if column is not None}
-        numbers = {role: given.pop(role) for role in COLUMNS if role in given}
-        return cls(features, rewards, transitions=numbers, **given, **others)
+        numbers: dict[str, str] = {}
+        for role, column in named.items():
+            if column is not None:
+                (numbers if role in COLUMNS else others)[role] = column
+        return cls(features, rewards, transitions=numbers, **others)
 
     @property
     def columns(self) -> dict[str, str]:
         """The columns of roles that have one, by role."""
-        found = {role: self.transitions.get(role, getattr(self, role, None)) for role in NAMED}
-        return {role: column for role, column in found.items() if column is not None}
+        found = {}
+        for role in NAMED:
+            if (column := self.transitions.get(role, getattr(self, role, None))) is not None:
+                found[role] = column
+        return found
 
     @property
     def others(self) -> tuple[str, ...]:
