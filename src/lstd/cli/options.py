@@ -31,26 +31,22 @@ def names(words: Sequence[str] | None, option: str = "") -> tuple[str, ...]:
     return tuple(name for row in csv.reader(words or (), skipinitialspace=True) for name in row if name)
 
 
-def number(text: str, option: str) -> float:
+def number(text: str, option: str, other: str = "") -> float:
     """Read a number."""
     try:
         return float(text)
     except ValueError as error:
-        raise InvalidInputError(f"`{option}` must be a number; got {text!r}.") from error
+        raise InvalidInputError(f"`{option}` must be a number{other}; got {text!r}.") from error
 
 
 def _number_or_text(text: str, option: str) -> float | str:
-    try:
+    with contextlib.suppress(ValueError):
         return float(text)
-    except ValueError:
-        return text
+    return text
 
 
 def _number_or_auto(text: str, option: str) -> float | str:
-    try:
-        return text if text == AUTO else float(text)
-    except ValueError as error:
-        raise InvalidInputError(f"`{option}` must be a number or {AUTO}; got {text!r}.") from error
+    return text if text == AUTO else number(text, option, f" or {AUTO}")
 
 
 def _level(text: str, option: str) -> float:

@@ -167,18 +167,11 @@ def _missing_ids(ids: NDArray[Any]) -> Flags:
     """Where an id is NaN, infinite, NaT or None."""
     if ids.dtype.kind in "fcmM":
         return np.asarray(~np.isfinite(ids))
-    if ids.dtype.kind == "O":
-        return np.array([_is_missing(name) for name in ids], dtype=np.bool_)
-    return np.zeros(len(ids), dtype=np.bool_)
-
-
-def _is_missing(name: Any) -> bool:
-    if name is None or type(name).__name__ == "NAType":
-        return True
-    try:
-        return bool(name != name)
-    except (TypeError, ValueError):  # an array, which is refused as an id
-        return False
+    missing = np.zeros(len(ids), dtype=np.bool_)
+    for row, name in enumerate(ids) if ids.dtype.kind == "O" else ():
+        with contextlib.suppress(TypeError, ValueError):  # of arrays, which are refused as ids
+            missing[row] = name is None or type(name).__name__ == "NAType" or bool(name != name)
+    return missing
 
 
 def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:

@@ -49,7 +49,7 @@ class SeenIds:
                     return place
                 before.add(key)
         for kind, values in new.items():
-            level, levels = _of_sorted(np.sort(values)), self._levels[kind]
+            level, levels = _joined((values, values)), self._levels[kind]
             while levels and len(levels[-1][0]) <= 2 * len(level[0]):
                 level = _joined(levels.pop(), level)
             levels.append(level)
@@ -109,16 +109,11 @@ def _contains(levels: list[_Level], keys: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _of_sorted(keys: NDArray[Any]) -> _Level:
-    return _merged(keys, keys) if keys.dtype.kind == "i" else (keys, keys)
-
-
-def _joined(one: _Level, two: _Level) -> _Level:
-    if one[0].dtype.kind != "i":
-        keys = np.concatenate([one[0], two[0]])
-        keys.sort(kind="stable")  # merges two sorted runs in linear time
-        return keys, keys
-    low, high = np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]])
+def _joined(*levels: _Level) -> _Level:
+    low, high = (np.concatenate(ends) for ends in zip(*levels, strict=True))
+    if low.dtype.kind != "i":
+        low.sort(kind="stable")  # merges two sorted runs in linear time
+        return low, low
     order = np.argsort(low, kind="stable")
     return _merged(low[order], high[order])
 

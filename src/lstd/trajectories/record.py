@@ -42,27 +42,20 @@ def import_gymnasium() -> Any:
     return gymnasium
 
 
-def check_result(call: str, form: str, result: Any) -> tuple[Any, ...]:
+_FORMS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}
+
+
+def check_result(call: str, result: Any) -> tuple[Any, ...]:
     """Return what `env.reset` or `env.step` returned; raises InvalidInputError unless it has Gymnasium's form."""
-    n = form.count(",") + 1
+    n = _FORMS[call].count(",") + 1
     if isinstance(result, tuple) and len(result) == n and isinstance(result[-1], dict):
         return result
     found = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
     raise InvalidInputError(
-        f"`env.{call}` must return ({form}), as in Gymnasium; got {found}. Check the environment with "
+        f"`env.{call}` must return ({_FORMS[call]}), as in Gymnasium; got {found}. Check the environment with "
         "gymnasium.utils.env_checker.check_env; one of the old package gym, which does not tell termination from "
         "truncation, needs a wrapper such as shimmy's GymV21CompatibilityV0."
     )
-
-
-def check_reset(result: Any) -> Any:
-    """Return the observation from a result of `env.reset`."""
-    return check_result("reset", "observation, info", result)[0]
-
-
-def check_step(result: Any) -> tuple[Any, ...]:
-    """Return a result of `env.step`."""
-    return check_result("step", "observation, reward, terminated, truncated, info", result)
 
 
 class ObservationFeatures:
@@ -304,17 +297,17 @@ def _share(total: int | None, i: int, number: int) -> int | None:
 def _record_single(run: _Run) -> None:
     """Step a single environment until its recorder is finished."""
     env, (recorder,) = run.env, run.recorders
-    observation = check_reset(env.reset(seed=run.seed))
+    observation = check_result("reset", env.reset(seed=run.seed))[0]
     recorder.begin(observation)
     while True:
         action, probability = run.act(observation)
-        observation, reward, terminated, truncated, _ = check_step(env.step(action))
+        observation, reward, terminated, truncated, _ = check_result("step", env.step(action))
         recorder.record(reward, observation, (terminated, truncated), action, probability)
         run.report()
         if recorder.finished:
             return
         if terminated or truncated:
-            observation = check_reset(env.reset())
+            observation = check_result("reset", env.reset())[0]
             recorder.begin(observation)
 
 
@@ -324,7 +317,7 @@ def _record_vector(run: _Run) -> None:
     Raises InvalidInputError when the autoreset mode is not known, or a final observation is missing.
     """
     env, recorders, mode = run.env, run.recorders, _autoreset_mode(run.env)
-    batch = check_reset(env.reset(seed=run.seed))
+    batch = check_result("reset", env.reset(seed=run.seed))[0]
     seen, begun = run.split(batch), np.ones(len(recorders), dtype=np.bool_)
     over = ~begun  # the last step ended the episode
     while True:
@@ -335,7 +328,7 @@ def _record_vector(run: _Run) -> None:
             return
         actions, probabilities = run.act(batch)
         taken, chances = _each(run, actions, probabilities)
-        batch, rewards, terminated, truncated, info = check_step(env.step(actions))
+        batch, rewards, terminated, truncated, info = check_result("step", env.step(actions))
         seen, before = run.split(batch), over
         over = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
         begun = before if mode == "NextStep" else over
@@ -346,7 +339,7 @@ def _record_vector(run: _Run) -> None:
             after = _final(run, info, i) if lost else seen[i]
             recorder.record(rewards[i], after, (terminated[i], truncated[i]), taken[i], chances[i])
         if mode == "Disabled" and over.any():
-            batch = check_reset(env.reset(options={"reset_mask": over.copy()}))
+            batch = check_result("reset", env.reset(options={"reset_mask": over.copy()}))[0]
             seen = run.split(batch)
         run.report()
 
