@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 from lstd.cli.console import (
@@ -81,7 +80,6 @@ def fit(given: Any) -> int:
     prepare_tables("fit")
     from lstd.data.settings import Settings
     from lstd.estimators.model import write_model
-    from lstd.estimators.summary import Summary
     from lstd.tables.preparing import prepared
     from lstd.tables.sum_tables import SAMPLE_ENTRIES, fit_stream
 
@@ -115,17 +113,9 @@ def fit(given: Any) -> int:
             report = "" if page is None or sample is None else _write_report(fitted, sample, page, roles)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
-    return _describe_fit(
-        Summary(fitted, str(path)), given.json, report, None if sample is None else (page, len(sample))
-    )
-
-
-def _describe_fit(summary: Any, json: bool, report: str, of_report: tuple[Any, int] | None) -> int:
-    """Write what describes a model, and its report of so many rows; returns the exit code."""
-    if not json:
-        return output(summary.text(**({"report": report} if report else {})))
-    content = None if of_report is None else {"file": str(of_report[0]), "rows": of_report[1]}
-    return output({"file": summary.title, **summary.document, "report": content})
+    content: Any = None if sample is None else {"file": str(page), "rows": len(sample)}
+    shown = {"report": content} if given.json else {"report": report} if page else {}
+    return _describe(str(path), fitted, given.json, shown)
 
 
 def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page: Path | None) -> int:
@@ -159,13 +149,22 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
     return _describe(str(path), fitted.to_record(), given.json, {"report": report})
 
 
-def _describe(path: str, saved: SavedHorizons, json: bool, more: Mapping[str, str] = MappingProxyType({})) -> int:
-    """Write what describes a model of the next steps; returns the exit code."""
-    facts = {**saved.facts, **more}
-    if json:
-        return output({"file": path, **facts})
-    lines = (f"{name:<16}{', '.join(value) if isinstance(value, tuple) else value}" for name, value in facts.items())
-    return output("\n".join([path, *lines]))
+def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | None = None) -> int:
+    """Write what describes a model of either kind, and where its report is; returns the exit code.
+
+    With a `report`, empty if there is none, tables of coefficients are left out.
+    """
+    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.summary import Summary
+
+    more = report or {}
+    if isinstance(model, SavedHorizons):
+        facts = {**model.facts, **more}
+        texts = ((name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in facts.items())
+        return output({"file": path, **facts} if json else "\n".join([path, *(f"{n:<16}{t}" for n, t in texts)]))
+    summary = Summary(model, path)
+    text = str(summary) if report is None else summary.text(**report)
+    return output({"file": path, **summary.document, **more} if json else text)
 
 
 def _read(path: str) -> Model | SavedHorizons:
@@ -437,14 +436,7 @@ def inspect(given: Any) -> int:
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
-    from lstd.estimators.horizon_model import SavedHorizons
-    from lstd.estimators.summary import Summary
-
-    model = _read(given.model)
-    if isinstance(model, SavedHorizons):
-        return _describe(given.model, model, given.json)
-    summary = Summary(model, given.model)
-    return output({"file": given.model, **summary.document} if given.json else str(summary))
+    return _describe(given.model, _read(given.model), given.json)
 
 
 # ------------------------------------------------------------ steps
