@@ -85,6 +85,8 @@ def first_panel(block, block_vars, gallery_conf):
         small = pickle.loads(pickle.dumps(plt.figure(plt.get_fignums()[0])))
         for ax in small.axes[1:]:
             ax.remove()
+        for text in small.texts:  # labels of all panels
+            text.set_text("")
         panel = small.axes[0]
         panel.set_subplotspec(small.add_gridspec(1, 1)[0])
         panel.set_anchor("C")

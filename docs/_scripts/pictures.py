@@ -191,16 +191,19 @@ def purpose(room):
 def house(theme):
     """Draw the rooms of the package by floor; each imports from the floors below it only."""
     levels = [[room for room in rooms if "/" not in room] for rooms in floors()]
-    figure, ax = canvas(8.6, len(levels) + 0.5)
-    for number, rooms in enumerate(levels):
-        y, width = 0.4 + number, 8.2 / len(rooms)
-        for k, room in enumerate(rooms):
-            lines = wrapped(purpose(room), int(width * 15))
-            box(ax, 0.3 + k * width, y, width - 0.06, 0.93, theme)
-            middle = 0.3 + k * width + (width - 0.06) / 2
-            ax.text(middle, y + 0.81, room, ha="center", va="center", color=BLUE[theme], fontsize=10, weight="bold")
-            ax.text(middle, y + 0.35, "\n".join(lines), ha="center", va="center", fontsize=6.4)
+    texts = [[wrapped(purpose(room), int(8.2 / len(rooms) * 12)) for room in rooms] for rooms in levels]
+    heights = [0.45 + 0.18 * max(map(len, lines)) for lines in texts]
+    figure, ax = canvas(8.6, sum(heights) + 0.5)
     ax.text(0.3, 0.15, "Imports point down.", fontsize=9)
+    y = 0.4
+    for rooms, lines, height in zip(levels, texts, heights, strict=True):
+        width = 8.2 / len(rooms)
+        for k, room in enumerate(rooms):
+            box(ax, 0.3 + k * width, y, width - 0.06, height - 0.07, theme)
+            middle, top = 0.3 + k * width + (width - 0.06) / 2, y + height - 0.14
+            ax.text(middle, top, room, ha="center", va="top", color=BLUE[theme], fontsize=10, weight="bold")
+            ax.text(middle, top - 0.2, "\n".join(lines[k]), ha="center", va="top", fontsize=8)
+        y += height
     return figure
 
 
