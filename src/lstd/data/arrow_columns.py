@@ -129,7 +129,7 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
         return values, Fault(0, column, text) if len(array) else None
     with contextlib.suppress(pa.ArrowInvalid):
         return _as_floats(array), None
-    array = _trimmed(array)
+    array = pc.replace_substring_regex(trimmed(array), r"^\+([0-9.])", r"\1")  # for older Arrow
     row = _refused(array, pa.float64())
     values[:row] = _as_floats(array[:row])
     if row == len(array):
@@ -147,9 +147,9 @@ def _remedy(text: str) -> str:
     return "correct it, or encode the column in numbers."
 
 
-def _trimmed(array: pa.Array) -> pa.Array:
-    """Text without white space around it and signs of positive numbers, and null where it means a missing value."""
-    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), r"^\+([0-9.])", r"\1")  # for older Arrow
+def trimmed(array: pa.Array) -> pa.Array:
+    """Text without white space around it, and null where it means a missing value."""
+    text = pc.utf8_trim_whitespace(as_text(array))
     return pc.if_else(_among(text, MISSING), pa.nulls(1, pa.string())[0], text)  # `pa.scalar` imports pandas
 
 
@@ -189,7 +189,7 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
     array = _plain(array)
     if pa.types.is_string(array.type):
         encoded = array.dictionary_encode(null_encoding="encode")
-        distinct, codes = _trimmed(encoded.dictionary), to_numpy(encoded.indices)
+        distinct, codes = trimmed(encoded.dictionary), to_numpy(encoded.indices)
         values, false = (to_numpy(_among(distinct, words))[codes] for words in (_TRUE, _FALSE))
     else:
         found, fault = numbers(array, column)
@@ -238,7 +238,7 @@ def _typed_times(array: pa.Array) -> pa.Array:
         with contextlib.suppress(pa.ArrowInvalid):  # from 2⁶³ on they are read as floats
             return array.cast(pa.int64())
     if pa.types.is_string(array.type):
-        array = _trimmed(array)
+        array = trimmed(array)
         for kind in (pa.int64(), *_DATES):
             with contextlib.suppress(pa.ArrowInvalid):
                 return array.cast(kind)

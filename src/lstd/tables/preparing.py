@@ -7,6 +7,7 @@ prepare other tables; the means for missing values are in its origin.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
-from lstd.data.parsing import MISSING, Fault
+from lstd.data.parsing import Fault
 from lstd.distributed.on_dask import is_future
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
@@ -96,14 +97,9 @@ def _batches(table: Table, columns: list[str], most_rows: int = 2**15) -> Iterat
             raise failure
 
 
-def _words(column: pa.Array) -> Any:
+def _words(column: pa.Array) -> NDArray[Any]:
     """Return words of a column, without spaces around them; an empty one where there is no value."""
-    words = np.array(
-        ["" if word is None else word.strip() for word in convert.as_text(column).to_pylist()], dtype=object
-    )
-    missing = np.array([word.lower() in MISSING for word in words], np.bool_)
-    words[missing] = ""
-    return words
+    return np.array([word or "" for word in convert.trimmed(column).to_pylist()], dtype=object)
 
 
 def prepared(
@@ -173,10 +169,7 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []
     n_bytes = 0
-    for raw in reader.raw():
-        together, failure = raw.batch.parsed(reader.columns) if raw.table.text else (raw.batch, None)
-        if failure is not None:
-            raise failure
+    for together in itertools.chain.from_iterable(_batches(table, reader.columns) for table in reader.tables):
         n_bytes += together.nbytes
         if 2 * n_bytes > memory:
             raise InvalidInputError(

@@ -107,11 +107,8 @@ class RowReader:
     def raw(self, owner: Any = None) -> Iterator[Raw]:
         """Yield rows as they are read."""
         for table in self.tables:
-            table.report(0.0)
             for batch in table.batches(self.columns, self._chunk_rows):
                 yield Raw(owner, self, table, table.rows_read - len(batch), batch)
-                table.report(table.done)
-            table.report(1.0)
 
     def checked(self, table: Table, first: int, found: Converted) -> Chunk:
         """Check the next rows."""

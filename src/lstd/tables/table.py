@@ -70,6 +70,7 @@ class Table:
         Batches have at most about `most_rows` rows. Those of CSV are instances of `lstd.tables.csv_table.TextBlock`.
         """
         self.rows_read = 0
+        self.report(0.0)
         try:
             for batch in self._read([*columns], most_rows):
                 size = equal_parts(len(batch), most_rows)
@@ -77,10 +78,12 @@ class Table:
                     part = batch[first : first + size]
                     self.rows_read += len(part)
                     yield part
+                    self.report(self.done)
         except InvalidInputError:
             raise
         except UNREADABLE as error:
             raise self._unreadable(error) from error
+        self.report(1.0)
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[Any]:
         """Yield batches, which may be larger; may raise any of `UNREADABLE`."""
