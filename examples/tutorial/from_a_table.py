@@ -43,7 +43,7 @@ data = Trajectories.from_frame(table, features=names, **columns)
 print(data.n_episodes, "machines,", data.n_transitions, "days,", int(data.terminated.sum()), "machines failed")
 
 # %%
-# Keep some machines back, to test on machines that the model has not seen.
+# Hold some machines out, to test on machines that the model has not seen.
 
 
 def split(table, names):
@@ -118,7 +118,7 @@ figure = plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0].figure
 # How good is it?
 # ---------------
 #
-# First, R² on the machines that were kept back: 0 means as good as the best constant. Then the mean days in five groups
+# First, R² on the machines that were held out: 0 means as good as the best constant. Then the mean days in five groups
 # of rows, from low to high predictions.
 
 print(f"R² {model.score(**test):.3f}")
@@ -127,9 +127,7 @@ ends = {"episode": test["episode"], "terminated": test["terminated"]}
 returns = observed_returns(test["y"], gamma=1.0, prediction=predicted, **ends)
 groups = calibration(predicted, returns, n_bins=5, groups=test["episode"])
 fig, ax = plt.subplots(figsize=(5, 4))
-ax.errorbar(
-    groups.predicted, groups.observed, 2 * groups.standard_error, fmt="o", capsize=3, label="machines kept back"
-)
+ax.errorbar(groups.predicted, groups.observed, 2 * groups.standard_error, fmt="o", capsize=3, label="machines held out")
 ax.axline((10, 10), slope=1, color="gray", ls=":", label="as predicted")
 ax.axhline(
     np.average(returns.returns, weights=returns.weight), color="0.5", ls="--", label="baseline: one mean for all"
