@@ -173,7 +173,9 @@ class Model(Record):
     @property
     def ridge(self) -> Array:
         """Ridge coefficient of each weight; zero for the column of ones."""
-        return np.append(self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
+        ridge = np.zeros(self.n_features + self.settings.fit_intercept)
+        ridge[: self.n_features] = self.settings.ridge(self.n_features)
+        return ridge
 
     @property
     def penalty(self) -> Array:

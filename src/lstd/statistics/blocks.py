@@ -361,6 +361,8 @@ def with_waiting(waiting: tuple[Rows, ...], rows: Rows) -> tuple[tuple[Rows, ...
 
 def joined(chunks: Sequence[Rows]) -> Rows:
     """Return chunks that waited as one."""
+    if len(chunks) == 1:
+        return chunks[0]
     last = np.concatenate([chunk.last for chunk in chunks])
     for end, (one, two) in zip(accumulate(map(len, chunks)), pairwise(chunks), strict=False):
         last[end - 1] = not StreamEnd.of(one).goes_on_with(two.first_episode)

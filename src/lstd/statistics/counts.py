@@ -190,6 +190,8 @@ def marks_until(rows: Rows, ends: Sequence[int]) -> NDArray[np.uint64]:
             places.append(np.arange(part.start + 1, part.stop + 1, part.step))
             numbers = np.column_stack([rows.y[part], rows.weight[part]])
             marks.append(np.column_stack([_marks_of(rows.X[part], n), _marks_of(numbers, numbers.shape[1])]))
+    if len(places) == 1:
+        return np.zeros((len(ends), 2), np.uint64)
     until = np.searchsorted(np.concatenate(places), ends, side="right")
     return np.asarray(np.cumsum(np.concatenate(marks), axis=0)[until - 1])
 

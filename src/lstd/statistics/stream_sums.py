@@ -288,7 +288,7 @@ def check_sums(statistics: Any, rows: Rows) -> None:
     s = statistics
     sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
     with np.errstate(over="ignore", invalid="ignore"):
-        if math.isfinite(sum(map(np.sum, sums))):
+        if math.isfinite(sum(float(array.sum()) for array in sums)):
             return
     if all(np.isfinite(array).all() for array in sums):  # only a sum of them overflows
         return
