@@ -30,7 +30,7 @@ from lstd.estimators.folds import check_enough, mean_product, total_weight
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import QUIET, Model
 from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks, needs_matrix
-from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.blocks import no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
 from lstd.statistics.ridge_warning import grows_without_bound
 from lstd.statistics.solve import check_range
@@ -47,11 +47,10 @@ T = TypeVar("T")
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
-def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, note: str = "") -> BiasCheck:
+def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     """Compare predictions of λ and of λ = 1, both fitted to `rows`; see :meth:`lstd.LSTD.bias_check`.
 
-    If the model has an intercept, the rows must have the column of ones. `blocks` are those of the rows with λ and with
-    λ = 1, if known. A warning ends with `note`.
+    If the model has an intercept, the rows must have the column of ones. A warning ends with `note`.
     """
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
@@ -68,8 +67,8 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     alpha = _RIDGE * float(np.mean(square / penalty)) * total_weight(rows) / len(rows)
     settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
     with_lmbda, with_one = (
-        Model(one, replace(settings, lmbda=one.total.lmbda), warned=QUIET)
-        for one in blocks or [no_blocks(rows, decay, "auto").extended(rows) for decay in (lmbda, 1.0)]
+        Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay), warned=QUIET)
+        for decay in (lmbda, 1.0)
     )
     _check_bounded(with_lmbda, with_one)
     check = _compared(with_lmbda, with_one, gram)
@@ -128,11 +127,9 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
     whole = 0 if len(starts) == 2 else int(starts[min(_GROUPS_OF_CHOICE, len(starts) - 1)])
     most = max(_ENTRIES_OF_CHOICE // rows.n_features, _ROWS_OF_CHOICE, whole)
     first = first_rows(rows, min(most, _ENTRIES // rows.n_features))
-    with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
-    model = Model(with_lmbda, settings, warned=QUIET)
-    blocks = (with_lmbda, with_one) if with_one.limit else None
+    model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings, warned=QUIET)
     note = f" Only the first {len(first)} rows were checked." if len(first) < len(rows) else ""
-    return _checks(first, model, blocks, tree=False, note=note)
+    return _checks(first, model, tree=False, note=note)
 
 
 def checks_for_report(rows: Rows, model: Model) -> Checks:
@@ -147,10 +144,8 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
         return _checks(rows, model)
 
 
-def _checks(
-    rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True, note: str = ""
-) -> Checks:
-    """Run both checks; `blocks` are those of `check_bias`. Warnings end with `note`."""
+def _checks(rows: Rows, model: Model, *, tree: bool = True, note: str = "") -> Checks:
+    """Run both checks; warnings end with `note`."""
 
     def result(check: Callable[..., T], **options: Any) -> T | str:
         try:
@@ -161,7 +156,7 @@ def _checks(
         except InvalidInputError as error:
             return str(error)
 
-    return Checks(result(check_bias, blocks=blocks), result(check_misfit, tree=tree))
+    return Checks(result(check_bias), result(check_misfit, tree=tree))
 
 
 def first_rows(rows: Rows, most: int) -> Rows:
