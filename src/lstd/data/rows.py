@@ -174,12 +174,7 @@ class Rows(Record):
     @cached_property
     def full(self) -> Flags:
         """Whether each row is a full transition, (T,)."""
-        return self.full_among(slice(len(self)))
-
-    def full_among(self, part: slice) -> Flags:
-        """Return whether each of some rows is a full transition."""
-        last, given = self.last[part], self.X_next is not None
-        return np.ones(len(last), np.bool_) if given else self.terminated[part] | ~last
+        return np.ones(len(self), np.bool_) if self.X_next is not None else self.terminated | ~self.last
 
     @cached_property
     def own_discounts(self) -> bool:

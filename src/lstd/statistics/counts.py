@@ -111,7 +111,7 @@ class Counts(Record):
 
     def with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
         """Add the rows of `part`, which are counted and summed, to the effective sample and the observed share."""
-        full, coefficient, weight = rows.full_among(part), rows.trace_coefficient[part], rows.weight[part]
+        full, coefficient, weight = rows.full[part], rows.trace_coefficient[part], rows.weight[part]
         step, sample, first = np.eye(3), self.sample, self.n_rows <= len(rows)
         if rows.X_next is None:
             kept, counted = _NONE if uniform(coefficient) else coefficient, _NONE if uniform(weight) else weight

@@ -96,7 +96,7 @@ def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
 
 def _sums_of(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
     """Sum the pairs whose later row is one of `first` to `end` − 1."""
-    sums, full = LagSums.zero(horizon, rows.n_features, rows.y.shape[1]), rows.full_among(slice(first, end))
+    sums, full = LagSums.zero(horizon, rows.n_features, rows.y.shape[1]), rows.full[first:end]
     weight, size = rows.weight[first:end][full], max(_ROWS, horizon)
     for start in range(first, end, size):
         _add_pairs(sums, rows, start, min(start + size, end))
