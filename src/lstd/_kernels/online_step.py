@@ -322,7 +322,7 @@ def note_error(reward, here, over, state, counts):  # type: ignore[no-untyped-de
 
 @kernel
 def note_sample(row, decay, forgetting, sample):  # type: ignore[no-untyped-def]
-    """Add a transition, a row of the buffer, to the effective sample sizes of `lstd.statistics.counts`.
+    """Add a transition, a row of the buffer, to the effective sample sizes of `lstd.statistics`.
 
     `decay` is λγ on arrival, 0 at the start of an episode. All that came before counts `forgetting` times as much.
     """

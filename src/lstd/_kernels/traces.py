@@ -144,7 +144,7 @@ def add_entries(factors, shift, indptr, indices, values, starts, rows, entries, 
 
 @kernel
 def observed_weight(discounts, full, coefficients, weights):  # type: ignore[no-untyped-def]
-    """Compute what rows do to v and to the observed weight of `lstd.statistics.counts`: ((v, by v), (weight, by v)).
+    """Compute what rows do to v and to the observed weight of `lstd.statistics`: ((v, by v), (weight, by v)).
 
     Rows: `discounts`; `full`, false in horizon rows; `coefficients` and `weights`, empty if all are one.
     """
@@ -164,7 +164,7 @@ def observed_weight(discounts, full, coefficients, weights):  # type: ignore[no-
 
 @kernel
 def sample_sums(full, ratios, weights, coefficients, decay, sums):  # type: ignore[no-untyped-def]
-    """Add rows to the sums of effective samples, (3, 4), of `lstd.statistics.counts`.
+    """Add rows to the sums of effective samples, (3, 4), of `lstd.statistics`.
 
     Rows: `full`, false in horizon rows; `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving.
     """

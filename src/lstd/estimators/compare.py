@@ -84,7 +84,7 @@ def compare(
     return Comparison(rows, prediction, returns)
 
 
-def comparable_rows(estimator: Any, X: Any, y: Any, columns: Columns, *, ones: bool = False, **options: bool) -> Rows:
+def comparable_rows(estimator: Any, X: Any, y: Any, columns: Columns, *, ones: bool = False, **options: Any) -> Rows:
     """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the model predicts.
 
     With `ones`, they are in order of their groups, and have the column of ones if the model has an intercept.

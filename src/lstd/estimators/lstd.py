@@ -249,8 +249,9 @@ class LSTD(Predictor):
         """
         settings, solver = self._settings(), Solver(self.solver, self.tol, self.max_iter)
         rows = checked_rows(
-            BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True, summed=True
-        )
+            BaseEstimator(), X, y, columns, of="LSTD.fit", gamma=settings.gamma, reset=True, warn=True, sort=True,
+            summed=True,
+        )  # fmt: skip
         model = (
             fit_without_matrix(rows, settings, solver, self._options)
             if solver.takes(rows.X, rows.n_features)
@@ -296,8 +297,8 @@ class LSTD(Predictor):
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
         settings, options = self._settings(before), self._options
         rows = checked_rows(
-            self if before else BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=before is None,
-            warn=before is None or "ends" not in before.warned, summed=True,
+            self if before else BaseEstimator(), X, y, columns, of="LSTD.partial_fit", gamma=settings.gamma,
+            reset=before is None, warn=before is None or "ends" not in before.warned, summed=True,
         )  # fmt: skip
         if before is None or settings is not before.settings:
             settings.ridge(rows.n_features)  # checks the number of coefficients

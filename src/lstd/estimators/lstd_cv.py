@@ -158,7 +158,9 @@ class LSTDCV(Predictor):
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
         solver = Solver(self.solver, self.tol, self.max_iter)
         check_n_blocks(self.n_blocks)
-        rows = checked_rows(BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True)
+        rows = checked_rows(
+            BaseEstimator(), X, y, columns, of="LSTDCV.fit", gamma=settings.gamma, reset=True, warn=True, sort=True
+        )
         settings.ridge(rows.n_features)  # checks the number of factors
         free = solver.takes(rows.X, rows.n_features)
         settings, selection, checks = choose_settings(

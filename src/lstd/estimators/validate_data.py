@@ -19,19 +19,21 @@ OTHER_NAMES = {"sample_weight": "Weights of rows are given as `weight`."}
 
 
 def checked_rows(
-    estimator: BaseEstimator, X: Any, y: Any, columns: Columns, *, reset: bool = False, **options: Any
+    estimator: BaseEstimator, X: Any, y: Any, columns: Columns, *, of: str = "this method", reset: bool = False,
+    **options: Any,
 ) -> Rows:  # fmt: skip
     """Check the arguments of :func:`check_rows`; return rows without the column of ones.
 
     `estimator` has the number and the names of the features, or gets them with `reset`. Unless `options` has `finite`,
     features may be NaN or infinite: the sums show them. Unless it has `warn`, no warning says if episodes are assumed
-    to be truncated.
+    to be truncated. `of` names the method.
     """
     if others := columns.keys() - ARGUMENTS:
-        refuse_others(others, "this method")
+        refuse_others(others, of)
     if not reset:
         X = _by_name(estimator, "X", X)
-        columns = columns | {"X_next": _by_name(estimator, "X_next", columns.get("X_next"))}
+        if "X_next" in columns:
+            columns = columns | {"X_next": _by_name(estimator, "X_next", columns["X_next"])}
     rows = check_rows(X, y, **columns, **{"warn": False, "finite": False} | options)
     _check_names(estimator, "X", X, rows.X, reset=reset)
     return rows

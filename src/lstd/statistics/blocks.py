@@ -342,7 +342,7 @@ def may_wait(rows: Rows, before: LSTDStatistics) -> bool:
     X, y = rows.X, rows.y
     if not (type(X) is np.ndarray and X.dtype == np.float64 and 0 < X.size < _ENTRIES) or rows.given & FACTORS:
         return False
-    if any(given is not None for given in (rows.X_next, rows.names, rows.groups)):
+    if not (rows.X_next is None and rows.names is None and rows.groups is None):
         return False
     if before.successors is not False or before.n_groups is not None:
         return False

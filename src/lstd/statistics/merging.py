@@ -45,9 +45,8 @@ from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, chunk_edges, chunk_statistics
-from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.solve import check_range
-from lstd.statistics.stream_sums import Pending, StreamSums, check_sums
+from lstd.statistics.stream_sums import UNKNOWN, About, Counts, Pending, StreamSums, check_sums
 from lstd.types import Array
 
 

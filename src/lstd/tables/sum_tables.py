@@ -40,8 +40,8 @@ from lstd.estimators.model import Model, model_of
 from lstd.estimators.model_parts import Limits, Origin
 from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.blocks import Layout
-from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.stream_sums import About
 from lstd.statistics.threads import Ahead, available_cores, one_blas_thread
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, chunks_of, opened, times_of, watched
