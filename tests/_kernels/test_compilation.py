@@ -255,6 +255,16 @@ def test_a_folder_that_cannot_be_written(copied, run_smallest):
     assert (found["hits"], found["misses"], len(found["warnings"])) == (1, 1, 1)
 
 
+def test_a_folder_that_cannot_be_made(tmp_path, run_smallest):
+    (tmp_path / "file").write_text("not a folder")
+    found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=tmp_path / "file" / "cache")
+    assert found["misses"] == 2
+    assert len(found["warnings"]) == 1, found["warnings"]  # for reading and writing, and for all kernels
+    assert str(tmp_path / "file" / "cache") in found["warnings"][0]
+    assert "LSTD_CACHE_DIR" in found["warnings"][0]
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
 FULL_DISK = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lstd.ope import importance_sampling
+from lstd.ope import LSTDQ, importance_sampling
 
 GAMMA = 0.9
 
@@ -97,6 +97,33 @@ def test_a_mix_has_the_least_squared_bias_and_variance(modules):
     covariance, bias = np.array([[0.0, 0.0], [0.0, 4.0]]), np.array([1.0, 0.0])
     assert modules[0].mix(covariance, bias) == pytest.approx([0.8, 0.2], abs=1e-4)  # 4 / (1 + 4)
     assert modules[0].mix(np.diag([1.0, 3.0]), np.zeros(2)) == pytest.approx([0.75, 0.25], abs=1e-4)
+
+
+def test_the_tabular_model_solves_that_of_the_frequencies(modules, data):
+    log, P, r, count = data.log, np.zeros((4, 2, 4)), np.zeros((4, 2)), np.zeros((4, 2))
+    for t in np.flatnonzero(data.full):
+        count[log.state[t], log.action[t]] += 1
+        r[log.state[t], log.action[t]] += log.reward[t]
+        if not log.terminated[t]:
+            P[log.state[t], log.action[t], log.state[t + 1]] += 1
+    assert count[:3].min() > 0
+    count[3] = 1
+    policy = np.zeros((4, 2))
+    policy[log.state] = data.target
+    moves, reward = (policy[..., np.newaxis] * P / count[..., np.newaxis]).sum(1), (policy * r / count).sum(1)
+    v = np.linalg.solve(np.eye(4) - GAMMA * moves, reward)
+    assert modules[0].tabular(data, 4) == pytest.approx(v[log.state[log.first]].mean(), abs=1e-9)
+
+
+def test_linear_fitted_q_ends_at_least_squares_temporal_differences(modules, data):
+    X = np.random.default_rng(4).normal(size=(4, 1))[data.log.state]
+    log = data.log
+    model = LSTDQ(GAMMA, alpha=1e-3, fit_intercept=False, weighting="none").fit(
+        np.column_stack([X, np.ones(len(X))]), np.where(data.full, log.reward, np.nan), actions=log.action,
+        target_policy=data.target, episode=log.episode, terminated=log.terminated,
+    )  # fmt: skip
+    values = (model.action_values(np.column_stack([X, np.ones(len(X))])) * data.target).sum(axis=1)
+    assert modules[0].linear_q(data, X) == pytest.approx(values[log.first].mean(), abs=1e-6)
 
 
 def test_boosted_fitted_q_of_single_steps_is_the_mean_reward_of_each_pair(modules, table, target):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from test_cli_model import FIT, table, write_csv
+from test_cli_model import COLUMNS, FIT, table, write_csv
 
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
@@ -68,6 +68,15 @@ def test_predicted_intervals(folder, capsys, out):
     expected = read_model("model").interval(arrays(table(1000))["X"], 0.8)
     for name in found.column_names[1:]:
         assert np.array_equal(found[name].to_numpy(), getattr(expected, name)), name
+
+
+def test_intervals_of_several_rewards(folder, capsys):
+    assert run(["fit", "data.csv", "--features", "x,y", "--reward", "r,t", *COLUMNS[2:], "-o", "model", "--quiet"]) == 0
+    assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "-o", "out.csv"]) == 0
+    header = Path("out.csv").read_text().splitlines()[0].split(",")
+    kinds = ("prediction", "lower", "upper", "standard_error", "little_data")
+    assert header == [f"{kind}_{reward}" for reward in ("r", "t") for kind in kinds]
+    assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "--id", "r", "-o", "two.csv"]) == 0
 
 
 def test_model_without_intervals_says_so(folder, capsys):

@@ -155,6 +155,19 @@ def test_several_files_and_all_other_columns(folder, capsys):
     assert other.origin.files == ("a.parquet", "b.csv")
 
 
+def test_score_with_columns_of_other_names(folder, capsys):
+    assert run([*FIT, "--quiet"]) == 0
+    pq.write_table(table(200).rename_columns(["x", "y", "gain", "who", "t", "end"]), "other.parquet")
+    names = ["--reward", "gain", "--episode", "who", "--terminated", "end"]
+    capsys.readouterr()
+    assert run(["score", "model", "other.parquet", *names, "--quiet"]) == 0
+    other = capsys.readouterr().out.replace("gain", "r")
+    assert run(["score", "model", "data.csv", "--quiet"]) == 0
+    assert capsys.readouterr().out == other
+    assert run(["score", "model", "data.csv", "--episode", "", "--terminated", "", "--quiet"]) == 2
+    assert "column 'r', row 40 (the first row of data is 1): has no value" in capsys.readouterr().err
+
+
 def test_names_of_columns_may_hold_commas():
     assert names(["a,b", "c", '"d,e",f']) == ("a", "b", "c", "d,e", "f")
     assert names(["a, b", ' c,  " d"']) == ("a", "b", "c", " d")
@@ -206,6 +219,10 @@ X = ["fit", "data.csv", *COLUMNS, "--features", "x"]
         (["predict", "model", "bad.csv"], "bad.csv: column 'y', row 2 (the first row of data is 1): has 'oops'"),
         (["predict", "model", "data.csv", "--id", "who"], "data.csv: column 'who' is missing"),
         (["predict", "model", "data.csv", "--json"], "`--json` needs `--out`"),
+        (
+            ["predict", "model", "data.csv", "--interval", "95"],
+            "`--interval` must be above 0 and below 1, such as 0.95",
+        ),
         (["predict", "model", "data.csv", "-o", "p.txt"], "`--out` must end in .csv or .parquet"),
         (["score", "model", "data.csv", "--reward", "r,t"], "`--reward` must name 1 columns, one per prediction; got"),
         (["inspect", "data.csv"], "data.csv was not written by lstd"),

@@ -15,6 +15,7 @@ from test_cli_model import COMMAND, FIT, POSIX, table
 
 from lstd import load
 from lstd.cli.app import run
+from lstd.cli.console import in_the_shell
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,9 @@ def test_names_that_are_not_utf_8(folder, capsys, extension):
     Path(data).unlink()
     assert run(["predict", model, data]) == 2
     assert capsys.readouterr().err == f"lstd: caf\\udce9.{extension} could not be read: No such file or directory.\n"
+
+
+def test_arguments_of_python_are_named_as_options():
+    text = 'Use `unobserved="predict"`, `sort=True` or `next_features`; `lmbda` and `x` stay\n as they are'
+    expected = "Use `--unobserved predict`, `--sort` or `--next-features`; `--lmbda` and `x` stay as they are"
+    assert in_the_shell(text) == expected

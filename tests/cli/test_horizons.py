@@ -119,6 +119,14 @@ def test_steps_of_tables_must_be_equal(rows):
         lstd.fit_tables(["one.csv", "two.csv"], gamma=1.0, horizon=6, time="day", **NAMES)
 
 
+def test_bounds_of_a_model_hold_for_tables(rows):
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--low", "0", "--high", "0.5", "-o", "model"]) == 0
+    assert run(["predict", "model", "rows.csv", "--horizon", "3", "-o", "out.csv"]) == 0
+    found = pd.read_csv("out.csv")["prediction"]
+    assert found.min() == 0.0
+    assert found.max() <= 0.5
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

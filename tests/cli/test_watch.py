@@ -108,6 +108,14 @@ def test_a_jump_shows_in_the_columns_in_json_and_in_a_warning_that_names_row_and
     assert_close([row["drift"] for row in rows[:-1]], drift, "recursions")
 
 
+def test_copied_columns_come_first(rows):
+    assert watch("--out", "p.csv", "--id", "id,u") == 0
+    assert Path("p.csv").read_text().split()[:2] == [
+        "row,id,u,prediction,standard_error,drift,changed",
+        f"1,0,{rows[1].split(',')[1]},0.0,,0.0,False",
+    ]
+
+
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("id,u,v,r,done\n", 0), ("id,u,v,r,done\n0,1,1,1,0\n", 1)])
 def test_empty_input_and_one_row(rows, text, count):
     Path("b.csv").write_text(text)
@@ -384,3 +392,10 @@ def test_a_pipe_gives_lines_until_its_end():
     os.write(sender, b"\n")
     os.close(sender)
     assert [line for lines in come for line in lines] == [b"b"]
+
+
+def test_standard_errors_follow_the_model(rows):
+    assert watch("--out", "p.csv", "--no-intercept") == 0
+    errors = [line.split(",")[2] for line in Path("p.csv").read_text().split()[1:]]
+    assert errors[0] == ""
+    assert all(float(error) > 0.0 for error in errors[N - 100 :])

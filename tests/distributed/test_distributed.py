@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from chunk_loaders import N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks
-from lstd import fit_chunks
+from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
+from lstd import LSTD, fit_chunks
 from lstd.distributed.chunk_sums import merged
 from lstd.errors import (
     BrokenEpisodeWarning,
@@ -20,6 +20,7 @@ from lstd.errors import (
     MissingTerminationWarning,
     OutputError,
 )
+from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
     *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
@@ -93,6 +94,17 @@ def test_few_nodes_are_held():
     merged((Node() for _ in range(1000)), Node)
 
 
+def test_independent_chunks_add(threads):
+    draw = np.random.RandomState(2)
+    chunks = [(draw.normal(size=(T, N)), draw.normal(size=T)) for T in (5, 1, 20, 3, 9)]
+    X, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+    ids = np.repeat(np.arange(5), [len(y) for _, y in chunks])
+    expected = LSTD(**SETTINGS).fit(X, y, episode=ids, terminated=np.zeros(len(y), dtype=bool))
+    found = fit_chunks(chunks, **SETTINGS, independent=True, executor=threads)
+    assert_close(found.coef_, expected.coef_, "solve")
+    assert (found.n_transitions_, found.n_episodes_) == (33, 5)
+
+
 # ---------------------------------------------------------------- the same model
 
 
@@ -111,18 +123,22 @@ def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
     assert_same_bits(sum_chunks(forms(), **SETTINGS, executor=threads), reference)
 
 
+def test_a_fitted_model_goes_on_with_the_stream(threads):
+    data = whole()
+    found = fit_chunks([chunk(place) for place in range(5)], **SETTINGS, executor=threads)
+    found.partial_fit(**{name: values[EDGES[5] :] for name, values in data.items()})
+    assert_close(found.coef_, LSTD(**SETTINGS).fit(**data).coef_, "solve")
+
+
 # ---------------------------------------------------------------- workers that die
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_process_that_is_killed_is_replaced(kept, reference, tmp_path):
-    store = tmp_path / "store" if kept else None
+def test_a_process_that_is_killed_is_replaced(reference, tmp_path):
+    store = tmp_path / "store"
     chunks = loaders(tmp_path / "calls", deadly=6)
     assert_same_bits(sum_chunks(chunks, **SETTINGS, executor=processes, store=store), reference)
-    assert (
-        len(chunks) + 1 <= n_calls(tmp_path / "calls") <= len(chunks) + 2 + 2 * (not kept)
-    )  # the pool dies as a whole
-    assert not kept or len(list(store.glob("*.statistics"))) == len(chunks)
+    assert len(chunks) + 1 <= n_calls(tmp_path / "calls") <= len(chunks) + 2  # the pool dies as a whole
+    assert len(list(store.glob("*.statistics"))) == len(chunks)
 
 
 def test_a_cluster_worker_that_is_killed_loses_the_chunk_it_was_at_only(client, reference, tmp_path):
@@ -199,8 +215,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-@pytest.mark.parametrize("where", ["threads", "dask"])
+@pytest.mark.parametrize(("name", "where"), [*((name, "threads") for name in BAD), ("nan", "dask"), ("loader", "dask")])
 def test_bad_chunks_are_named(name, where, request):
     bad, message = BAD[name]
     how = {"client": request.getfixturevalue("client")} if where == "dask" else {"executor": ThreadPoolExecutor}

@@ -239,6 +239,13 @@ def test_what_is_kept_is_checked_where_tables_meet(tmp_path):
         run([file])
 
 
+def test_frames_are_kept_by_content(tmp_path):
+    run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
+    for rows, n_kept in ((frame(), 1), (frame(), 1), (frame().assign(other=1), 1), (frame().assign(x0=1.0), 2)):
+        run([rows])
+        assert len(list(tmp_path.iterdir())) == n_kept
+
+
 def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference, tmp_path):
     run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
     chunks = [partial(pd.read_parquet, path) for path in parquet]
@@ -326,6 +333,18 @@ def test_delayed_objects_and_futures(client, parquet, reference, kind, with_clie
         expected = sum_tables(parquet[:1], **ROLES, **SETTINGS, executor=Here())
     how = {"client": client} if with_client else {}
     assert_same_bits(sum_tables(chunks, **ROLES, **SETTINGS, **how), expected)
+
+
+def test_delayed_arrays_and_paths(client, tmp_path):
+    rows = whole()
+    np.savez(tmp_path / "first.npz", **{name: values[:100] for name, values in rows.items()})
+    chunks = [
+        dask.delayed(str)(tmp_path / "first.npz"),
+        dask.delayed({name: values[100:200] for name, values in rows.items()}),
+        {name: values[200:] for name, values in rows.items()},
+    ]
+    found = sum_arrays(chunks, **SETTINGS, client=client)
+    assert_agrees(found, sums_of(**rows))
 
 
 def test_a_partition_that_cannot_be_computed(client):

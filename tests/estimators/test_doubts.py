@@ -198,6 +198,13 @@ def test_bounds_follow_from_the_least_and_the_greatest_reward(rewards, gamma, en
     assert_close(bounds_of(model), bounds, "solve")
 
 
+def test_bounds_know_discounts_variants_and_a_missing_intercept():
+    X, y = np.random.default_rng(0).normal(size=(20, 1)), np.resize([1.0, 3.0], 20)
+    assert_close(bounds_of(LSTD(0.9).fit(X, y, discount=np.full(20, 0.5))), [1.0, 6.0], "solve")
+    assert_close(bounds_of(LSTD(0.5, variant="mixed").fit(X, y)), [1.0, 6.0], "solve")
+    assert_close(bounds_of(LSTD(0.5, fit_intercept=False).fit(X, y)), [0.0, 6.0], "solve")
+
+
 def test_rewards_that_are_not_used_are_no_bounds():
     X, y = np.random.default_rng(0).normal(size=(40, 1)), np.tile([1.0, 3.0, 2.0, np.nan], 10)
     model = LSTD(0.5).fit(X, y, episode=np.arange(40) // 4, terminated=np.zeros(40, bool))
@@ -324,16 +331,6 @@ def test_returns_that_were_hardly_observed_are_said_once():
     model.predict(X)
 
 
-def test_features_that_only_grow_in_a_chunk_are_said_once():
-    X, y, episode = episodes(60)
-    X[:, 1] = np.arange(len(X)) % 11
-    columns = {"episode": episode, "terminated": np.zeros(len(X), bool)}
-    with pytest.warns(ExtrapolationWarning, match=r"only grow within an episode \(x1\)") as given:
-        model = fitted_in_chunks(X, y, columns, [330])
-    assert len(given) == 1
-    assert model.model_.said == (str(given[0].message),)
-
-
 # ---------------------------------------------------------------- the same of tables
 
 
@@ -382,26 +379,3 @@ def test_tables_are_doubted_as_the_same_rows_in_memory_are(table, category, inte
     assert_close(model.model_.bounds, one.bounds, "solve")
     assert_close(model.model_.limits.ranges, one.limits.ranges, "sums")
     assert model.model_.limits.n_rows == len(table)
-
-
-def test_only_the_first_rows_of_tables_are_doubted_and_all_are_in_the_limits():
-    wrong = unsupported()
-    right = pd.concat([wrong.assign(rho=1.0)] * 3, ignore_index=True)
-    right["id"] = np.arange(len(right)) // 11
-    later = wrong.assign(x=wrong["x"] + 1000.0, id=wrong["id"] + 10**6)
-    options = {
-        "features": "x",
-        "reward": "y",
-        **IDS,
-        "importance_ratio": "rho",
-        "gamma": 0.9,
-        "alpha": 1.0,
-        "n_jobs": 1,
-    }
-    model = lstd.fit_tables([right, later], **options)
-    assert model.model_.limits.ranges.max() > 1000.0
-    with pytest.warns(SupportWarning):
-        lstd.fit_tables([later, right], **options)
-    with pytest.warns(ExtrapolationWarning, match="x of 100 % of the rows"):
-        model.predict(pd.DataFrame({"x": [1e5]}))
-    assert model.predict(pd.DataFrame({"x": [0.0]}), clip=True).shape == (1,)

@@ -159,6 +159,12 @@ def test_a_stream_refuses_a_group_that_comes_again():
         model.partial_fit(**SIX)
 
 
+def test_an_episode_does_not_continue_in_another_group():
+    model = LSTD().partial_fit([[1.0]], [1.0], episode=[1], terminated=[False], groups=["a"])
+    with pytest.raises(InvalidInputError, match="one chunk ends with 'a', and the next one, which continues its epi"):
+        model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False], groups=["b"])
+
+
 def test_too_few_groups():
     stream = grouped(0, 4)
     with pytest.raises(InvalidInputError, match="Intervals need at least 5 groups; the model was fitted to 4"):
@@ -179,6 +185,15 @@ def test_messages_count_rows_as_they_were_given():
     X_next[0] = 9.0  # not the row after it
     with pytest.warns(BrokenEpisodeWarning, match="Row 1 of `X`"):
         LSTD().fit(X, y, X_next=X_next, episode=[0, 0, 1, 1, 2, 2], terminated=[False] * 6, groups=list("ccbbaa"))
+
+
+def test_independent_sums_add_their_groups():
+    one = LSTDStatistics.from_arrays(**SIX, groups=np.sort(TEXT), gamma=0.9, lmbda=0.5)
+    plain = LSTDStatistics.from_arrays(**SIX, gamma=0.9, lmbda=0.5)
+    assert (one + one).n_groups == 4
+    assert one.then(one + one).n_groups == 6
+    assert (one + plain).n_groups is None
+    assert plain.n_groups is None
 
 
 # ---------------------------------------------------------------- the rest of the package

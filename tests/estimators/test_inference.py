@@ -98,6 +98,19 @@ def test_standard_errors_and_intervals_are_those_of_the_definition(stream, varia
     assert_close(model.coef_covariance_, covariance[0] if stream.y.ndim == 1 else covariance, "solve")
 
 
+def test_an_intercept_is_a_column_of_ones_without_a_ridge_term():
+    random = np.random.default_rng(9)
+    X, y = random.normal(size=(60, 2)), random.normal(size=60)
+    ends = {"episode": np.repeat(np.arange(20), 3), "terminated": np.arange(60) % 3 == 2}
+    ones = np.column_stack([X, np.ones(60)])
+    with_intercept = LSTD(0.9, alpha=0.0).fit(X, y, **ends)
+    with_column = LSTD(0.9, alpha=0.0, fit_intercept=False).fit(ones, y, **ends)
+    one, two = with_intercept.predict_interval(X), with_column.predict_interval(ones)
+    for name in ("lower", "upper", "standard_error", "degrees_of_freedom"):
+        assert_close(getattr(one, name), getattr(two, name), "solve")
+    assert_close(with_intercept.coef_covariance_, with_column.coef_covariance_[:2, :2], "solve")
+
+
 def test_reduces_to_the_standard_error_of_a_mean():
     y = np.random.default_rng(1).normal(size=30)
     model = LSTD(gamma=1.0, alpha=0.0).fit(np.ones((30, 1)), y, episode=np.arange(30), terminated=np.ones(30, bool))

@@ -19,10 +19,9 @@ import naive
 from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import Settings
-from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
 from lstd.estimators import iterative
 from lstd.ope import LSTDQ, policy_value
-from lstd.report import write_fit_report
 from streams import all_streams, definition
 from tolerances import assert_close
 from twins import BOTH
@@ -192,6 +191,14 @@ def test_a_coefficient_for_each_feature_groups_and_several_rewards():
         assert_close(model.predict(X, return_std=True)[1], direct.predict(X, return_std=True)[1], "iterative_intervals")
 
 
+def test_indices_of_both_widths():
+    X, y, columns = states()
+    wide = X.copy()
+    wide.indices, wide.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    one, two = (LSTD(solver="iterative").fit(each, y, **columns) for each in (X, wide))
+    assert np.array_equal(one.coef_, two.coef_)
+
+
 def test_auto_takes_the_iterative_solver_for_many_sparse_features_alone(monkeypatch):
     X, y, columns = states()
     assert LSTD().fit(X, y, **columns).n_iter_ == 1
@@ -215,14 +222,6 @@ def test_a_tolerance_that_is_not_reached_warns():
     with pytest.warns(ConvergenceWarning, match="stopped after 3 products .* `max_iter`"):
         model = LSTD(solver="iterative", max_iter=3, n_blocks=0).fit(X, y, **columns)
     assert model.residual_ > 1e-8
-
-
-@pytest.mark.parametrize("max_iter", [1, 2, 3, 7, 20, 30, 50])
-def test_no_more_products_than_allowed(max_iter):
-    X, y, columns = states(n=30, T=300, E=1, cut=1.0)
-    options = {"gamma": 1.0, "alpha": 0.0, "lmbda": 0.0, "n_blocks": 0, "max_iter": max_iter}
-    with pytest.warns(ConvergenceWarning):
-        assert LSTD(**options, solver="iterative").fit(X, y, **columns).n_iter_ <= max_iter
 
 
 def test_warnings_about_rows_are_those_of_the_direct_solver():
@@ -318,14 +317,6 @@ def test_pairs_that_do_not_converge_are_left_out():
         model.set_params(lmbdas=[0.0], alphas=[1e-6]).fit(X, y, **columns)
 
 
-def test_a_report_leaves_out_what_needs_the_matrix(tmp_path):
-    X, y, columns = states()
-    model = LSTD(solver="iterative").fit(X, y, **columns)
-    page = write_fit_report(tmp_path / "page.html", model, X, y, **columns).read_text(encoding="utf-8")
-    assert "products with the matrix" in page
-    assert "Effective degrees of freedom" not in page
-
-
 @pytest.mark.parametrize("lmbda", [0.0, 0.7])
 def test_action_values_are_those_of_the_direct_solver(lmbda, tmp_path):
     X, y, columns = states(n=20)
@@ -370,3 +361,15 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     assert np.array_equal(*fits)
     monkeypatch.undo()
     assert_close(LSTD(solver="iterative").fit(X, y, **columns).predict(X), fits[0][0], "iterative")
+
+
+@pytest.mark.parametrize("kind", ["episodes", "everything"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_ridge_term_gives_the_warning_of_the_direct_solver(kind, fit_intercept):
+    X, y, columns = states(**KINDS[kind])
+    texts = []
+    for solver in ("direct", "iterative"):
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            LSTD(gamma=0.9, alpha=300.0, solver=solver, n_blocks=0, fit_intercept=fit_intercept).fit(X, y, **columns)
+        texts.append([str(one.message) for one in caught if issubclass(one.category, RidgeWarning)])
+    assert texts[0] == texts[1] != []

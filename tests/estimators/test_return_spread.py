@@ -242,6 +242,14 @@ def test_the_end_is_a_bound_that_returns_lie_on():
     assert bounded.spreads_[0].values.max() == 1.0  # as predictions are
 
 
+def test_variances_are_scaled_by_residuals_beyond_chance():
+    group, one = np.arange(4), np.ones(4)
+    for squares, expected in (([1.0, 1.2, 0.8, 1.0], 1.0), ([3.0, 3.0, 3.0, 3.0], 3.0)):
+        assert_close(return_spread.scale_of(np.array(squares), one, group), expected, "sums")
+    error = np.sqrt(0.5)  # of the mean, 3, over groups
+    assert_close(return_spread.scale_of(np.array([2.0, 2.0, 4.0, 4.0]), one, group // 2), 3.0 - error**2 / 2.0, "sums")
+
+
 def test_negative_variances_are_raised_and_counted():
     data = purchases(60, 1)
     X = data["X"][:, :1] + 20.0 * (np.arange(len(data["X"])) == 5)[:, np.newaxis]

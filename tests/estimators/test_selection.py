@@ -147,6 +147,13 @@ def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
         assert_close(found.score, found.results["mean_test_score"][place], "solve")
 
 
+def test_the_number_of_jobs_makes_no_difference():
+    rows = rows_of(stream_of(episodes=12))
+    one, two = (chosen(rows, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert (one.lmbda, one.alpha) == (two.lmbda, two.alpha)
+    assert_close(two.results["mean_test_score"], one.results["mean_test_score"], "solve")
+
+
 # ---------------------------------------------------------------- the estimator
 
 
@@ -217,6 +224,14 @@ def test_too_few_transitions_are_an_error_and_two_will_do():
     model = LSTDCV(GAMMA).fit(stream.X[:3], stream.y[:3])
     assert model.n_folds_ == 2
     assert np.isfinite(model.coef_).all()
+
+
+def test_few_episodes_are_cut_into_folds_of_rows():
+    stream = stream_of(episodes=3)
+    model = LSTDCV(GAMMA).fit(stream.X, stream.y, **stream.columns)
+    assert np.isfinite(model.coef_).all()
+    many = stream_of(episodes=6)
+    assert LSTDCV(GAMMA).fit(many.X, many.y, **many.columns).n_folds_ == 6
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # of ratios of zero

@@ -1,6 +1,7 @@
 """Units of features make no difference to LSTDCV, nor does what is added to a dense one if there is an intercept."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import settings as cases
@@ -9,9 +10,10 @@ from scipy import sparse
 
 import lstd
 import naive
-from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd import LSTD, LSTDCV, LSTDStatistics, RecursiveLSTD, fit_tables
 from lstd.data.check_rows import check_rows
 from lstd.errors import RidgeWarning
+from lstd.ope import LSTDQ
 from support.tolerances import assert_close
 
 few_pairs = pytest.mark.usefixtures("few_pairs")
@@ -167,6 +169,34 @@ def test_lstd_warns_of_scales_once():
             model.fit(X * [1e4, 1.0, 1.0], y, **columns)
         assert len([one for one in given_warnings if "times less" in str(one.message)]) == 1
         assert "times less" in model.summary().facts["doubt"]
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_tables_action_values_and_streams_warn_of_scales_too():
+    X, y, columns = log()
+    X = X * [1e4, 1.0, 1.0]
+    names = [f"f{j}" for j in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names).assign(y=y, **columns)
+    given = {"gamma": GAMMA, "features": names, "reward": "y", "episode": "episode", "terminated": "terminated"}
+    half = np.full((len(X), 2), 0.5)
+    columns = columns | {"actions": np.arange(len(X)) % 2, "target_policy": half}
+    for fit in (
+        lambda: fit_tables(frame, **given),
+        lambda: LSTD(GAMMA).partial_fit(X, y, **log()[2]),
+        lambda: LSTDQ(GAMMA, trace="none").fit(X, y, **columns),
+        lambda: RecursiveLSTD(X.shape[1], GAMMA).partial_fit(X, np.nan_to_num(y)),
+    ):
+        with pytest.warns(RidgeWarning, match=r"`alpha` penalises (x|f)0 .* times less than"):
+            fit()
+
+
+@few_pairs
+@pytest.mark.parametrize("alpha", [0.0, [1.0, 0.0, 0.0], [1e12, 1.0, 1.0]], ids=["none", "one column", "by column"])
+def test_no_warning_of_scales_where_alpha_is_for_them(alpha, recwarn):
+    X, y, columns = log()
+    LSTD(GAMMA, alpha=alpha).fit(X * [1e6, 1.0, 1.0], y, **columns)
+    LSTDCV(GAMMA, LMBDAS).fit(X * [1e6, 1.0, 1.0], y, **columns)
+    assert not [one for one in recwarn if "times less" in str(one.message)]
 
 
 # ---------------------------------------------------------------- the grid of α

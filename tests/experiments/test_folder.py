@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-
 import numpy as np
 import pytest
 
@@ -84,17 +81,6 @@ def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
     with pytest.raises(OutputError):
         writing.__exit__(None, None, None)
     lock.release()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
-def test_replaced_file_keeps_its_permissions(tmp_path):
-    path = tmp_path / "a"
-    for mode in (0o640, 0o600, 0o664):
-        path.write_text("before")
-        path.chmod(mode)
-        with replacing(path) as file:
-            file.write(b"after")
-        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)
 
 
 # One configuration, and other people's files

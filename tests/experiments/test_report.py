@@ -18,7 +18,7 @@ import pytest
 import lstd.report
 from lstd.cli.app import run as command
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
-from lstd.experiments.reproduce.figures import differences, sensitivity
+from lstd.experiments.reproduce.figures import differences, figure2, sensitivity
 from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
 from lstd.experiments.reproduce.report import draw, page
 from lstd.experiments.reproduce.results import (
@@ -91,6 +91,16 @@ def test_the_table_of_results_has_a_row_for_each_number(results):
         assert error == sweep.errors[run - 1, i, j]
 
 
+def test_best_means_the_lowest_mean_over_runs_and_inf_never_is(results):
+    sweep = results.sweeps["small", "normal", "true_online_td"]
+    assert np.isinf(sweep.mean[-1, -DIVERGED:]).all()
+    assert np.isnan(sweep.std[-1, -DIVERGED:]).all()
+    assert (sweep.best_alpha < len(STEP_SIZES) - DIVERGED).all()
+    finite = results.sweeps["small", "tabular", "boyan"]
+    np.testing.assert_allclose(finite.mean, finite.errors.mean(axis=0), rtol=1e-14, atol=0)
+    np.testing.assert_allclose(finite.std, finite.errors.std(axis=0, ddof=1), rtol=1e-11, atol=0)
+
+
 def test_figure_files_are_whole_and_without_dates(full):
     for name in FIGURES:
         svg, pdf, png = ((full / "figures" / f"{name}{suffix}").read_bytes() for suffix in (".svg", ".pdf", ".png"))
@@ -104,6 +114,18 @@ def test_figure_files_are_whole_and_without_dates(full):
         assert png.rstrip().endswith(b"IEND\xaeB`\x82")
         assert int.from_bytes(png[16:20], "big") == 9.6 * 200
         assert not re.search(rb"<dc:date|Matplotlib v", svg)
+
+
+def test_figure2_draws_the_best_error_of_each_algorithm(results):
+    with figure_style():
+        axes = figure2(results).axes
+    assert len(axes) == 9
+    sweep = results.sweeps["large", "binary", "uncorrected"]
+    line = axes[4].lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), LMBDAS)
+    np.testing.assert_array_equal(line.get_ydata(), sweep.mean.min(axis=1))
+    bars = axes[4].containers[0]
+    assert len(bars.lines[0].get_xdata()) == 11  # only λ = i/10
 
 
 def test_differences_are_those_of_the_same_runs_at_each_best_alpha(results):

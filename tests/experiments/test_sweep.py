@@ -94,6 +94,15 @@ def test_check_values():
     assert_close(errors.ravel(), [1.0023869926, 1.0014221751], "check_value")
 
 
+@pytest.mark.parametrize("algorithm", [*VARIANTS, *TD])
+def test_another_problem_seed_and_a_run_of_one_step(algorithm):
+    for seed, n_steps in ((7, steps(50)), (1000, 1)):
+        pair = {"lmbdas": [0.7], "alphas": [0.25], "run_seeds": [3], "n_steps": n_steps, "mrp_seed": seed}
+        errors = run_sweep("large", "normal", algorithm, **pair)
+        expected = naive.sweep_entry("large", "normal", algorithm, 0.7, 0.25, 3, n_steps=n_steps, mrp_seed=seed)
+        assert_close(errors[0, 0, 0], expected, TOLERANCE[algorithm])
+
+
 def test_defaults_are_the_protocol_of_the_paper():
     np.testing.assert_array_equal(protocol.LMBDAS[:10], np.arange(10) / 10)
     np.testing.assert_array_equal(protocol.LMBDAS[10:], np.arange(91, 101) / 100)

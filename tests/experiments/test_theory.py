@@ -64,6 +64,16 @@ def test_simulated_moments_are_within_standard_errors_of_the_exact(first):
         assert 0 < distance < N_STANDARD_ERRORS * row["ratio_stderr"], row
 
 
+def test_standard_errors_are_the_spread_over_seeds():
+    arguments = {"lmbdas": [0.5], "n_steps": [10], "n_samples": 300}
+    results = [proposition1(**arguments, seed=seed) for seed in range(400)]
+    rows = [result["rows"][1] | result["ratio_rows"][0] for result in results]
+    for name in ("bias", "variance", "ratio"):
+        spread = np.std([row[f"{name}_simulated"] for row in rows], ddof=1)
+        claimed = np.mean([row[f"{name}_stderr"] for row in rows])
+        assert_close(claimed, spread, "theory_stderr")
+
+
 # ---------------------------------------------------------------- Theorem 2
 
 

@@ -23,7 +23,6 @@ import lstd
 from lstd import RecursiveLSTD
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, write_model
 from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 from lstd.tables.scoring import Score, score_tables
@@ -206,21 +205,6 @@ def test_other_schemas(models, tmp_path):
         pq.write_table(table, path, row_group_size=7)
         n_read += check(models, path, rng, f"case {case}: {done}")
     assert CASES // 5 < n_read < 2 * CASES
-
-
-# What is damaged is named
-
-
-def test_a_column_that_changes_its_type_is_named_with_its_file(models, tmp_path):
-    fits, sound = models
-    path = tmp_path / "a.parquet"
-    table = episodes([5] * 4, 0)
-    for column, message in ((["a"] * 20, "type string here"), ([[1]] * 20, "type list<element: int64> here")):
-        pq.write_table(table.set_column(table.column_names.index("id"), "id", pa.array(column)), path)
-        with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}: column 'id' is of {message}"):
-            predict_tables(fits[0.9], [sound[".parquet"], str(path)], ["id"], parquet_sink, io.BytesIO())
-    with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}: column 'id' .* cannot be written as text"):
-        predict_tables(fits[0.9], [str(path)], ["id"], csv_sink, io.BytesIO())
 
 
 # Files of one kind in the place of another

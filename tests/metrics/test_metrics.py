@@ -60,6 +60,16 @@ def test_value_error_against_the_best_fit_is_the_error_of_the_paper():
     assert_close(swept[0, 0, 0], value_error(fitted, model, features, **options), "fixed_point")
 
 
+def test_value_error_with_visits_as_weights():
+    chain = BoyanChain()
+    visits = np.zeros(13)
+    visits[3], visits[5] = 3, 1
+    predicted = chain.values.copy()
+    predicted[3] += 2.0
+    predicted[7] += 100.0
+    assert value_error(predicted, chain, weights=visits) == pytest.approx(3.0, rel=1e-14)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [

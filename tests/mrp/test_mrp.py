@@ -132,6 +132,16 @@ def test_limit_is_the_power_series_of_theorem_2(drawn, n, lmbda, seed):
     assert_close(A @ model.fixed_point(phi, lmbda), b, "normal_equations")
 
 
+def test_fixed_point_of_least_norm():
+    model = paper_model("deterministic")
+    for lmbda in (0.0, 0.9, 1.0):
+        theta = model.fixed_point(np.eye(100), lmbda)
+        visited = model.stationary > 0
+        assert_close(theta[visited], model.values[visited], "fixed_point")
+        assert_close(theta[~visited], np.zeros(10), "fixed_point")
+    assert_close(model.best_fit(np.eye(100))[~visited], np.zeros(10), "fixed_point")
+
+
 # ---------------------------------------------------------------- classic processes in closed form
 
 
@@ -143,6 +153,14 @@ def test_boyan_chain_in_closed_form():
     passed = 2 / 3 + (-1 / 2) ** np.arange(13.0) / 3  # chance of stepping on the position n below the first
     passed[12] = 1.0
     assert_close(chain.stationary, passed / passed.sum(), "stationary")
+
+
+def test_boyan_chain_features_are_those_of_boyan():
+    features = BoyanChain().interpolating_features
+    expected = [[1, 0, 0, 0], [0.75, 0.25, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.75, 0, 0], [0, 1, 0, 0]]
+    np.testing.assert_array_equal(features[:5], expected)
+    np.testing.assert_array_equal(features[::-1, ::-1], features)
+    np.testing.assert_array_equal(features.sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 19])

@@ -243,6 +243,7 @@ BAD_UPDATES = [
     ((ROW, 1.0, np.zeros(4)), {}, r"`x_next` must have shape \(3,\)"),
     ((np.array([1.0, np.nan, 0.0]), 1.0, NEXT), {}, r"`x` must be finite; entry 1 is nan"),
     ((ROW, 1.0, np.array([1.0, 0.0, np.inf])), {}, r"`x_next` must be finite; entry 2 is inf"),
+    ((ROW, np.nan, NEXT), {}, "`reward` must be"),
     ((ROW, "1", NEXT), {}, "`reward` must be a number; got '1'"),
     ((ROW, 1.0, None), {}, "`x_next` must be a row of 3 features unless the transition terminated"),
     ((ROW, 1.0, NEXT), {"discount": 1.5}, r"`discount` must be in \[0, 1\]; got 1.5"),

@@ -117,6 +117,20 @@ def test_partial_fit_is_update_row_by_row(kind, as_sparse, drawn):
     assert_close(chunked.weights, one.weights, "sums")
 
 
+def test_updates_after_partial_fit_replace_the_pending_row():
+    X, y = np.random.RandomState(0).normal(size=(8, 2)), np.arange(8.0)
+    whole, updated, mixed = TD(2).partial_fit(X, y), TD(2), TD(2)
+    for model in (updated, mixed):
+        model.partial_fit(X[:4], y[:4])
+        model.update(X[3], y[3], X[4])
+    for t in range(4, 7):
+        updated.update(X[t], y[t], X[t + 1])
+    mixed.partial_fit(X[4:], y[4:])
+    for model in (updated, mixed):
+        assert model.n_updates == whole.n_updates == 7
+        assert_close(model.weights, whole.weights, "sums")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["X", "X_next"])
 @pytest.mark.parametrize("row", [0, 7])

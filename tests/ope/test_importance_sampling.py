@@ -129,6 +129,16 @@ def test_ratios_may_be_given_in_place_of_policies(estimator):
     assert_close(found.ratios.mean[0], ratio[~np.isnan(data["y"])].mean(), "sums")
 
 
+def test_step_values_are_those_of_each_step():
+    data = logged(8)
+    for estimator in ("pdis", "wdr"):
+        found = importance_sampling(gamma=0.9, estimator=estimator, q=values_of_actions, **data)
+        assert_close(found.step_values.sum(), found.value, "sums")
+    parts = list(episodes(data, 0.9))
+    first = np.mean([one["ratios"][0] * one["rewards"][0] for one in parts])
+    assert_close(importance_sampling(gamma=0.9, estimator="pdis", **data).step_values[0], first, "sums")
+
+
 def test_ratios_by_step_and_their_products_are_those_of_the_definition():
     data = logged(8)
     table = importance_sampling(gamma=0.9, **data).ratios

@@ -15,6 +15,7 @@ from lstd.report import (
     plot_degrees_of_freedom,
     plot_grid,
     plot_predictions,
+    plot_sweep,
 )
 from tolerances import assert_close
 
@@ -113,3 +114,13 @@ def test_the_grid_in_given_axes_has_its_scale_beside_it():
     assert star.get_xydata().tolist() == [[1, 1]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["chosen", "lowest error"]
     assert_close(colours.get_array().min(), 1.0, "sums")
+
+
+def test_a_sweep_shows_the_lowest_mean_over_runs_at_each_lmbda():
+    errors = np.random.default_rng(1).random((4, 3, 5))
+    diverged = np.full((4, 3, 5), np.inf)
+    lines = plot_sweep({"boyan": errors, "td": diverged}, [0.0, 0.5, 1.0])
+    assert_close(lines[0].get_ydata(), errors.mean(axis=0).min(axis=1), "sums")
+    assert np.isnan(lines[1].get_ydata()).all()
+    with pytest.raises(InvalidInputError, match=r"`errors\['boyan'\]` must have shape \(n_runs, 2, n_alphas\)"):
+        plot_sweep({"boyan": errors}, [0.0, 1.0])

@@ -253,9 +253,6 @@ def test_grids_that_break_a_rule_are_refused(changes, message):
         plot_grid(scores(), 0.9, 0.7)
 
 
-# ---------------------------------------------------------------- effective degrees of freedom
-
-
 def test_each_feature_has_its_line_and_name():
     X, y, terminated = chain()
     X = pd.DataFrame(np.column_stack([X, np.zeros(len(X))]), columns=["a", "b", "c $x$", "d", "never"])

@@ -182,18 +182,6 @@ def test_values_that_do_not_fit_the_type_are_named(tmp_path):
         lstd.fit_tables(ds.dataset(tmp_path / "b.parquet", schema=schema), features="x", reward="r", gamma=0.9)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_files_that_went_away_or_changed_are_named(tmp_path, kind):
-    dataset = hive(tmp_path / "data", kind)
-    path = Path(dataset.files[1])
-    path.write_bytes(b"")
-    with pytest.raises(InvalidInputError, match=rf"part=1\Wpart-0\.{kind}.* could not be read"):
-        lstd.fit_tables(dataset, **NAMES)
-    path.unlink()
-    with pytest.raises(InvalidInputError, match=rf"part=1\Wpart-0\.{kind}.* could not be read"):
-        lstd.fit_tables(dataset, **NAMES)
-
-
 def test_a_dataset_of_nothing(tmp_path):
     nothing = ds.dataset(DATA).filter(ds.field("x") > 100)
     for dataset in (ds.dataset(tmp_path), ds.dataset(DATA.slice(0, 0)), nothing):

@@ -28,6 +28,7 @@ from lstd.errors import InvalidInputError
 from lstd.tables import csv_table as files
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import RowReader, open_table
+from lstd.tables.table import dataset_tables
 from table_files import episodes, statistics, write
 from tolerances import assert_close
 
@@ -103,6 +104,21 @@ def test_all_other_columns_are_features(tmp_path):
     other = write(episodes([4, 4], seed=5).append_column("z", pa.array(np.ones(8))), tmp_path / "b.csv")
     with pytest.raises(InvalidInputError, match=r"b\.csv: column 'z' is not in .*a\.csv; give files with the same"):
         RowReader([path, other], Roles(None, ("r",), "id", "done"))
+
+
+@pytest.mark.parametrize("has_index", [(True, False), (False, True), (True, True)])
+def test_the_index_of_a_frame_does_not_count(tmp_path, has_index):
+    table = episodes([4, 4], seed=5)
+    indexed = table.append_column("__index_level_0__", pa.array(np.arange(8)))
+    paths = [write(indexed if has else table, tmp_path / f"{i}.parquet") for i, has in enumerate(has_index)]
+    for tables in (paths, dataset_tables(pyarrow.dataset.dataset(paths))):
+        assert RowReader(tables, Roles(None, ("r",), "id", "done", excluded=("cut",))).features == ("x", "y")
+        roles = Roles(None, ("r",), "__index_level_0__", excluded=("cut", "id", "done"))
+        if all(has_index):
+            assert RowReader(tables, roles).features == ("x", "y")
+            continue
+        with pytest.raises(InvalidInputError, match="parquet: column '__index_level_0__' is missing"):
+            RowReader(tables, roles)
 
 
 # Ids that were seen

@@ -165,6 +165,19 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         Trajectories.from_events(tmp_path / "text.csv", **NAMES)
 
 
+def test_a_total_has_no_rounding_of_other_ids():
+    n = 1000
+    columns = {"id": np.repeat([0, 1], n), "day": np.tile(np.arange(n), 2), "spend": [1e15 / 3] * n + [0.1] * n}
+    data = read(columns, amount="spend", step=1, until=n)
+    assert_close(data.X[-1, 1], 0.1 * n, "sums")
+
+
+def test_amounts_before_the_first_row_keep_their_decimals():
+    log = pd.DataFrame({"id": ["a", "b"], "t": [0.5, 1.5], "s": [0.99, 19.95]})
+    steps = Trajectories.from_events(log, episode="id", time="t", amount="s", step=1.0, start=2.0, until=2.0)
+    assert steps.X[:, 1].tolist() == [0.99, 19.95]
+
+
 @pytest.mark.parametrize(("step", "until"), [(0.1, 3.0), (0.7, 100.0), (0.01, 5.0)])
 def test_decimals_on_the_grid_begin_their_steps(step, until):
     log = pd.DataFrame({"id": 0, "time": [round(until - k * step, 6) for k in range(20, -1, -1)]})

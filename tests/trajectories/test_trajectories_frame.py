@@ -159,6 +159,12 @@ def test_refusals_name_the_column_and_the_first_bad_row(case, kind):
         read(columns, kind, **arguments)
 
 
+def test_rows_are_named_as_they_were_before_sorting():
+    columns = {name: values[::-1] for name, values in COLUMNS.items()} | {"r": [None, 5.0, 4.0, None, 2.0, None]}
+    with pytest.raises(InvalidInputError, match=r"'r' \(`reward`\), row 5 "):
+        read(columns, time="t", sort=True)
+
+
 def test_other_refusals():
     with pytest.raises(InvalidInputError, match="`frame` must be a pandas, Polars or PyArrow table; got dict"):
         Trajectories.from_frame(COLUMNS, **NAMES)

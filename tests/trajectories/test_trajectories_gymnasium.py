@@ -187,6 +187,20 @@ def test_steps_are_transitions_whatever_the_mode(mode, n_steps):
         assert_array_equal(data.to_arrays()[name], array)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_vector_environment_with_composite_observations(mode):
+    space = spaces.Dict({"a": spaces.Box(-9, 9, (1,), np.float64), "b": spaces.Discrete(2)})
+    seen = [{"a": np.array([float(i)]), "b": i % 2} for i in range(4)]
+    script = [
+        [(seen[0],), (seen[1], 1.0, False, False), (seen[2], 2.0, False, True)],
+        [(seen[3],), (seen[0], 3.0, True, False)],
+    ]
+    envs = SyncVectorEnv([lambda: Script(script, space)] * 2, autoreset_mode=mode)
+    data = Trajectories.from_gymnasium(envs, lambda x: np.zeros(2, dtype=int), n_episodes=4)
+    assert_array_equal(data.X, [[0, 1, 0], [1, 0, 1], [2, 1, 0], [3, 0, 1]] * 2)
+    assert_array_equal(data.y, [1, 2, NAN, 3] * 2)
+
+
 class ChangeInfo(VectorWrapper):
     def __init__(self, env, change):
         super().__init__(env)
@@ -301,6 +315,20 @@ def test_actions_of_steps_are_kept_with_their_probabilities(chance):
         assert data.behavior_probability is None
     else:
         assert data.behavior_probability[~data.horizon].tolist() == [chance] * 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_actions_of_vector_environments(mode):
+    makers = [lambda: Script([episode(1.0, 2.0, 3.0, 4.0, truncated=True)])] * 2
+    env = SyncVectorEnv(makers, autoreset_mode=mode)
+    data = Trajectories.from_gymnasium(
+        env, lambda x: (np.array([0, 1]), np.array([0.5, 0.25]) + x[:, 0] / 100), n_episodes=4
+    )
+    rows = ~data.horizon
+    assert data.actions[rows].tolist() == [0] * 6 + [1] * 6
+    np.testing.assert_allclose(data.behavior_probability[rows], np.repeat([0.5, 0.25], 6) + data.X[rows, 0] / 100)
+    with pytest.raises(InvalidInputError, match="one probability per sub-environment, 2"):
+        Trajectories.from_gymnasium(env, lambda x: (np.array([0, 1]), 0.5), n_episodes=2)
 
 
 def test_probabilities_of_some_steps_only_are_refused():

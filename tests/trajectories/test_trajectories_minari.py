@@ -103,6 +103,11 @@ def test_rows():
     assert (data.n_episodes, data.n_transitions) == (4, 4)
 
 
+def test_a_terminated_episode_needs_no_final_observation():
+    data = Trajectories.from_minari(Dataset([made(0, [[1.0], [2.0]], [1.0, 2.0], terminated=True)]))
+    assert_array_equal(data.X[:, 0], [1, 2])
+
+
 def test_neither_flag_warns():
     with pytest.warns(MissingTerminationWarning, match=r"1 of 2 episodes \(first: episode 1\)") as caught:
         data = Trajectories.from_minari(
@@ -123,6 +128,14 @@ def test_observations_of_other_spaces():
     assert_array_equal(Trajectories.from_minari(parts).X, [[1, 0, 3], [0, 1, 4]])
     data = Trajectories.from_minari(parts, features=lambda x: [x["a"][1][0], x["a"][0]])
     assert_array_equal(data.X, [[3, 0], [4, 1]])
+
+
+def test_rewards_of_the_caller():
+    episodes = [made(0, [[1.0], [2.0], [3.0]], [1.0, 2.0], terminated=True, infos={"cost": np.array([0.0, 5.0, 7.0])})]
+    data = Trajectories.from_minari(
+        Dataset(episodes), reward=lambda e: np.column_stack([e.rewards, e.infos["cost"][1:]])
+    )
+    assert_array_equal(data.y, [[1, 5], [2, 7]])
 
 
 GOOD = {"observations": [[1.0], [2.0], [3.0]], "rewards": [1.0, 2.0], "truncated": True}
