@@ -290,7 +290,7 @@ def test_a_saved_model_has_the_same_predictions_and_intervals(tmp_path):
         loaded.statistics_  # noqa: B018
 
 
-@pytest.mark.parametrize("kind", ["episodes", "one stream", "successors", "factors"])
+@pytest.mark.parametrize("kind", ["one stream", "factors"])
 def test_the_choice_of_settings_is_that_of_the_direct_solver(kind):
     """Scores of all pairs, also where folds cut an episode."""
     X, y, columns = states(**KINDS[kind])

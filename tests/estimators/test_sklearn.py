@@ -23,7 +23,7 @@ from tolerances import assert_close
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")  # targets are often noise, of which little is predicted
 @pytest.mark.filterwarnings("ignore::lstd.errors.MisfitWarning")  # or classes, which no weighted sum follows
 @pytest.mark.usefixtures("few_pairs")
-@parametrize_with_checks([LSTD(), LSTDCV(), HorizonLSTD(3)])
+@parametrize_with_checks([LSTD(), LSTDCV(cv=2), HorizonLSTD(3)])
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

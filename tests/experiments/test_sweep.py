@@ -159,17 +159,12 @@ OWN = {
     "Boyan's chain": (BoyanChain(), BoyanChain().interpolating_features),
     "Boyan's chain, tabular": (BoyanChain(29), np.eye(29)),
     "random walk": (RandomWalk(), np.eye(19)),
-    "random walk, dense": (RandomWalk(gamma=0.9), np.random.RandomState(1).normal(size=(19, 5))),
     "random start": (noisy_start(), np.random.RandomState(2).normal(size=(6, 3))),
-    "random start, tabular": (noisy_start(), np.eye(6)),
     "one-hot": (RandomMRP(40, 3, 0.1, 7), np.eye(40)),
-    "one-hot, fewer": (RandomMRP(23, 3, 0.1, 7), np.eye(23)),
     "one-hot, permuted": (RandomMRP(30, 3, 0.1, 7), permuted(30)),
     "aggregated states": (RandomMRP(30, 3, 0.1, 7), np.repeat(np.eye(6), 5, axis=0)),
-    "equal columns": (RandomMRP(12, 3, 0.1, 7), np.ones((12, 2))),
     "a column of zeros": (RandomMRP(12, 3, 0.1, 7), np.eye(12)[:, :6] * [0, 1, 2, 3, 4, 5]),
     "transient states": (with_transient_states(), np.eye(30)),
-    "transient states, dense": (with_transient_states(), np.random.RandomState(3).normal(size=(30, 4))),
     "one feature": (RandomMRP(12, 3, 0.1, 7), np.arange(1.0, 13.0)[:, None] / 12),
 }
 

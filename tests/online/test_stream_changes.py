@@ -40,8 +40,7 @@ def updated(model, X, y, first):
         model.update(X[t], y[t], X[t + 1])
 
 
-@pytest.mark.parametrize("episodes", [False, True])
-@pytest.mark.parametrize("gamma", [0.5, 0.97])
+@pytest.mark.parametrize(("gamma", "episodes"), [(0.5, True), (0.97, False)])
 def test_drift_is_that_of_the_definition(gamma, episodes):
     X, y, ends = rows(8000, episodes=episodes)
     model, stops, values, drifts = RecursiveLSTD(3, gamma), range(5000, 8001, 50), [], []
@@ -79,8 +78,9 @@ def test_errors_that_are_correlated_do_not_hide_a_jump():
         model.partial_fit(np.ones((5000, 1)), y[15_000:] + 1.2)
 
 
-@pytest.mark.parametrize(("jump", "words"), [(1.5, "higher"), (-1.5, "lower")])
-@pytest.mark.parametrize("forgetting", [1.0, 0.999, "auto"])
+@pytest.mark.parametrize(
+    ("jump", "words", "forgetting"), [(1.5, "higher", 1.0), (-1.5, "lower", 0.999), (1.5, "higher", "auto")]
+)
 def test_a_jump_is_noticed_and_the_history_begins_anew(jump, words, forgetting):
     X, y, _ = rows(BEFORE + 400, jump=jump)
     model = RecursiveLSTD(3, 0.97, forgetting=forgetting)

@@ -401,7 +401,8 @@ def test_the_page_begins_with_a_verdict_and_shows_why_and_when(tmp_path, quick):
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
-def test_a_verdict_says_what_speaks_against_a_model(tmp_path):
+def test_a_verdict_says_what_speaks_against_a_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_page, "rendered", lambda figure: b"<svg/>")
     random = np.random.default_rng(0)
     X, ends = random.normal(size=(400, 1)), {"episode": np.arange(400), "terminated": np.ones(400, dtype=bool)}
     y = X[:, 0] ** 2 + 0.1 * random.normal(size=400)
