@@ -100,6 +100,19 @@ def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished):
     assert list(provenance["wall_seconds"]) == ["sweep", "timings", "report"]
 
 
+@pytest.mark.parametrize("name", ["report.html", "results.parquet", PROVENANCE])
+def test_what_was_removed_or_changed_is_made_again(tmp_path, fakes, name):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = contents(tmp_path)
+    for change in (lambda path: path.unlink(), lambda path: path.write_text("changed")):
+        change(tmp_path / name)
+        fakes.calls.clear()
+        assert reproduce(plan, tmp_path).computed == 0
+        assert fakes.calls == ["report"]
+        assert contents(tmp_path) == before
+
+
 # Failures
 
 

@@ -124,6 +124,16 @@ def test_adding_statistics_of_no_data_changes_nothing():
     assert stream.then(nothing) is stream
 
 
+def test_the_caller_may_say_whether_a_chunk_begins_an_episode():
+    flags = np.zeros(6, dtype=bool)
+    one, other, two = (of(plain(episode=np.full(6, name), terminated=flags)) for name in (1, 1, 2))
+    assert_alike(one.then(other, begins=True), one.then(two))
+    assert_alike(one.then(two, begins=False), one.then(other))
+    ended = of(plain(episode=np.full(6, 1), terminated=np.arange(6) == 5))
+    with pytest.raises(InvalidInputError, match="`begins` must be True after a row that terminated; got False"):
+        ended.then(two, begins=False)
+
+
 def test_a_sum_remembers_whether_successors_were_given():
     one, two = plain(), plain(X_next=np.ones((6, 2)))
     nothing = LSTDStatistics.empty(2, gamma=0.9, lmbda=0.5)
