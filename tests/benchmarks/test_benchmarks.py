@@ -160,3 +160,35 @@ def test_claims_are_those_of_the_script(claims, rows, name):
     found = [{re.sub(r"\d+", "#", row["claim"]) for row in each} for each in (measured["ratios"], now)]
     assert found[0] == found[1], "run `python benchmarks/claims.py`"
     assert measured["how"] == importlib.import_module(name).HOW
+
+
+def test_the_page_on_clusters_has_the_newest_results_which_its_formula_is_near(load):
+    cluster = load("cluster")
+    page = (ROOT / "docs" / "results" / "cluster-costs.md").read_text(encoding="utf-8")
+    for name, text in cluster.sections(cluster.newest("cluster")).items():
+        assert f"<!-- begin: benchmarks/cluster.py: {name} -->\n\n{text}\n\n<!-- end: " in page
+    checked = json.loads((BENCHMARKS / "results" / "cluster-2026-11-20.json").read_text(encoding="utf-8"))
+    fits = list(itertools.product(cluster.TRANSITIONS, cluster.FEATURES, cluster.WORKERS))
+    excess = [
+        seconds / cluster.fit_of(checked, kind, n, T, W).seconds(kind) - 1.0
+        for kind, times in checked["simulated"].items()
+        for seconds, (T, n, W) in zip(times, fits, strict=True)
+    ]
+    assert max(map(abs, excess)) < 0.1
+    assert f"between −{-100 * min(excess):.1f} % and +{100 * max(excess):.1f} % more time" in " ".join(page.split())
+
+
+def test_the_page_on_real_logs_has_the_newest_results_losses_first(load):
+    real_logs = load("real_logs")
+    page = real_logs.PAGE.read_text(encoding="utf-8")
+    for kind in real_logs.KINDS:
+        assert "\n".join(real_logs.table(real_logs.newest(f"real-{kind}"))) in page
+
+    def row(log, ours, theirs):
+        return {"log": log, "measure": "m", "way": "w", "size": 5, "lstd": ours, "theirs": theirs}
+
+    lines = list(real_logs.by_log([row("better", [1.0], [2.0]), row("worse", [1.0, 2.0, 9.0], [1.0, 1.0, 3.0])]))
+    assert lines[2:] == [
+        "| worse | m | w | 5 | 2 | 1 | 2.00 (1.00 to 3.00) |",
+        "| better | m | w | 5 | 1 | 2 | 0.50 |",
+    ]

@@ -51,11 +51,6 @@ def test_a_misfit_is_kept_with_the_model_and_said_beside_intervals(data, capfd, 
     assert "Intervals leave this out" not in capfd.readouterr().err
 
 
-def test_without_a_report_given_settings_are_not_checked(data, capfd):
-    assert run(["fit", data, "--features", "x", *COLUMNS, "-o", "model", "--quiet"]) == 0
-    assert "misfit" not in capfd.readouterr().out
-
-
 def test_a_misfit_is_said_once_when_settings_are_chosen_for_a_report(data, capfd, monkeypatch):
     monkeypatch.setattr("lstd.report.model_page.write_page", lambda *_: None)
     command = ["fit", data, "--features", "x", *COLUMNS, "--alpha", "auto", "--lmbda", "0.5", "-o", "model", "--force"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import warnings
 
@@ -163,22 +162,6 @@ def test_what_is_made_of_two_episodes():
     assert rows.y.tolist() == [[0.0], [1.0], [2.0], [0.0]]
     assert rows.known.tolist() == [True] * 3 + [False]
     assert (rows.first_episode, rows.last_episode, rows.single) == (1, 2, True)
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        [3, 3, 1, 2],
-        np.array([3.5, 3.5, 1.0, 2.0]),
-        ["c", "c", "a", "b"],
-        np.array(["c", "c", "a", "b"], dtype=object),
-        [datetime.date(2024, 1, 3), datetime.date(2024, 1, 3), datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)],
-        np.array(["2024-03", "2024-03", "2024-01", "2024-02"], "M8[M]"),
-        [True, True, False, 2],
-    ],
-)
-def test_ids_may_be_of_any_type_and_in_any_order(ids):
-    assert check(episode=ids, terminated=NO_ENDS).last.tolist() == [False, True, True, True]
 
 
 def test_a_discount_or_ratio_may_be_one_number():

@@ -80,20 +80,6 @@ def test_the_bracketing_depends_on_the_number_of_parts_only():
     assert merged([], max) is None
 
 
-def test_few_nodes_are_held():
-    class Node:
-        alive = 0
-
-        def __init__(self, *_):
-            Node.alive += 1
-            assert Node.alive <= 14
-
-        def __del__(self):
-            Node.alive -= 1
-
-    merged((Node() for _ in range(1000)), Node)
-
-
 def test_independent_chunks_add(threads):
     draw = np.random.RandomState(2)
     chunks = [(draw.normal(size=(T, N)), draw.normal(size=T)) for T in (5, 1, 20, 3, 9)]

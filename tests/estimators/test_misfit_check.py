@@ -119,18 +119,6 @@ def test_groups_are_independent_of_one_another():
         checked(X, y, {**columns, "groups": columns["episode"] % 7})
 
 
-@pytest.mark.parametrize("check", ["misfit_check", "bias_check"])
-@pytest.mark.parametrize("n_rows", [0, 1, 7])
-def test_too_few_rows(check, n_rows):
-    X, y, columns = episodes(20, 11)
-    model = LSTD(gamma=0.5).fit(X, y, **columns)
-    few = {name: column[:n_rows] for name, column in columns.items()}
-    with pytest.raises(InvalidInputError, match=f"needs at least .* episodes.*; got {n_rows} rows"):
-        getattr(model, check)(X[:n_rows], y[:n_rows], **few)
-    with pytest.raises(InvalidInputError, match=f"rows of one stream; got {n_rows} rows"):
-        getattr(model, check)(X[:n_rows], y[:n_rows])
-
-
 def test_constant_and_huge_features():
     X, y, columns = episodes(60, 12)
     assert not checked(np.ones((len(X), 2)), y, columns).misfit

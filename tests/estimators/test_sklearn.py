@@ -161,10 +161,3 @@ def test_columns_are_found_by_name_in_any_order_and_among_others(data, library):
         LSTD(lmbda=0.0, n_blocks=0).fit(convert(frame), y, X_next=successors) for successors in (convert(frame), given)
     )
     assert_array_equal(one.coef_, two.coef_)
-
-
-def test_it_shows_itself_in_notebooks(data):
-    model = LSTD(alpha=3.0)
-    assert "LSTD" in model._repr_html_()
-    assert "alpha" in model.fit(data[0], np.nan_to_num(data[1]))._repr_html_()
-    assert repr(model) == "LSTD(alpha=3.0)"

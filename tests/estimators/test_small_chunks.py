@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from unittest import mock
 
 import numpy as np
@@ -64,10 +63,3 @@ def test_bad_rows_after_rows_that_wait_raise_at_once_and_change_nothing(x, y, co
     with pytest.raises(InvalidInputError, match=message):
         model.partial_fit(np.atleast_2d(x), np.atleast_1d(y), **columns)
     np.testing.assert_allclose(model.coef_, LSTD().fit(X[:52], Y[:52]).coef_, rtol=1e-9)
-
-
-def test_a_pickle_holds_rows_that_wait():
-    model = LSTD().fit(X[:50], Y[:50]).partial_fit(X[50:60], Y[50:60])
-    copy = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copy.coef_, model.coef_)
-    assert copy.n_transitions_ == 59

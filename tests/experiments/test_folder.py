@@ -62,15 +62,6 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path, folder):
 # Whole files or none
 
 
-def test_failed_write_keeps_the_file_that_was_there(tmp_path):
-    path = tmp_path / "a"
-    path.write_bytes(b"old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as file:
-        file.write(b"new" * (1 // 0))
-    assert path.read_bytes() == b"old"
-    assert names(tmp_path) == ["a"]
-
-
 def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
     lock = FolderLock(tmp_path / LOCK)
     writing = replacing(tmp_path / "a")
@@ -130,16 +121,6 @@ def test_something_else_under_one_of_our_names_is_refused(tmp_path, name):
     with pytest.raises(InvalidInputError, match=r"Not a directory|has a report\.html that this command did not write"):
         claim(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
-
-
-def test_temporary_files_and_links_of_others_are_not_touched(tmp_path):
-    mine = [".lock", ".movie.mp4.part", "sub/.download.part", "cells/.lstd-my.npz.part", ".lstd-model.lstd.7-x.part"]
-    for name in mine:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("mine")
-    with ResultsFolder(tmp_path, CONFIG).claimed():
-        remove_unfinished()
-    assert names(tmp_path) == sorted([*mine, CONFIGURATION])
 
 
 def test_force_removes_our_files_only(tmp_path):

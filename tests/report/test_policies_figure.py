@@ -33,12 +33,6 @@ def test_policies_are_in_order_with_their_intervals(comparison):
     assert_close(filled, [comparison.values[comparison.names.index(name)].value for name in comparison.best], "sums")
 
 
-@pytest.mark.parametrize("values", [[], [1.0], {}, {"a": None}, None])
-def test_other_values_are_refused(values):
-    with pytest.raises(InvalidInputError, match="`values` must be a PolicyComparison"):
-        plot_policy_values(values)
-
-
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of a small log
 def test_diagnostics_have_four_panels():
     data = PROCESS.simulate(20, 5, 1)

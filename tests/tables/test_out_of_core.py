@@ -7,7 +7,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -56,24 +55,6 @@ def test_results_come_in_order_and_before_the_error_that_follows_them(n_jobs):
         assert [next(results) for _ in range(20)] == list(range(20))
         with pytest.raises(InvalidInputError, match="the end"):
             next(results)
-
-
-@pytest.mark.parametrize(("size", "most", "expected"), [(1, 100, 3), (1, 2, 2), (60, 100, 1), (500, 100, 1)])
-def test_what_is_held_is_bounded(size, most, expected):
-    held, peak, drawn = 0, 0, count()
-
-    def items():
-        nonlocal held, peak
-        for _ in range(30):
-            # Drawn before a place is made for it: those at work or waiting are one fewer.
-            peak = max(peak, held)
-            held += 1
-            yield next(drawn)
-
-    with Ahead(2) as ahead:
-        for _ in ahead.map(lambda item: item, items(), lambda item: size, most):
-            held -= 1
-    assert peak == expected
 
 
 def test_errors_of_tasks_are_passed_on_and_the_rest_is_dropped():
