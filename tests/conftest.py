@@ -26,14 +26,14 @@ MOST_PROCESSES = 8
 TOGETHER = (r"faults/test_(memory|disk|kill)\.py", r"distributed/test_distributed")  # share what takes seconds to start
 SLOW = (  # files that start first, the longest at the beginning, so that none is waited for
     "test_compilation.py",  # compiles what sweeps in other files then load
-    "test_pages.py", "test_examples.py", "test_distributed_faults.py", "test_cli.py", "test_watch.py",
-    "test_memory.py", "test_disk.py", "test_kill.py", "test_report.py", "test_model_page.py",
-    "test_distributed_collections.py", "test_misfit_check.py", "test_backtest.py", "test_units.py",
-    "test_cli_model.py", "test_fuzz_tables.py", "test_cli_intervals.py", "test_sweep.py", "test_sklearn.py",
-    "test_selection.py", "test_estimators.py", "test_tables_scores.py", "test_cli_output.py", "test_sums.py",
-    "test_sources.py", "test_groups_of_chunks.py", "test_blocks_of_chunks.py", "test_reproduce.py",
-    "test_fuzz_arrays.py", "test_docstrings.py", "test_recursion.py", "test_distributed.py", "test_fuzz_files.py",
-    "test_out_of_core.py", "test_online.py",
+    "test_pages.py", "test_memory.py", "test_disk.py", "test_kill.py", "test_distributed_faults.py",
+    "test_distributed_collections.py", "test_distributed.py", "test_examples.py", "test_report.py",
+    "test_model_page.py", "test_runners.py", "test_watch.py", "test_sklearn.py", "test_iterative.py",
+    "test_fuzz_tables.py", "test_sweep.py", "test_cli_intervals.py", "test_cli_model.py", "test_misfit_check.py",
+    "test_benchmarks.py", "test_units.py", "test_sources.py", "test_evaluate_policy.py", "test_docstrings.py",
+    "test_doubts.py", "test_horizon.py", "test_sums.py", "test_selection.py", "test_stream_changes.py",
+    "test_cli_output.py", "test_groups_of_chunks.py", "test_saving.py", "test_reproduce.py", "test_prepared.py",
+    "test_cli.py", "test_forgetting.py", "test_layout.py",
 )  # fmt: skip
 
 
