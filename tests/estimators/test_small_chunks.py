@@ -33,8 +33,9 @@ def in_chunks(sizes, read_at=(), limit=blocks.MOST_WAITING):
     return model
 
 
-@pytest.mark.parametrize("limit", [1, 3, blocks.MOST_WAITING])
-@pytest.mark.parametrize("read_at", [(), (45, 46, 47, 80)])
+@pytest.mark.parametrize(
+    ("limit", "read_at"), [(1, ()), (3, (45, 46, 47, 80)), (blocks.MOST_WAITING, (45, 46, 47, 80))]
+)
 def test_chunks_of_any_size_give_the_model_of_the_whole(limit, read_at):
     whole = LSTD(0.9, 0.8).fit(X, Y, episode=EPISODE, terminated=ENDED)
     sizes = [1] * 90 + [0, 7, 40, 1, 1] + [1] * (T - 139)

@@ -52,8 +52,7 @@ def test_each_prefix_is_the_batch_estimator(stream, variant, lmbda, forgetting, 
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("episodes", [False, True])
-@pytest.mark.parametrize("m", [None, 2])
+@pytest.mark.parametrize(("episodes", "m"), [(False, None), (True, 2)])
 def test_standard_errors_are_those_of_the_batch_estimator(variant, episodes, m):
     """After any number of transitions, of any chunks."""
     random = np.random.default_rng(0)

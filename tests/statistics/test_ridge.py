@@ -36,8 +36,7 @@ def test_it_is_the_movement_of_the_definition(intercept):
         assert_close(ridge_movement(sums.matrix(), sums.b, ridge, theta, intercept=intercept), expected, "solve")
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("alpha", [1.0, 1e-3, 1e-6])
+@pytest.mark.parametrize(("alpha", "intercept"), [(1.0, False), (1e-6, True)])
 @pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")
 def test_states_from_which_no_end_is_reached_are_named_wherever_a_model_is_fitted(alpha, intercept):
     X, y, columns = logs(endless=True)
