@@ -76,8 +76,8 @@ def test_everything_is_written_and_described(tmp_path, fakes, monkeypatch):
     assert done[-1] == pytest.approx(steps[-1][2])
 
 
-def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished=4):
-    plan = make_plan("small", 60)
+def test_resumed_run_writes_the_same_bytes(tmp_path, fakes):
+    plan, finished = make_plan("small", 60), 4
     reproduce(plan, tmp_path / "undisturbed")
     cells = itertools.count()
 
