@@ -20,13 +20,12 @@ from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.model_parts import Checks
-from lstd.metrics import calibration, effective_degrees_of_freedom, observed_returns
+from lstd.metrics import calibration, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
 from lstd.report import (
     model_page,
     plot_calibration,
     plot_contributions,
-    plot_degrees_of_freedom,
     plot_grid,
     plot_predictions,
     write_fit_report,
@@ -251,19 +250,6 @@ def test_grids_that_break_a_rule_are_refused(changes, message):
         plot_grid(found, 0.9, 0.5)
     with pytest.raises(InvalidInputError, match="`alpha` must be on the grid"):
         plot_grid(scores(), 0.9, 0.7)
-
-
-def test_each_feature_has_its_line_and_name():
-    X, y, terminated = chain()
-    X = pd.DataFrame(np.column_stack([X, np.zeros(len(X))]), columns=["a", "b", "c $x$", "d", "never"])
-    model = LSTD(gamma=0.95, alpha=3.0).fit(X, y, terminated=terminated)
-    figure = plot_degrees_of_freedom(model)[0].figure
-    assert svg_is_sound(figure)
-    (ax,) = figure.axes
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", r"c \$x\$", "d", "never"]
-    dots = {int(y): x for line in ax.lines for x, y in line.get_xydata()}
-    assert_close([dots[i] for i in range(5)], effective_degrees_of_freedom(model), "sums")
-    assert dots[4] == 0.0
 
 
 # ---------------------------------------------------------------- the page
