@@ -168,9 +168,10 @@ def _missing_ids(ids: NDArray[Any]) -> Flags:
     if ids.dtype.kind in "fcmM":
         return np.asarray(~np.isfinite(ids))
     missing = np.zeros(len(ids), dtype=np.bool_)
-    for row, name in enumerate(ids) if ids.dtype.kind == "O" else ():
-        with contextlib.suppress(TypeError, ValueError):  # of arrays, which are refused as ids
-            missing[row] = name is None or type(name).__name__ == "NAType" or bool(name != name)
+    for row, name in enumerate(ids.tolist()) if ids.dtype.kind == "O" else ():
+        if type(name) not in (str, int):  # of which none is missing
+            with contextlib.suppress(TypeError, ValueError):  # of arrays, which are refused as ids
+                missing[row] = name is None or type(name).__name__ == "NAType" or bool(name != name)
     return missing
 
 
