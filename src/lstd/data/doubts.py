@@ -530,30 +530,21 @@ class TimesOfEnds(NamedTuple):
     ended: int = 0
 
     @classmethod
-    def of(cls, times: NDArray[Any] | None, terminated: Flags) -> TimesOfEnds:
-        """Count rows (T,); there is nothing to count without times."""
+    def of(cls, times: NDArray[Any] | None, terminated: Flags, last: Flags | None = None) -> TimesOfEnds:
+        """Count rows (T,), if they have times; with the `last` rows of episodes of a whole log, within a usual step."""
         if times is None or not len(times):
             return cls()
-        first, last = times.min(), times.max()
-        at_last = times == last
-        return cls(
-            first.item(), int(np.count_nonzero(times == first)), last.item(), int(np.count_nonzero(at_last)),
-            int(np.count_nonzero(at_last & terminated)), int(np.count_nonzero(terminated)),
-        )  # fmt: skip
-
-    @classmethod
-    def of_whole(cls, times: NDArray[Any], terminated: Flags, last: Flags) -> TimesOfEnds:
-        """Count first and last rows of the episodes of a whole log, (T,), within its typical step."""
-        within = (times[1:] - times[:-1])[~last[:-1]]
-        if not len(within):
-            return cls.of(times, terminated)
-        step, begins = np.sort(within)[len(within) // 2], np.append(True, last[:-1])
-        early = begins & ((times - times.min() < step) | (times == times.min()))
-        late = last & ((times.max() - times < step) | (times == times.max()))
-        return cls(
-            times.min().item(), int(np.count_nonzero(early)), times.max().item(), int(np.count_nonzero(late)),
-            int(np.count_nonzero(late & terminated)), int(np.count_nonzero(terminated)),
-        )  # fmt: skip
+        first, latest = times.min(), times.max()
+        early, late = times == first, times == latest
+        within = () if last is None else (times[1:] - times[:-1])[~last[:-1]]
+        if last is not None and len(within):
+            step = np.sort(within)[len(within) // 2]
+            early |= np.append(True, last[:-1]) & (times - first < step)
+            late |= last & (latest - times < step)
+        n_early, n_late, ended_late, ended = map(
+            int, map(np.count_nonzero, (early, late, late & terminated, terminated))
+        )
+        return cls(first.item(), n_early, latest.item(), n_late, ended_late, ended)
 
     def then(self, other: TimesOfEnds) -> TimesOfEnds:
         """Return the counts of both."""

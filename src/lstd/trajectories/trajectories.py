@@ -140,7 +140,7 @@ class Trajectories:
             "horizon": horizon,
         }
         if fields["time"] is not None and len(rows):
-            warn(TimesOfEnds.of_whole(fields["time"], rows.terminated, rows.last).doubt(), TerminationWarning)
+            warn(TimesOfEnds.of(fields["time"], rows.terminated, rows.last).doubt(), TerminationWarning)
         for name, value in fields.items():
             object.__setattr__(self, name, _freeze(value))
 
