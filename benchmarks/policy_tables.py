@@ -281,7 +281,8 @@ def text(found: dict[str, Any], others: dict[str, Any], pairs: dict[str, Any]) -
         "held the truth, and how often that or a warning came. State values are beside it. The fewer the repeats, the "
         "luckier the best of many methods.", "",
         *by_process(every), "", "![Errors in units of the bound](figures/policy-evaluation.png)", "",
-        "Errors of each method beside the least one of the same row, both at least half the bound; the same rows:", "",
+        "Errors of each method beside the least one of the same row, both at least half the bound, in the rows that "
+        "goals are judged on, as in the figure:", "",
         *by_method([cell for cell in every if cell.enough]), "", *weighted_pairs(pairs), "",
         "Each row, with errors as multiples of the bound, the worst of the first choice first:", "", *by_target(every),
     ]  # fmt: skip
