@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -48,25 +47,6 @@ def vector(stream, lmbda):
 
 def trace(stream, t, lmbda):
     return naive.trace(stream.phi, t, lmbda, stream.discounts, stream.rho)
-
-
-# ---------------------------------------------------------------- general form and the paper's form
-
-
-@bounded
-@given(stream=streams(), lmbda=UNIT)
-def test_theorem_1_and_lemma_2_sum_traces(stream, lmbda):
-    n = stream.phi.shape[1]
-    uncorrected, boyan, b, z_last = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n), np.zeros(n)
-    for t in range(len(stream.rewards)):
-        z = trace(stream, t, lmbda)
-        uncorrected += np.outer(z - stream.discounts[t] * z_last, stream.phi[t])
-        boyan += np.outer(z, stream.phi[t] - stream.discounts[t + 1] * stream.phi[t + 1])
-        b += z * stream.rewards[t]
-        z_last = z
-    assert_close(matrix("uncorrected", stream, lmbda), uncorrected, "sums")
-    assert_close(matrix("boyan", stream, lmbda), boyan, "sums")
-    assert_close(vector(stream, lmbda), b, "sums")
 
 
 # ---------------------------------------------------------------- identities between the variants
@@ -134,33 +114,6 @@ def test_lemma_1_bounds_the_hypothetical_estimator(lmbda, gamma, n_steps, seed):
     bound = np.abs(features).max() * np.abs(r).max() * gamma / (1 - gamma)
     bound *= (1 - (lmbda * gamma) ** n_steps) / (1 - lmbda * gamma)
     assert (np.abs(b_star - b) <= bound * (1 + 1e-12) + 1e-12).all()
-
-
-@pytest.mark.parametrize("lmbda", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9])
-def test_proposition_1_double_sums_match_the_supplement(lmbda, gamma):
-    for T in (1, 2, 7, 30):
-        exact = naive.proposition1(T, lmbda, gamma, mu=2.0, sigma=3.0)
-        w = (1 - (lmbda * gamma) ** np.arange(1.0, T + 1)) / (1 - lmbda * gamma)
-        A, delta = (1 - gamma) * w.sum(), gamma * w[-1]
-        assert_close(exact["bias"]["boyan"], 0.0, "sums")
-        assert_close(exact["bias"]["uncorrected"], -delta / (A + delta) * 2.0 / (1 - gamma), "sums")
-        assert_close(exact["variance"]["boyan"], 9.0 * (w**2).sum() / A**2, "sums")
-        assert_close(exact["variance"]["uncorrected"], 9.0 * (w**2).sum() / (A + delta) ** 2, "sums")
-        assert_close(exact["ratio"], ((A + delta) / A) ** 2, "sums")
-
-
-LMBDA_GAMMA = [(0.0, 0.9), (0.5, 0.9), (1.0, 0.9), (0.9, 0.0)]
-
-
-@pytest.mark.parametrize(("lmbda", "gamma"), LMBDA_GAMMA)
-def test_theorem_2_power_series_equals_the_inverse(lmbda, gamma):
-    P, R, features, D, _ = naive.problem("small", "normal")
-    r, eye = (P * R).sum(axis=1), np.eye(10)
-    A, b = naive.theorem2_limit(features, P, r, D, lmbda, gamma)
-    left = features.T @ np.diag(D) @ (eye - gamma * P) @ np.linalg.inv(eye - lmbda * gamma * P)
-    assert_close(A, left @ features, "power_series")
-    assert_close(b, features.T @ np.diag(D) @ np.linalg.solve(eye - lmbda * gamma * P, r), "power_series")
 
 
 def test_theorem_2_at_lambda_one_is_the_best_fit():

@@ -314,23 +314,6 @@ def test_a_state_in_use_is_named(rows, capsys):
     assert f"process {os.getpid()} is writing to 'state'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", ['["u", "r"]', "null", "{}"])
-def test_json_without_names_in_the_first_line_is_refused_for_its_format(rows, capsys, line):
-    written("b.jsonl", [line, "[3, 4]"])
-    assert watch(data="b.jsonl") == 2
-    error = capsys.readouterr().err
-    what = "an object of JSON without names" if line == "{}" else "not an object of JSON"
-    assert f"its first line is neither CSV nor JSON (is {what}; write one object per line" in error
-    assert "column" not in error
-
-
-def test_a_byte_order_mark_within_the_lines_belongs_to_its_value(rows, capsys):
-    written("b.csv", [rows[0], "\ufeff0,1,1,1,0", "0,\ufeff1,1,1,0", "0,1,1,1,1"])
-    assert watch("--out", "p.csv", "--on-error", "skip", data="b.csv") == 0
-    assert "row 2 (the first row of data is 1): has '\\ufeff1', which is not a number" in capsys.readouterr().err
-    assert list(predictions()) == [1, 3]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -44,18 +44,6 @@ def test_programs_do_not_know_the_package():
         assert imported <= {*sys.stdlib_module_names, "definitions", "draws"}, name
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != "processes"])
-def test_data_are_exact_in_float64_and_answers_are_in_range(name):
-    for case in cases(name):
-        for text in leaves(
-            {key: value for key, value in case.items() if key not in ("name", "why", "trace", "expected")}
-        ):
-            number = Fraction(text) if text not in ("rows", "given") else 0
-            assert Fraction(float(number)) == number
-        for text in leaves(case["expected"]):
-            assert text in VARIANTS or max(map(len, text.split("/"))) <= 300
-
-
 def leaves(value):
     """Every text in a document."""
     if isinstance(value, dict | list):

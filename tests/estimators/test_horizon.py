@@ -155,15 +155,6 @@ def test_units_of_features_make_no_difference_to_a_choice():
     assert model.score(X, **data) > 0.05
 
 
-def test_predictions_stay_within_bounds():
-    data = stream(4)
-    free, bounded = HorizonLSTD(HORIZON).fit(**data), HorizonLSTD(HORIZON, low=-0.1, high=0.2).fit(**data)
-    np.testing.assert_array_equal(bounded.predict_curve(data["X"]), np.clip(free.predict_curve(data["X"]), -0.1, 0.2))
-    interval = bounded.predict_interval(data["X"])
-    assert interval.lower.min() >= -0.1
-    assert interval.upper.max() <= 0.2
-
-
 def test_scores_complete_what_was_cut_off_by_the_value_of_the_steps_that_are_left():
     data = stream(6, n_episodes=30)
     model = HorizonLSTD(HORIZON).fit(**data)

@@ -174,34 +174,6 @@ def purchases(n, seed, cut=30):
     return {"X": np.eye(2)[state], "y": y, "episode": customer, "terminated": gone}
 
 
-def returns_from(state, n, gamma, horizon, random):
-    """Returns of the same customers."""
-    state, total, factor, alive = np.full(n, state), np.zeros(n), 1.0, np.ones(n, dtype=bool)
-    for _ in range(horizon):
-        total += factor * alive * random.exponential(np.where(state, 3.0, 1.0))
-        alive &= random.random(n) >= np.where(state, 0.25, 0.05)
-        state = np.where(random.random(n) < 0.9, state, 1 - state)
-        factor *= gamma
-    return total
-
-
-@pytest.mark.parametrize("horizon", [None, 12])
-def test_ranges_hold_single_returns(horizon):
-    """Mean of 12 logs of 200 customers, nearly all cut off, in each of two states."""
-    random, shares, errors = np.random.default_rng(0), [], []
-    gamma = 0.95 if horizon is None else 1.0
-    truth = [returns_from(state, 8_000, gamma, horizon or 60, random) for state in (0, 1)]
-    for seed in range(12):
-        data = purchases(200, seed)
-        model = (LSTD(gamma) if horizon is None else HorizonLSTD(horizon)).fit(**data)
-        found = ReturnSpread(model).fit(**data).predict_interval(np.eye(2))
-        pairs = list(zip(truth, found.lower, found.upper, strict=True))
-        shares.append([[np.mean(one < low), np.mean(one > high)] for one, low, high in pairs])
-        errors.append(found.std / [one.std() for one in truth] - 1.0)
-    assert (np.abs(np.mean(shares, axis=0) - 0.05) < 0.03).all()
-    assert (np.abs(np.mean(errors, axis=0)) < 0.1).all()
-
-
 def test_ranges_of_too_few_groups_hold_the_prediction_and_say_so():
     data = log(2, n_episodes=21)
     spread = ReturnSpread(LSTD(GAMMA).fit(**data)).fit(**data)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
+from lstd.errors import ConfigurationMismatchError, InvalidInputError
 from lstd.experiments.protocol import Cell
-from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.files import FolderLock, remove_unfinished, replacing
+from lstd.experiments.reproduce.folder import CONFIGURATION, ResultsFolder
 
 CONFIG = {
     "runs": 2,
@@ -57,21 +56,6 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path, folder):
     with ResultsFolder(tmp_path / "other", CONFIG).claimed() as other:
         other.keep(CELL.name, document, arrays_of())
     assert (other.path / FILE).read_bytes() == (folder.path / FILE).read_bytes()
-
-
-# Whole files or none
-
-
-def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
-    lock = FolderLock(tmp_path / LOCK)
-    writing = replacing(tmp_path / "a")
-    writing.__enter__().write(b"half")
-    assert len(names(tmp_path)) == 2
-    remove_unfinished()
-    assert names(tmp_path) == []
-    with pytest.raises(OutputError):
-        writing.__exit__(None, None, None)
-    lock.release()
 
 
 # One configuration, and other people's files

@@ -102,41 +102,6 @@ def test_fit():
             assert after == before, done
 
 
-def test_parameters():
-    rng = np.random.default_rng(4)
-    for case in range(CASES):
-        model = fitted(rng)
-        before = state(model)
-        name = str(rng.choice(["gamma", "lmbda", "alpha", "variant", "fit_intercept", "n_blocks"]))
-        known = getattr(model, name)
-        model.set_params(**{name: scalar(rng)})
-        done = f"case {case}, {model}"
-        for call in (model.fit, model.partial_fit):
-            data = valid(rng, groups=True)
-            if attempt(lambda: call(**data), done) is not None:  # noqa: B023
-                check_model(model, done)
-                break
-        else:
-            model.set_params(**{name: known})
-            assert state(model) == before, done
-
-
-def test_choice_of_settings():
-    rng = np.random.default_rng(5)
-    for case in range(CASES):
-        model = LSTDCV(lmbdas=[0.0, 0.9], alphas=[0.1, 1.0], cv=3, fit_intercept=bool(rng.integers(2)))
-        if case % 4 == 0:
-            model.set_params(**{str(rng.choice(["lmbdas", "alphas", "cv", "n_jobs", "gamma"])): scalar(rng)})
-        arguments, done = mutated(rng, valid(rng, 24))
-        done = f"case {case}, {model}, {done}"
-        before = set(vars(model))
-        if attempt(lambda: model.fit(**arguments), done) is not None:  # noqa: B023
-            check_model(model, done)
-            assert np.isfinite(model.best_score_), done
-        else:
-            assert set(vars(model)) == before, done
-
-
 def row_of(rng):
     """Features of one row, whole or changed."""
     x = rng.normal(size=N)

@@ -102,13 +102,6 @@ def test_a_gap_warns_once():
     model.update([1.0, 0.0], 1.0, [0.0, 1.0])
 
 
-def test_ratios_beside_expected_successors_are_told_without_traces():
-    model = RecursiveLSTD(2, lmbda=0.0)
-    X, X_next, ratios = np.eye(2)[[0, 1, 0]], np.full((3, 2), 0.5), np.full(3, 2.0)
-    with pytest.warns(BrokenEpisodeWarning, match="leave `importance_ratio` out: it would count that policy twice"):
-        model.partial_fit(X, np.ones(3), X_next=X_next, importance_ratio=ratios)
-
-
 # ---------------------------------------------------------------- state
 
 

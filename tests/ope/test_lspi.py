@@ -83,16 +83,3 @@ def test_it_says_when_policies_come_back():
 def test_bad_input_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         lspi(**{"data": chain(50), "features": StateActionFeatures(2), "gamma": 0.9} | options)
-
-
-@pytest.mark.parametrize("states", [None, np.eye(4)])
-def test_models_without_intervals_still_give_a_policy(states, monkeypatch):
-    data, actions = chain(), StateActionFeatures(2)
-    usual = lspi(data, actions, gamma=0.9, initial_states=states)
-    monkeypatch.setattr("lstd.statistics.blocks.default_limit", lambda *_: 0)  # as with thousands of columns
-    found = lspi(data, actions, gamma=0.9, initial_states=states)
-    assert (found.stopped, len(found.path)) == (usual.stopped, len(usual.path))
-    assert_close([one.value for one in found.path], [one.value for one in usual.path], "solve")
-    for one in found.path:
-        assert (one.lower, one.upper, one.standard_error, one.little_data) == (-np.inf, np.inf, np.inf, True)
-    assert "Values have no intervals. " in str(found)

@@ -124,17 +124,6 @@ def test_the_index_of_a_frame_does_not_count(tmp_path, has_index):
 # Ids that were seen
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.one_of(st.integers(-30, 30), st.text("ab", max_size=4)), max_size=8), max_size=12))
-def test_seen_ids_are_those_of_a_set(chunks):
-    seen, expected = SeenIds(), set()
-    for chunk in chunks:
-        known = [place for place, name in enumerate(chunk) if name in expected or name in chunk[:place]]
-        assert seen.add([id_key(name) for name in chunk]) == (known[0] if known else None)
-        if not known:
-            expected.update(chunk)
-
-
 def test_seen_ids_take_little_memory():
     seen = SeenIds()
     for first in range(0, 100_000, 1000):

@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 import naive
 from lstd import LSTD, Trajectories, fit_tables
-from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.errors import InvalidInputError
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -109,13 +109,6 @@ def test_unsigned_times_are_ordered_as_others_are(dtype):
     assert Trajectories.from_frame(frame, **NAMES, time="t").n_episodes == 3
     with pytest.raises(InvalidInputError, match="is earlier than the row before"):
         Trajectories.from_frame(frame.assign(t=times[::-1]), **NAMES, time="t")
-
-
-def test_missing_termination_warns():
-    with pytest.warns(MissingTerminationWarning, match="`episode` \\('id'\\)") as caught:
-        data = Trajectories.from_frame(pd.DataFrame(COLUMNS | {"r": [1.0] * 6}), features="x", reward="r", episode="id")
-    assert caught[0].filename == __file__
-    assert (data.n_transitions, data.terminated.any()) == (3, False)
 
 
 def test_rows_out_of_order_are_named_before_their_ends():

@@ -263,11 +263,6 @@ class OldEnvironment:
         return np.zeros(1), 0.0, False, {}
 
 
-class HalfOldEnvironment(OldEnvironment):
-    def reset(self, seed=None):
-        return np.zeros(1), {}
-
-
 class Batches(OldEnvironment):
     num_envs = 2
 
@@ -275,8 +270,6 @@ class Batches(OldEnvironment):
 @pytest.mark.parametrize(
     ("env", "arguments", "message"),
     [
-        (OldEnvironment, {}, r"`env.reset` must return \(observation, info\).*shimmy"),
-        (HalfOldEnvironment, {}, r"`env.step` must return .*got 4 values.*shimmy"),
         (Batches, {}, r"`env` must be a gymnasium.Env .*got Batches"),
         (object, {}, r"`env` must be a Gymnasium environment; got <object"),
         (lambda: Script([[(1.0,), (2.0, NAN, True, False)]]), {}, r"finite reward.*nan after step 0 of episode 0"),
