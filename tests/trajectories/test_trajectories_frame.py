@@ -198,6 +198,19 @@ def test_columns_of_other_types_are_those_of_arrays(kind):
     np.testing.assert_allclose(model.coef_, LSTD(0.9).fit(**data.to_arrays()).coef_, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.array(["0001-01-01", "2024-01-01", "9999-12-31"], "M8[us]"),  # in nanoseconds, they would overflow
+        np.datetime64("2024-01-01", "ns") + np.arange(3),  # in microseconds, they would be one
+    ],
+)
+def test_dates_keep_their_unit(times):
+    columns = {"x": [1.0, 2.0, 3.0], "r": [1.0, 2.0, 3.0], "end": [False, False, True], "t": times}
+    data = Trajectories.from_frame(pa.table(columns), features="x", reward="r", terminated="end", time="t")
+    assert_array_equal(data.time, times)
+
+
 # ---------------------------------------------------------------- intervals of time
 
 SPANS = {
