@@ -13,7 +13,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from lstd._kernels.compilation import kernel
-from lstd._kernels.online_step import GOES_ON, SIGNATURES
+from lstd._kernels.online_state import GOES_ON
+from lstd._kernels.online_step import SIGNATURES
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from lstd.online.recorded_rows import learn_block
 from ratios import Ratio, in_turn, run_alone
@@ -168,7 +169,7 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     numbers[:, 0] = GAMMA
     model, twin = (RecursiveLSTD(n, GAMMA, LMBDA, ALPHA) for _ in range(2))
     block = X[:-1], X[1:], y[:, np.newaxis], numbers, np.full(count, GOES_ON, np.int8)
-    predictions = np.empty((count if asked else 0, 1))
+    predictions = np.empty((count if asked else 0, 3))
     ours, beside = in_turn(
         lambda: model.partial_fit(X[:-1], y, return_predictions=asked),
         lambda: learn_block(twin, twin.reader, block, 0, predictions),
@@ -184,9 +185,9 @@ def call_case(n: int, count: int) -> Ratio:
     rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
     pairs = [(rows[t % N_ROWS], rows[(t + 1) % N_ROWS]) for t in range(count)]  # count: a multiple of N_ROWS
     model = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA)
-    nothing = kernel(lambda x, x_next, reward, discount, ratio, terminated, state, buffer: 0)
+    nothing = kernel(lambda x, x_next, reward, discount, ratio, terminated, state, numbers, counts, buffer: 0)
     nothing.compile(SIGNATURES["step"])
-    state = np.zeros((4, 4))
+    arrays = np.zeros((4, 4)), np.zeros(4), np.zeros(4, np.int64), np.zeros((4, 4))
 
     def ours() -> None:
         for x, x_next in pairs:
@@ -194,7 +195,7 @@ def call_case(n: int, count: int) -> Ratio:
 
     def beside() -> None:
         for x, x_next in pairs:
-            nothing(x, x_next, REWARD, GAMMA, 1.0, False, state, state)
+            nothing(x, x_next, REWARD, GAMMA, 1.0, False, *arrays)
 
     claim = f"{count} calls of `RecursiveLSTD.update`, n = {n}, beside compiled calls that do nothing"
     return Ratio(claim, *in_turn(ours, beside, PAIRS), cost=True, goal=3.75)

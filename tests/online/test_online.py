@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
-from lstd._kernels import online_step
+from lstd._kernels import online_state as at
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from online_streams import (
@@ -168,17 +168,11 @@ class Damaged(dict):
         raise ValueError("bad magic number")
 
 
-def core(place, value):
-    """Change the state of the recursion."""
-    array = good()["cores.0.state"].copy()
+def core(name, place, value):
+    """Change an array of the recursion."""
+    array = good()[f"cores.0.{name}"].copy()
     array[place] = value
-    return broken(**{"cores.0.state": array})
-
-
-def counted(place, value):
-    array = good()["cores.0.state"].copy()
-    array[online_step.COUNTS : online_step.CHART].reshape(-1).view(np.int64)[place] = value
-    return broken(**{"cores.0.state": array})
+    return broken(**{f"cores.0.{name}": array})
 
 
 def document(**changes):
@@ -198,13 +192,13 @@ BAD_SNAPSHOTS = {
     "objects": lambda: broken(**{"cores.0.state": good()["cores.0.state"].astype(object)}),
     "other buffer": lambda: broken(**{"cores.0.buffer": np.zeros((1, 3))}),
     "variant is a number": lambda: document(variant=1),
-    **{f"count {k} is negative": lambda k=k: counted(k, -1) for k in range(online_step.N_COUNTS)},
-    **{f"count {k} is large": lambda k=k: counted(k, 2**40) for k in range(online_step.AHEAD + 1)},
-    "trace decay of 99": lambda: core((online_step.SCALARS, online_step.LMBDA), 99.0),
-    "discount of 2": lambda: core((online_step.SCALARS, online_step.DECAY), 2.0),
-    "discount of NaN": lambda: core((online_step.SCALARS, online_step.BOOTSTRAP), np.nan),
-    "trace of NaN": lambda: core((online_step.TRACE, 0), np.nan),
-    "another rate of forgetting": lambda: core((online_step.SCALARS, online_step.FORGETTING), 0.5),
+    **{f"count {k} is negative": lambda k=k: core("counts", k, -1) for k in range(at.N_COUNTS)},
+    **{f"count {k} is large": lambda k=k: core("counts", k, 2**40) for k in range(at.AHEAD + 1)},
+    "trace decay of 99": lambda: core("numbers", at.LMBDA, 99.0),
+    "discount of 2": lambda: core("numbers", at.DECAY, 2.0),
+    "discount of NaN": lambda: core("numbers", at.BOOTSTRAP, np.nan),
+    "trace of NaN": lambda: core("state", (at.TRACE, 0), np.nan),
+    "another rate of forgetting": lambda: core("numbers", at.FORGETTING, 0.5),
 }
 
 

@@ -16,7 +16,7 @@ from tolerances import TOLERANCES
 from twins import python_bodies
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-PLACES = ("blocked", "change_detection", "traces", "online_step", "td_update")
+PLACES = ("blocked", "change_detection", "traces", "inverse", "online_step", "td_update")
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lstd._kernels.compilation import kernel
+from lstd._kernels.compilation import lean_kernel as kernel
 
 BLOCK = 16  # measured at n = 10, 100, 1000: half or twice as many are slower at one of them
 LARGEST = np.finfo(np.float64).max

@@ -28,7 +28,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels.compilation import kernel
+from lstd._kernels.compilation import lean_kernel as kernel
 
 # Entries of a chart. Of the block: its length (0 for no chart), errors in it, their sum and the sum of their sizes. Of
 # the errors: their number, and their mean size. Blocks so far, and errors before the first. The highest of the three
@@ -70,9 +70,8 @@ def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
 
 
 @kernel
-def add_error(error, charts):  # type: ignore[no-untyped-def]
-    """Add a one-step error, unless it is NaN, to the fast chart; return whether the stream has changed."""
-    fast, slow = charts[FAST], charts[SLOW]
+def add_error(error, fast, slow):  # type: ignore[no-untyped-def]
+    """Add a one-step error, unless it is NaN, to the charts; return whether the stream has changed."""
     if error != error:
         return 0
     error = min(max(error, -fast[LARGEST_ERROR]), fast[LARGEST_ERROR])

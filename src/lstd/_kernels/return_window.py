@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from numba import types
 
-from lstd._kernels.compilation import kernel
+from lstd._kernels.compilation import lean_kernel as kernel
 
 PREDICTION, CONSTANT, HEAD = range(3)  # of `columns` (3, h, m); `factors` (2, h) are those of CONSTANT and HEAD
 FIRST, SIZE, OLDER = range(3)  # counts: place of the oldest row, rows in the window, how many of them have a head

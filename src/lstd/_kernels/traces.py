@@ -11,7 +11,10 @@ to batch. Traces may be longer than the features, which then are zero at the end
 
 from __future__ import annotations
 
-from lstd._kernels.compilation import kernel
+from lstd._kernels.compilation import lean_kernel as kernel
+
+# Sums of an effective sample: the traces e and f, in the next row u and v; Σ g and the double sum.
+E, F, TOTAL, SQUARE = range(4)
 
 
 @kernel
@@ -164,29 +167,29 @@ def observed_weight(discounts, full, coefficients, weights):  # type: ignore[no-
 
 @kernel
 def sample_sums(full, ratios, weights, coefficients, decay, sums):  # type: ignore[no-untyped-def]
-    """Add rows to the sums of effective samples, (3, 4), of `lstd.statistics`.
+    """Add rows to the sums of effective samples, (12,), of `lstd.statistics`.
 
     Rows: `full`, false in horizon rows; `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving.
     """
     for t in range(len(full)):
         if full[t]:
-            add_to_sample(ratios[t], weights[t], coefficients[t], sums)
-        for k in range(3):
-            for i in range(2):
-                sums[k, i] *= decay[t] if full[t] else 0.0
+            add_to_samples(ratios[t], weights[t], coefficients[t], sums)
+        for k in range(0, 12, 4):
+            sums[k + E] *= decay[t] if full[t] else 0.0
+            sums[k + F] *= decay[t] if full[t] else 0.0
 
 
 @kernel
-def add_to_sample(ratio, weight, coefficient, sums):  # type: ignore[no-untyped-def]
-    """Add a transition to the sums of effective samples, (3, 4): with ratios alone, with weights alone, without both.
+def add_to_samples(ratio, weight, coefficient, samples):  # type: ignore[no-untyped-def]
+    """Add a transition to the sums of effective samples, (12,): with ratios alone, with weights alone, without both.
 
     u and v, which enter it, become its e and f.
     """
     for k in range(3):
-        kept = coefficient if k == 0 else min(coefficient, 1.0)
-        e = (ratio if k == 0 else 1.0) * (kept * sums[k, 0] + 1.0)
+        sample, kept = samples[4 * k : 4 * k + 4], coefficient if k == 0 else min(coefficient, 1.0)
+        e = (ratio if k == 0 else 1.0) * (kept * sample[E] + 1.0)
         g = (weight if k == 1 else 1.0) * e
-        f = g + kept * sums[k, 1]
-        sums[k, 0], sums[k, 1] = e, f
-        sums[k, 2] += g
-        sums[k, 3] += g * (2.0 * f - g)
+        f = g + kept * sample[F]
+        sample[E], sample[F] = e, f
+        sample[TOTAL] += g
+        sample[SQUARE] += g * (2.0 * f - g)

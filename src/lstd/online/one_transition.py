@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd._kernels.online_step import HUGE
+from lstd._kernels.online_state import HUGE
 from lstd.data.arguments import check_array, check_real, to_real_array
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import by_name, check_features, check_indices, product

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels import online_step as kernels
-from lstd._kernels.online_step import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
+from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
@@ -83,7 +83,7 @@ def learn_block(
     compiled(kernels, "stream")
     while first < len(block[0]):
         before = first
-        first, code = kernels.stream(*block, first, predictions, core.state, core.buffer)
+        first, code = kernels.stream(*block, first, predictions, *core.arrays)
         predictions[before:first, -1] = model.n_changes_
         if code < DONE:
             break

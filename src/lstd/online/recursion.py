@@ -20,12 +20,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd._kernels import change_detection
-from lstd._kernels import online_step as at  # places in the state
+from lstd._kernels import online_state as at
 from lstd._kernels import online_step as kernels
 from lstd._kernels.blocked import BLOCK
+from lstd._kernels.traces import SQUARE, TOTAL
 from lstd.data.doubts import warn_of_ratios
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.data.settings import boundary_share
@@ -88,17 +88,16 @@ class Recursion:
         self.blocks = empty_blocks(nothing, n_blocks, _BYTES).changed(largest=largest)
         length, panel = -(-n // BLOCK) * BLOCK, 4 if n <= 48 else 8 if n <= 256 else 32
         length += BLOCK if length % _PAGE == 0 else 0  # columns that are whole pages apart would share cache lines
-        self.state = aligned(at.THETA + m + 2 * panel + length, length)
-        self.counts = self._view_of_counts()
+        self.state, self.numbers = aligned(at.THETA + m + 2 * panel + length, length), aligned(at.N_NUMBERS)
+        self.counts = np.zeros(at.N_COUNTS, np.int64)
         first = at.THETA + m
         self.counts[[at.FEATURES, at.REWARDS, at.PANEL]] = n, m, panel
         self.counts[[at.Q_AT, at.R_AT, at.M_AT]] = first, first + panel, first + 2 * panel
         first_at = min(renew_every, max(_FIRST, n))
         self.counts[[at.ROTATION, at.RENEW_AT, at.INTERVAL]] = rotation(n, forgetting), first_at, first_at
-        scalars = self.state[at.SCALARS]
-        scalars[[at.LMBDA, at.FRACTION]] = lmbda, boundary_share(variant, lmbda)
-        scalars[[at.GROWTH, at.WEIGHT, at.COEFFICIENT]], scalars[at.MOST_GROWN] = 1.0, _MOST_GROWN
-        scalars[at.FORGETTING] = forgetting
+        self.numbers[[at.LMBDA, at.FRACTION]] = lmbda, boundary_share(variant, lmbda)
+        self.numbers[[at.GROWTH, at.WEIGHT, at.COEFFICIENT]], self.numbers[at.MOST_GROWN] = 1.0, _MOST_GROWN
+        self.numbers[at.FORGETTING] = forgetting
         self.state[[at.RIDGE, at.ALPHA], :n] = alpha
         self._inverse[np.diag_indices(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         self.counts[at.SOLVED] = not np.all(alpha > 0.0)  # until the data determine the weights
@@ -114,21 +113,21 @@ class Recursion:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.state = aligned(*state["state"].shape)
-        self.state[:] = state["state"]
-        self.counts = self._view_of_counts()
+        for name in ("state", "numbers"):
+            setattr(self, name, aligned(*state[name].shape))
+            getattr(self, name)[:] = state[name]
         self.compile()  # a new process compiles its own
 
     def kept(self) -> dict[str, Any]:
         """Return what :meth:`__setstate__` takes to undo what comes next; rows of the buffer are only added to."""
-        return {**vars(self), "state": self.state.copy()}
-
-    def _view_of_counts(self) -> NDArray[np.int64]:
-        flat = self.state[at.COUNTS : at.SAMPLE].reshape(-1)
-        counts: NDArray[np.int64] = flat.view(np.int64)[: at.N_COUNTS]
-        return counts
+        return {**vars(self)} | {name: getattr(self, name).copy() for name in ("state", "numbers", "counts")}
 
     # ------------------------------------------------------------ views
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The arrays of the kernels."""
+        return self.state, self.numbers, self.counts, self.buffer
 
     @property
     def _inverse(self) -> Array:
@@ -144,13 +143,12 @@ class Recursion:
     @property
     def charts(self) -> Array:
         """View of the charts of errors, (2, entries)."""
-        flat = self.state[at.CHART : at.PHI].reshape(-1)
-        return flat[: 2 * change_detection.N_CHART].reshape(2, -1)
+        return self.numbers[at.CHARTS : at.CHARTS + 2 * change_detection.N_CHART].reshape(2, -1)
 
     @property
     def ridge(self) -> Array:
         """Ridge of each feature relative to the weight of the last transition, (n,)."""
-        return np.asarray(self.state[at.RIDGE, : self.n] / self.state[at.SCALARS, at.GROWTH])
+        return np.asarray(self.state[at.RIDGE, : self.n] / self.numbers[at.GROWTH])
 
     @property
     def n_updates(self) -> int:
@@ -207,7 +205,7 @@ class Recursion:
         if counts[at.SOLVED] and counts[at.RENEWED]:  # not each time, as there may be too few rows for a regular system
             soon = counts[at.RENEWED] + max(_FIRST, self.n // 8)
             counts[at.RENEW_AT] = min(counts[at.RENEW_AT], max(counts[at.UPDATES], soon))
-        due = counts[at.UPDATES] >= counts[at.RENEW_AT] or self.state[at.SCALARS, at.GROWTH] >= at.GROWN_AT
+        due = counts[at.UPDATES] >= counts[at.RENEW_AT] or self.numbers[at.GROWTH] >= at.GROWN_AT
         if due or counts[at.BUFFERED] >= len(self.buffer):
             self._flush()
         if due:
@@ -224,23 +222,23 @@ class Recursion:
     @np.errstate(all="ignore")
     def sample(self) -> Array:
         """Effective sample sizes with ratios alone, with weights alone, and without both, (3,)."""
-        sums = self.state[at.SAMPLE, at.SIZES : at.SIZES + 12].reshape(3, 4)
-        return np.asarray(sums[:, at.TOTAL] ** 2 / sums[:, at.SQUARE])
+        sums = self.numbers[at.SAMPLES : at.CHARTS].reshape(3, 4)
+        return np.asarray(sums[:, TOTAL] ** 2 / sums[:, SQUARE])
 
     def warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once."""
-        off_policy, factors = self.state[at.SAMPLE, [at.OFF_POLICY, at.FACTORS]] == 1.0
+        off_policy, factors = self.numbers[[at.OFF_POLICY, at.FACTORS]] == 1.0
         if factors and self.watches and not self.warned:
             self.warned = warn_of_ratios(self.sample, bool(off_policy), self.lmbda)
 
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:
         """Compute P, y and θ from the sums, which have all rows; if they have no digits, solve from now on."""
-        counts, n, state, scalars = self.counts, self.n, self.state, self.state[at.SCALARS]
+        counts, n, state, numbers = self.counts, self.n, self.state, self.numbers
         ridge, z, again = self.ridge, state[at.TRACE, :n], max(_FIRST, n)
-        scalars[at.BOOTSTRAP] /= scalars[at.GROWTH]
-        scalars[at.GROWTH] = 1.0
-        c = scalars[at.FRACTION] * scalars[at.BOOTSTRAP]
+        numbers[at.BOOTSTRAP] /= numbers[at.GROWTH]
+        numbers[at.GROWTH] = 1.0
+        c = numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
         total = self.blocks.total
         A = total.matrix(self.variant) + np.outer(c * z, state[at.NEXT, :n])
         solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
@@ -252,14 +250,14 @@ class Recursion:
             int(counts[at.SOLVED]),
         )
         if solution is None:
-            counts[at.SOLVED], scalars[at.MOST_GROWN] = 1, 0.0
+            counts[at.SOLVED], numbers[at.MOST_GROWN] = 1, 0.0
             counts[at.INTERVAL] = min(2 * counts[at.INTERVAL], max(again, self.renew_every)) if before else again
         else:
             self._inverse[:], state[at.Y, :n] = solution.weights[:, :n], solution.weights[:, n]
             for theta, b in zip(self.thetas, total.b.T, strict=True):  # each by itself: the same bits
                 theta[:] = self._inverse @ np.ascontiguousarray(b)
             counts[at.SOLVED], most = 0, _SOLVED_ABOVE / solution.condition_number
-            scalars[at.MOST_GROWN] = min(_MOST_GROWN, most)
+            numbers[at.MOST_GROWN] = min(_MOST_GROWN, most)
             shortest = min(self.renew_every, max(_FIRST, n // 8))
             counts[at.INTERVAL] = shortest if before else min(self.renew_every, _SLOWER * counts[at.INTERVAL])
         counts[at.RENEW_AT] = counts[at.UPDATES] + counts[at.INTERVAL]
@@ -274,21 +272,20 @@ class Recursion:
         discount, ratio, weight, coefficient, terminated = numbers
         if self.m > 1:
             self.buffer[self.counts[at.BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = rewards[1:]
-        scalars = self.state[at.SCALARS]
-        scalars[at.WEIGHT], scalars[at.COEFFICIENT] = weight, coefficient
+        self.numbers[at.WEIGHT], self.numbers[at.COEFFICIENT] = weight, coefficient
         given = float(rewards[0]), discount, ratio, bool(terminated)
         try:
-            return take(kernels, row, successor, given, self.state, self.buffer)
+            return take(kernels, row, successor, given, *self.arrays)
         finally:
-            scalars[at.WEIGHT] = scalars[at.COEFFICIENT] = 1.0
+            self.numbers[at.WEIGHT] = self.numbers[at.COEFFICIENT] = 1.0
 
     def cut_off(self) -> None:
         """Cut the episode off at the last successor."""
-        scalars, counts = self.state[at.SCALARS], self.counts
-        if scalars[at.BOOTSTRAP] != 0.0:
+        numbers, counts = self.numbers, self.counts
+        if numbers[at.BOOTSTRAP] != 0.0:
             counts[at.CUT] = 1
-            self.close(scalars[at.FRACTION])
-        scalars[at.DECAY] = 0.0
+            self.close(numbers[at.FRACTION])
+        numbers[at.DECAY] = 0.0
         self.charts[:, change_detection.OPEN] = 0.0
         counts[at.EPISODES] += 1
         self.after()
@@ -302,7 +299,7 @@ class Recursion:
         state, counts, panel = self.state, self.counts, int(self.counts[at.PANEL])
         phi, y, theta = state[at.NEXT], state[at.Y], state[at.THETA : at.THETA + self.m]
         c, waiting, first = (
-            fraction * state[at.SCALARS, at.BOOTSTRAP],
+            fraction * self.numbers[at.BOOTSTRAP],
             int(counts[at.WAITING]),
             int(counts[at.Q_AT]),
         )
@@ -315,7 +312,7 @@ class Recursion:
         Q[waiting], R[waiting], counts[at.WAITING] = q, row, waiting + 1
         theta -= np.outer(theta @ phi, q)
         y -= q * (phi @ y)
-        state[at.SCALARS, at.BOOTSTRAP] = 0.0
+        self.numbers[at.BOOTSTRAP] = 0.0
         if not (abs(rest) >= at.LOST * (1.0 + abs(1.0 - rest)) and abs(rest) * at.LOST <= 1.0):
             counts[at.SOLVED] = 1
 
@@ -324,13 +321,13 @@ class Recursion:
     def growth(self) -> float:
         """Return the factor by which reading the weights may multiply their errors; large near a singular system."""
         compiled(kernels, "growth")
-        return float(kernels.growth(self.state))
+        return float(kernels.growth(*self.arrays[:3]))
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
     def _read_out(self, variant: str) -> tuple[Array, float]:
         """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), (m, n), and the factor by which this may multiply errors."""
         theta: Array = self.thetas.copy()
-        c = boundary_share(variant, self.lmbda) * self.state[at.SCALARS, at.BOOTSTRAP]
+        c = boundary_share(variant, self.lmbda) * self.numbers[at.BOOTSTRAP]
         if c == 0.0:
             return theta, 1.0
         phi, y = self.state[at.NEXT, : self.n], self.state[at.Y, : self.n]
@@ -343,7 +340,7 @@ class Recursion:
         if isinstance(x, SparseRow):
             return np.asarray(self.weights(self.variant)[:, x.indices] @ x.values)
         values = np.empty(self.m)
-        if kernels.predict(x, values, self.state):
+        if kernels.predict(x, values, *self.arrays[:3]):
             return values
         return np.asarray(self.weights(self.variant) @ x)
 
@@ -351,7 +348,7 @@ class Recursion:
         """Return the weights of a variant, (m, n)."""
         if not self.counts[at.SOLVED] and (variant == self.variant or not self.counts[at.CUT]):
             theta, grown = self._read_out(variant)
-            if grown <= self.state[at.SCALARS, at.MOST_GROWN] and np.isfinite(theta).all():
+            if grown <= self.numbers[at.MOST_GROWN] and np.isfinite(theta).all():
                 return theta
         total = self.total()
         return np.ascontiguousarray(solve(total.matrix(variant), total.b, self.ridge).weights.T)

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import change_detection
 from lstd._kernels import online_step as kernels
-from lstd._kernels.online_step import BAD, DONE, JUMP, LOOK, step, step_sparse
+from lstd._kernels.online_state import BAD, CHANGED, DONE, JUMP, LOOK, NEXT
+from lstd._kernels.online_step import step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
 from lstd.data.rows import PerRow
@@ -237,9 +238,9 @@ class RecursiveLSTD(OnlinePredictor):
             core, ahead, code = self._core, self.gamma if discount is None else discount, BAD
             try:
                 if type(x) is ndarray:
-                    code = step(x, x_next, reward, ahead, importance_ratio, False, core.state, core.buffer)
+                    code = step(x, x_next, reward, ahead, importance_ratio, False, *core.arrays)
                 elif self._sparse and len(x) == 2 and len(x_next) == 2:
-                    code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, core.state, core.buffer)
+                    code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, *core.arrays)
             except Exception:  # arguments of other types are converted below, or raise
                 code = BAD
             if code == DONE:
@@ -288,14 +289,14 @@ class RecursiveLSTD(OnlinePredictor):
     def cut_off(self) -> None:
         """Cut the episode off at the last successor, as ``truncated=True`` with its transition does."""
         if self._bank is not None:
-            self._bank.cut_off(self._core.state[kernels.NEXT, : self.n_features].copy())
+            self._bank.cut_off(self._core.state[NEXT, : self.n_features].copy())
         for core in self._cores:
             core.cut_off()
 
     def after(self, core: Recursion) -> None:
         """Do what is due after a transition of a recursion."""
         core.after()
-        if core.counts[kernels.CHANGED]:
+        if core.counts[CHANGED]:
             charts = core.charts.copy()
             core.begin_charts()
             self.n_changes_ += 1
@@ -415,10 +416,10 @@ class RecursiveLSTD(OnlinePredictor):
         if return_std is not False and check_flag("return_std", return_std):
             return self.predict(x), self._shaped(x, self.reader.influence().standard_error(self._rows_of(x)))
         if type(x) is ndarray and self._typed:  # no conversion needed
-            state = self._core.state if self._bank is None else self._bank.chosen.state
+            core = self._core if self._bank is None else self._bank.chosen
             try:
                 values = np.empty(self.n_rewards or 1)
-                if kernels.predict(x, values, state):
+                if kernels.predict(x, values, core.state, core.numbers, core.counts):
                     return float(values[0]) if self.n_rewards is None else values
             except Exception:  # arguments of other types are converted below, or raise
                 pass

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels import online_step as layout
+from lstd._kernels import online_state as at
 from lstd.errors import InvalidInputError
 from lstd.files import BROKEN, json_bytes, pack, unpack
 from lstd.online.forgetting import Choice
@@ -18,16 +18,18 @@ from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
 
-VERSION = 15
+VERSION = 16
 _PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
-_STATIC = slice(layout.FEATURES, layout.ROTATION + 1)  # counts that follow from the parameters
-_FINITE = [layout.TRACE, layout.NEXT, layout.RIDGE, layout.ALPHA, *range(layout.CHART, layout.PHI)]
+_STATIC = slice(at.FEATURES, at.ROTATION + 1)  # counts that follow from the parameters
+_FINITE = [at.TRACE, at.NEXT, at.RIDGE, at.ALPHA]
 
 
 class CoreState(NamedTuple):
     """State of a recursion."""
 
     state: Annotated[Array, "r c nan"]
+    numbers: Annotated[Array, "_ nan"]
+    counts: Annotated[NDArray[np.int64], "_"]
     buffer: Annotated[Array, "_ w"]
     blocks: Blocks
     warned: bool
@@ -112,27 +114,30 @@ def unpacked(snapshot: Mapping[str, Any]) -> State:
 
 def _core_state(core: Recursion) -> CoreState:
     """Return the state of a recursion."""
-    rows, state = core.buffer[: core.counts[layout.BUFFERED]], core.state.copy()
-    state[layout.PHI : layout.THETA] = 0.0  # scratch
-    return CoreState(state, rows, core.blocks, core.warned)
+    rows, state, numbers = core.buffer[: core.counts[at.BUFFERED]], core.state.copy(), core.numbers.copy()
+    state[at.PHI : at.THETA] = numbers[at.DOTS :] = 0.0  # scratch
+    return CoreState(state, numbers, core.counts, rows, core.blocks, core.warned)
 
 
 def _restore_core(core: Recursion, saved: CoreState) -> None:
     """Let a new recursion go on from a state, which may come from a file; raises InvalidInputError if it cannot."""
-    static, scalars = core.counts[_STATIC].copy(), core.state[layout.SCALARS].copy()
     n, m, total = core.n, core.m, saved.blocks.total
-    if saved.state.shape != core.state.shape or (total.n_features, total.b.shape[1]) != (n, m):
+    arrays = [(core.state, saved.state), (core.numbers, saved.numbers), (core.counts, saved.counts)]
+    shapes = all(one.shape == two.shape for one, two in arrays)
+    if not shapes or (total.n_features, total.b.shape[1]) != (n, m):
         raise _not_a_snapshot(f"its arrays are not those of {n} features and {m} rewards")
-    core.state[:] = saved.state
-    counts, now, k = core.counts, core.state[layout.SCALARS], len(saved.buffer)
-    fits = (counts[_STATIC] == static).all() and (counts >= 0).all() and counts[layout.INTERVAL] >= 1
-    fits &= counts[layout.WAITING] <= counts[layout.PANEL] and counts[layout.AHEAD] <= 1 and counts[layout.SOLVED] <= 1
-    fits &= counts[layout.BUFFERED] == k < len(core.buffer) and (not k or saved.buffer.shape[1] == core.buffer.shape[1])
-    same = [layout.LMBDA, layout.FRACTION, layout.FORGETTING, layout.WEIGHT, layout.COEFFICIENT]
-    fits &= bool((now[same] == scalars[same]).all()) and 0.0 <= now[layout.DECAY] <= 1.0
-    fits &= 0.0 <= core.state[layout.SAMPLE, layout.SIZES] < np.inf
-    fits &= 0.0 <= now[layout.BOOTSTRAP] < np.inf and 1.0 <= now[layout.GROWTH] < np.inf
-    fits &= bool(np.isfinite(core.state[_FINITE]).all() and (core.state[layout.RIDGE] >= 0.0).all())
+    counts, now, k = saved.counts, saved.numbers, len(saved.buffer)
+    fits = (counts[_STATIC] == core.counts[_STATIC]).all() and (counts >= 0).all() and counts[at.INTERVAL] >= 1
+    fits &= counts[at.WAITING] <= counts[at.PANEL] and counts[at.AHEAD] <= 1 and counts[at.SOLVED] <= 1
+    fits &= counts[at.BUFFERED] == k < len(core.buffer) and (not k or saved.buffer.shape[1] == core.buffer.shape[1])
+    same = [at.LMBDA, at.FRACTION, at.FORGETTING, at.WEIGHT, at.COEFFICIENT]
+    fits &= bool((now[same] == core.numbers[same]).all()) and 0.0 <= now[at.DECAY] <= 1.0
+    fits &= 0.0 <= now[at.SAMPLES] < np.inf
+    fits &= 0.0 <= now[at.BOOTSTRAP] < np.inf and 1.0 <= now[at.GROWTH] < np.inf
+    fits &= bool(np.isfinite(saved.state[_FINITE]).all() and (saved.state[at.RIDGE] >= 0.0).all())
+    fits &= bool(np.isfinite(now[at.CHARTS : at.DOTS]).all())
     if not fits:
         raise _not_a_snapshot("its numbers do not fit one another")
+    for own, other in arrays:
+        own[:] = other
     core.buffer[:k], core.blocks, core.warned = saved.buffer, saved.blocks, saved.warned

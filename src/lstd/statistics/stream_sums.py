@@ -130,7 +130,7 @@ class Counts(Record):
             ends[-1:] &= part.stop < len(rows)  # the episode of the last row may go on
             decay = np.where(ends, 0.0, lmbda * rows.discount[part])
             sums = np.zeros((3, 4)) if first else np.full((3, 4), np.nan) if sample is None else sample.sums.copy()
-            sample_sums(full, *map(np.ascontiguousarray, (ratio, weight, coefficient, decay)), sums)
+            sample_sums(full, *map(np.ascontiguousarray, (ratio, weight, coefficient, decay)), sums.reshape(-1))
             before = sample is not None and sample.off_policy
             sample = Sample(sums, before or bool((ratio[full] != 1.0).any()))
         elif sample is not None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd import files
-from lstd._kernels.online_step import HUGE
+from lstd._kernels.online_state import HUGE
 from lstd.data.arrow_columns import Converted
 from lstd.data.follow import Episodes, Followed
 from lstd.data.rows import Rows

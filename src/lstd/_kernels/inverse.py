@@ -1,0 +1,215 @@
+"""The inverse P = (A + diag(R))⁻¹ of a recursion: rank-one changes of it, and its products with features.
+
+Most of the time of a transition is spent reading P from memory. Rank-one changes are therefore gathered in panels Q and
+R, P = M − Σ_k Q_kᵀR_k, and applied to M together. As φ₊ is the φ of the next transition, one pass over M forms the
+products with both, and every other transition needs none. Each row is padded with zeros to whole blocks, so that no
+loop has a remainder.
+
+With forgetting f, each transition weighs 1/f times the one before it, and the ridge shrinks beside them. It is restored
+one feature i at a time, with g the weight now:
+
+    R_ii' = g α_i,  P' = P − q (e_iᵀP),  q = c P e_i / (1 + c P_ii),  c = g α_i − R_ii,  θ' = θ − q θ_i,  y' = y − q y_i
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstd._kernels.blocked import BLOCK, add, add_both, clear, copy, dots, fold
+from lstd._kernels.compilation import lean_kernel as kernel
+
+from lstd._kernels.online_state import (  # isort: skip
+    AHEAD, ALPHA, DOTS, FEATURES, GROWTH, LANES, LOST, M_AT, NEXT, NEXT_P, P_NEXT, P_PHI, PANEL, PHI, PHI_P, Q_AT, R_AT,
+    REWARDS, RIDGE, ROTATION, THETA, UPDATES, WAITING, Y,
+)  # fmt: skip
+
+COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
+
+
+@kernel
+def sherman_morrison(phi_p, phi_y, p, y, q, numbers):  # type: ignore[no-untyped-def]
+    """Set q = Pu / d and y = P'z' for A' = A + u φᵀ, d = 1 + φᵀPu; return whether digits were lost.
+
+    `numbers` are ρ, w, cλγ and w₋γ, `p` is Pφ and `y` is Pz:
+
+        z' = ρ(cλγ z + φ),  Pu = wρ p − o y,  o = w₋γ − wρcλγ,  y' = ρ((1 − w₋γ φᵀy) p + (cλγ + w₋γ φᵀp) y) / d
+    """
+    ratio, weight, decay, bootstrap = numbers
+    o = bootstrap - weight * ratio * decay
+    d = 1.0 + weight * ratio * phi_p - o * phi_y
+    along_p, along_y = ratio * (1.0 - bootstrap * phi_y) / d, ratio * (decay + bootstrap * phi_p) / d
+    of_p, of_y = weight * ratio / d, o / d
+    for i in range(len(q)):
+        q[i] = of_p * p[i] - of_y * y[i]
+        y[i] = along_p * p[i] + along_y * y[i]
+    return lost_digits(d, 1.0 + abs(weight * ratio * phi_p) + abs(o * phi_y))
+
+
+@kernel
+def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
+    """Return whether `denominator`, a sum of terms of this size, cancelled, is large or is NaN: digits are lost."""
+    return not (abs(denominator) >= LOST * size and LOST * abs(denominator) <= 1.0)
+
+
+# ---------------------------------------------------------------- products with P
+
+
+@kernel
+def project(state, numbers, counts, with_next):  # type: ignore[no-untyped-def]
+    """Compute P_PHI = Pφ and PHI_P = φᵀP, with a pass over M unless the pass before has formed its products."""
+    make_room(state, counts)
+    if counts[AHEAD] == 1:
+        copy(state[P_NEXT], state[P_PHI])
+        copy(state[NEXT_P], state[PHI_P])
+        counts[AHEAD] = 0
+    else:
+        pass_over(state, counts)
+        counts[AHEAD] = with_next and counts[WAITING] + 1 < counts[PANEL]
+    lanes = numbers[DOTS:]
+    for k in range(counts[WAITING]):
+        q, r = state[counts[Q_AT] + k], state[counts[R_AT] + k]
+        phi_r, phi_q, _ = dots(state[PHI], r, q, q, lanes)
+        add_both(-phi_r, q, state[P_PHI], -phi_q, r, state[PHI_P])
+
+
+@kernel
+def pass_over(state, counts):  # type: ignore[no-untyped-def]
+    """Compute the products of M with φ and φ₊; those with φ₊ add a third to the time."""
+    first = counts[M_AT]
+    clear(state[PHI_P])
+    clear(state[NEXT_P])
+    lanes = state[LANES:THETA]
+    for i in range(0, counts[FEATURES], 4):
+        read(
+            state[first + i], state[first + i + 1], state[first + i + 2], state[first + i + 3],
+            state, i, lanes,
+        )  # fmt: skip
+        for j in range(4):
+            state[P_PHI, i + j], state[P_NEXT, i + j] = fold(lanes[j]), fold(lanes[4 + j])
+
+
+@kernel
+def read(row0, row1, row2, row3, state, first_row, lanes):  # type: ignore[no-untyped-def]
+    """Set lane j to the terms of row_jᵀφ and lane 4 + j to those of row_jᵀφ₊; add φ_j row_j to φᵀM, likewise φ₊ᵀM."""
+    phi, phi_m, psi, psi_m = state[PHI], state[PHI_P], state[NEXT], state[NEXT_P]
+    lane0, lane1, lane2, lane3 = lanes[0], lanes[1], lanes[2], lanes[3]
+    lane4, lane5, lane6, lane7 = lanes[4], lanes[5], lanes[6], lanes[7]
+    phi0, phi1, phi2, phi3 = phi[first_row], phi[first_row + 1], phi[first_row + 2], phi[first_row + 3]
+    psi0, psi1, psi2, psi3 = psi[first_row], psi[first_row + 1], psi[first_row + 2], psi[first_row + 3]
+    for k in range(BLOCK):
+        lane0[k] = lane1[k] = lane2[k] = lane3[k] = lane4[k] = lane5[k] = lane6[k] = lane7[k] = 0.0
+    for first in range(0, len(phi), BLOCK):
+        for k in range(BLOCK):
+            i = np.uint64(first + k)
+            a, b, c, d, phi_i, psi_i = row0[i], row1[i], row2[i], row3[i], phi[i], psi[i]
+            phi_m[i] += (phi0 * a + phi1 * b) + (phi2 * c + phi3 * d)
+            psi_m[i] += (psi0 * a + psi1 * b) + (psi2 * c + psi3 * d)
+            lane0[k] += a * phi_i
+            lane1[k] += b * phi_i
+            lane2[k] += c * phi_i
+            lane3[k] += d * phi_i
+            lane4[k] += a * psi_i
+            lane5[k] += b * psi_i
+            lane6[k] += c * psi_i
+            lane7[k] += d * psi_i
+
+
+@kernel
+def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-def]
+    """Compute what `project` does, from the rows and columns of P at these indices."""
+    make_room(state, counts)
+    counts[AHEAD] = 0
+    p, phi_p, first = state[P_PHI], state[PHI_P], counts[M_AT]
+    clear(phi_p)
+    for i in range(counts[FEATURES]):
+        total = 0.0
+        for j in range(len(indices)):
+            total += values[j] * state[first + i, np.uint64(indices[j])]
+        p[i] = total
+    for j in range(len(indices)):
+        add(values[j], state[first + indices[j]], phi_p)
+    for k in range(counts[WAITING]):
+        q, r, phi_q, phi_r = state[counts[Q_AT] + k], state[counts[R_AT] + k], 0.0, 0.0
+        for j in range(len(indices)):
+            phi_q += values[j] * q[indices[j]]
+            phi_r += values[j] * r[indices[j]]
+        add_both(-phi_r, q, p, -phi_q, r, phi_p)
+
+
+# ---------------------------------------------------------------- changes of M, and of the ridge
+
+
+@kernel
+def make_room(state, counts):  # type: ignore[no-untyped-def]
+    """Apply the panels to M if they are full: M ← M − Σ_k Q_kᵀR_k."""
+    if counts[WAITING] < counts[PANEL]:
+        return
+    counts[WAITING] = counts[AHEAD] = 0
+    n, q, r, m = state.shape[1], counts[Q_AT], counts[R_AT], counts[M_AT]
+    for left in range(0, n, COLUMNS):
+        part = slice(left, min(left + COLUMNS, n))
+        for i in range(0, counts[FEATURES], 4):
+            row0, row1 = state[m + i][part], state[m + i + 1][part]
+            row2, row3 = state[m + i + 2][part], state[m + i + 3][part]
+            for k in range(0, counts[PANEL], 4):
+                apply_four(
+                    row0, row1, row2, row3, state, q + k, i,
+                    state[r + k][part], state[r + k + 1][part], state[r + k + 2][part], state[r + k + 3][part],
+                )  # fmt: skip
+
+
+@kernel
+def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3):  # type: ignore[no-untyped-def]
+    """The loop of `make_room` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers."""
+    a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
+    b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
+    c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]
+    d0, d1, d2, d3 = -Q[k, i + 3], -Q[k + 1, i + 3], -Q[k + 2, i + 3], -Q[k + 3, i + 3]
+    for first in range(0, len(row0), BLOCK):
+        for column in range(BLOCK):
+            j = np.uint64(first + column)
+            e, f, g, h = r0[j], r1[j], r2[j], r3[j]
+            row0[j] = row0[j] + a0 * e + a1 * f + a2 * g + a3 * h
+            row1[j] = row1[j] + b0 * e + b1 * f + b2 * g + b3 * h
+            row2[j] = row2[j] + c0 * e + c1 * f + c2 * g + c3 * h
+            row3[j] = row3[j] + d0 * e + d1 * f + d2 * g + d3 * h
+
+
+@kernel
+def restore_ridge(state, numbers, counts):  # type: ignore[no-untyped-def]
+    """Restore the ridge of the features i with ⌊iL/n⌋ = T mod L, L = ROTATION; return whether digits were lost."""
+    n, rotation, lost = counts[FEATURES], counts[ROTATION], False
+    phase = counts[UPDATES] % rotation
+    for i in range((phase * n + rotation - 1) // rotation, n):
+        if i * rotation // n != phase:
+            break
+        more = numbers[GROWTH] * state[ALPHA, i] - state[RIDGE, i]
+        if more > 0.0:
+            lost = add_ridge(i, more, state, counts) or lost
+    return lost
+
+
+@kernel
+def add_ridge(i, more, state, counts):  # type: ignore[no-untyped-def]
+    """Add `more` to the ridge of feature i; return whether digits were lost."""
+    make_room(state, counts)
+    first, k, y = counts[M_AT], counts[WAITING], state[Y]
+    q, r = state[counts[Q_AT] + k], state[counts[R_AT] + k]
+    copy(state[first + i], r)
+    for j in range(len(q)):
+        q[j] = state[first + j, i]
+    for earlier in range(k):
+        before, after = state[counts[Q_AT] + earlier], state[counts[R_AT] + earlier]
+        add_both(-after[i], before, q, -before[i], after, r)
+    denominator = 1.0 + more * q[i]
+    lost = lost_digits(denominator, 1.0 + abs(more * q[i]))
+    factor = more / denominator
+    for j in range(len(q)):
+        q[j] *= factor
+    add(-y[i], q, y)
+    for reward in range(counts[REWARDS]):
+        theta = state[THETA + reward]
+        add(-theta[i], q, theta)
+    counts[WAITING] += 1
+    state[RIDGE, i] += more
+    return lost
