@@ -84,7 +84,7 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
         if kinds[t] == IS_CUT or beyond(y[t, 1:], HUGE) > 0:
             return t, ASK
         if len(predictions) > 0:
-            if not predict(X[t], predictions[t, :m], state, numbers, counts):
+            if not predict(X[t], predictions[t, :m], LARGEST, state, numbers, counts):
                 return t, ASK
             predictions[t, m] = max(numbers[CHARTS + LEVEL], numbers[CHARTS + N_CHART + LEVEL])
         if kinds[t] == WAITS:
@@ -104,13 +104,13 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
 
 
 @kernel
-def predict(x, values, state, numbers, counts):  # type: ignore[no-untyped-def]
+def predict(x, values, most, state, numbers, counts):  # type: ignore[no-untyped-def]
     """Fill `values` (m,) with the predictions for `x` (n,) of each reward; return whether all are finite.
 
-    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term. NaN if
-    weights are to be solved for, or `x` to be checked.
+    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term. False
+    too if weights are to be solved for, if this may multiply their errors by more than `most`, or `x` is to be checked.
     """
-    a = along(x, state, numbers, counts)
+    a = along(x, most, state, numbers, counts)
     if len(values) != counts[REWARDS] or a != a:
         return False
     for j in range(len(values)):
@@ -122,7 +122,7 @@ def predict(x, values, state, numbers, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def along(x, state, numbers, counts):  # type: ignore[no-untyped-def]
+def along(x, most, state, numbers, counts):  # type: ignore[no-untyped-def]
     """Return c xᵀy / (1 − c φ₊ᵀy), or NaN."""
     if counts[SOLVED] != 0 or len(x) != counts[FEATURES]:
         return np.nan
@@ -130,7 +130,7 @@ def along(x, state, numbers, counts):  # type: ignore[no-untyped-def]
     if c == 0.0:
         return 0.0
     rest, grown = denominator(state, numbers, counts)
-    return c * dot(x, state[Y]) / rest if grown <= numbers[MOST_GROWN] else np.nan
+    return c * dot(x, state[Y]) / rest if grown <= min(most, numbers[MOST_GROWN]) else np.nan
 
 
 @kernel
@@ -298,6 +298,6 @@ SIGNATURES = {
     "step": (_ROW, _ROW, *_TRANSITION, *_STATE, _BUFFER),
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_TRANSITION, *_STATE, _BUFFER),
     "stream": (_ROWS, _ROWS, _ROWS, _ROWS, types.int8[::1], types.int64, types.float64[:, ::1], *_STATE, _BUFFER),
-    "predict": (_ROW, types.float64[::1], *_STATE),
+    "predict": (_ROW, types.float64[::1], types.float64, *_STATE),
     "growth": _STATE,
 }

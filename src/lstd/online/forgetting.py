@@ -214,7 +214,11 @@ class RateBank:
 
     def predictions(self, x: Any) -> Array:
         """Return the predictions for a row with each rate, (models · rewards,)."""
-        return np.concatenate([self._read_from(k).predict(x) for k in range(len(self.models))])
+        values = np.empty((len(self.models), self.models[0].m))
+        for k, (model, own) in enumerate(zip(self.models, values, strict=True)):
+            if not model.predict(x, own, MOST_GROWTH):
+                self._read_from(k).predict(x, own)
+        return values.reshape(-1)
 
     def learn(self, pair: tuple[Any, Any], rewards: Array, numbers: tuple[float, ...]) -> list[int]:
         """Let each recursion learn as by `Recursion.learn`; return their codes."""
@@ -223,7 +227,7 @@ class RateBank:
     def note(self, before: Array, rewards: Array, numbers: tuple[float, ...]) -> None:
         """Compare predictions, made before a transition, with returns; `numbers` are those of `Recursion.learn`."""
         discount, ratio, _, coefficient, terminated = numbers
-        self._add(self._window.add(before, np.tile(rewards, len(self.models)), discount, ratio, coefficient))
+        self._add(self._window.add(before, np.concatenate([rewards] * len(self.models)), discount, ratio, coefficient))
         if terminated:
             self._add(self._window.close())
 

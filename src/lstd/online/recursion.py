@@ -335,14 +335,19 @@ class Recursion:
         theta += np.outer(theta @ phi, y * (c / rest))
         return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
 
-    def predict(self, x: Any) -> Array:
-        """Predict from a row that `check_pair` returns, (m,)."""
-        if isinstance(x, SparseRow):
-            return np.asarray(self.weights(self.variant)[:, x.indices] @ x.values)
-        values = np.empty(self.m)
-        if kernels.predict(x, values, *self.arrays[:3]):
-            return values
-        return np.asarray(self.weights(self.variant) @ x)
+    def predict(self, x: Any, values: Array, most: float = np.inf) -> bool:
+        """Fill `values` (m,) with predictions from a row that `check_pair` returns.
+
+        Returns False where `most` is given and reading the weights may multiply their errors by more, or they are to be
+        solved for.
+        """
+        if not isinstance(x, SparseRow) and kernels.predict(x, values, most, self.state, self.numbers, self.counts):
+            return True
+        if most < np.inf:
+            return False
+        weights = self.weights(self.variant)
+        values[:] = weights[:, x.indices] @ x.values if isinstance(x, SparseRow) else weights @ x
+        return True
 
     def weights(self, variant: str) -> Array:
         """Return the weights of a variant, (m, n)."""

@@ -419,7 +419,7 @@ class RecursiveLSTD(OnlinePredictor):
             core = self._core if self._bank is None else self._bank.chosen
             try:
                 values = np.empty(self.n_rewards or 1)
-                if kernels.predict(x, values, core.state, core.numbers, core.counts):
+                if kernels.predict(x, values, np.inf, core.state, core.numbers, core.counts):
                     return float(values[0]) if self.n_rewards is None else values
             except Exception:  # arguments of other types are converted below, or raise
                 pass
