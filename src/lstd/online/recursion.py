@@ -244,11 +244,8 @@ class Recursion:
         solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
         state[[at.Y, at.P_NEXT, at.NEXT_P]] = state[at.THETA :] = 0.0  # the padding may hold NaN
         state[at.RIDGE, :n] = ridge
-        counts[[at.WAITING, at.AHEAD]], counts[at.RENEWED], before = (
-            0,
-            counts[at.UPDATES],
-            int(counts[at.SOLVED]),
-        )
+        counts[[at.WAITING, at.AHEAD]], counts[at.RENEWED] = 0, counts[at.UPDATES]
+        before = int(counts[at.SOLVED])
         if solution is None:
             counts[at.SOLVED], numbers[at.MOST_GROWN] = 1, 0.0
             counts[at.INTERVAL] = min(2 * counts[at.INTERVAL], max(again, self.renew_every)) if before else again
@@ -298,11 +295,7 @@ class Recursion:
         """
         state, counts, panel = self.state, self.counts, int(self.counts[at.PANEL])
         phi, y, theta = state[at.NEXT], state[at.Y], state[at.THETA : at.THETA + self.m]
-        c, waiting, first = (
-            fraction * self.numbers[at.BOOTSTRAP],
-            int(counts[at.WAITING]),
-            int(counts[at.Q_AT]),
-        )
+        c, waiting, first = fraction * self.numbers[at.BOOTSTRAP], int(counts[at.WAITING]), int(counts[at.Q_AT])
         Q, R, M = state[first : first + panel], state[first + panel : first + 2 * panel], state[first + 2 * panel :]
         rest = 1.0 - c * float(phi @ y)
         q, row = y * (-c / rest), phi @ M - (Q[:waiting] @ phi) @ R[:waiting]
