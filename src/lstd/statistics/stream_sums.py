@@ -144,7 +144,7 @@ class Counts(Record):
         step[1:, :2] = np.multiply.outer((discount, 1.0 - discount), (row.weight, kept))
         if sample is not None:
             sums, columns = sample.sums.copy(), (row.ratio, row.weight, row.coefficient, lmbda * discount)
-            sample_sums(np.ones(1, np.bool_), *np.array(columns)[:, np.newaxis], sums)
+            sample_sums(np.ones(1, np.bool_), *np.array(columns)[:, np.newaxis], sums.reshape(-1))
             sample = Sample(sums, sample.off_policy or row.ratio != 1.0)
         return self.changed(
             n_transitions=self.n_transitions + 1, total_weight=self.total_weight + row.weight, sample=sample,
