@@ -123,9 +123,10 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> A
     if array.ndim != len(shape) or array.shape != wanted:
         rule = ", ".join("any" if length is None else str(length) for length in shape) + "," * (len(shape) == 1)
         raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        where, found = ", ".join(map(str, bad[0])), array[tuple(bad[0])]
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = np.argwhere(~finite)[0]
+        where, found = ", ".join(map(str, bad)), array[tuple(bad)]
         raise InvalidInputError(f"`{name}` must be finite; entry {where} is {found}. Correct or impute it first.")
     return array
 
