@@ -252,6 +252,7 @@ class LSTD(Predictor):
             BaseEstimator(), X, y, columns, of="LSTD.fit", gamma=settings.gamma, reset=True, warn=True, sort=True,
             summed=True,
         )  # fmt: skip
+        settings.ridge(rows.n_features)  # checks the number of coefficients before rows are summed
         model = (
             fit_without_matrix(rows, settings, solver, self._options)
             if solver.takes(rows.X, rows.n_features)
