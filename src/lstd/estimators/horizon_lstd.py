@@ -191,7 +191,7 @@ class HorizonLSTD(Regressor):
         refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
         gamma = self._parameters()[1].gamma
         rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
-        if not reset and rows.y.shape[1] != (m := len(self.model_.stream.blocks[0].square)):
+        if not reset and rows.y.shape[1] != (m := len(self._model.stream.blocks[0].square)):
             raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
         return rows
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels.scales import widen
 from lstd.data.doubts import FEWEST, bounds_of
-from lstd.data.rows import Record, Rows
+from lstd.data.rows import COMPARED, Record, Rows
 from lstd.data.settings import Settings
 from lstd.types import Array
 from lstd.version import __version__
@@ -21,7 +21,7 @@ PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
-_ONE = np.ones(1, np.bool_)
+_ALL = np.ones(COMPARED, np.bool_)  # of the rows that are looked at
 SIGNIFICANT = 0.01  # p-value below which there is a warning
 
 
@@ -266,11 +266,11 @@ class Limits(Record):
             return self
         full, y, part, rewards, ranges = rows.full, rows.y, rows.part, self.rewards.copy(), None
         if goes_on:
-            widen(self.open, _ONE, rewards)
+            widen(self.open, _ALL[:1], rewards)
         widen(y, full, rewards)
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = self.ranges.copy()
-            widen(np.ascontiguousarray(part, np.float64), np.ones(len(part), np.bool_), ranges)
+            widen(np.ascontiguousarray(part, np.float64), _ALL[: len(part)], ranges)
             if len(part) < len(rows):
                 (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
                 ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
@@ -286,7 +286,7 @@ class Limits(Record):
         """Return the limits of these rows and later ones, which continue the last episode if it `goes_on`."""
         alike, rewards = self.ranges is not None and later.ranges is not None, _joined(self.rewards, later.rewards)
         if goes_on:
-            widen(self.open, _ONE, rewards)
+            widen(self.open, _ALL[:1], rewards)
         return Limits(
             rewards, _joined(self.ranges, later.ranges) if alike else None, later.open,
             max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
