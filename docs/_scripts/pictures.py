@@ -62,7 +62,6 @@ def plots():
         "plot_coefficients": report.plot_coefficients(model),
         "plot_contributions": report.plot_contributions(model, X[:1]),
         "plot_curve": report.plot_curve(HorizonLSTD(12).fit(X, y, **data), X[:3]),
-        "plot_degrees_of_freedom": report.plot_degrees_of_freedom(model),
         "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
         "plot_policy_diagnostics": report.plot_policy_diagnostics(policy_value(by_chance(X, y, offers, offered, data))),
         "plot_policy_values": report.plot_policy_values(policies(X, y + 2.0 * offers * (y > 0), offers, offered, data)),

@@ -12,7 +12,6 @@ from lstd.report import (
     plot_blocks,
     plot_calibration,
     plot_coefficients,
-    plot_degrees_of_freedom,
     plot_grid,
     plot_predictions,
     plot_sweep,
@@ -86,11 +85,10 @@ GRID = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.4, 0
     "plot",
     [
         lambda model, ax: plot_grid(GRID, 1, 2, ax=ax),
-        lambda model, ax: plot_degrees_of_freedom(model, ax=ax),
         lambda model, ax: plot_coefficients(model, ax=ax),
         lambda model, ax: plot_blocks(model, np.ones((1, 3)), ax=ax),
     ],
-    ids=["grid", "degrees of freedom", "coefficients", "blocks"],
+    ids=["grid", "coefficients", "blocks"],
 )
 def test_figures_of_one_panel_draw_into_it_and_leave_the_others_alone(model, plot):
     figure = Figure(figsize=(9.0, 3.0), layout="constrained")

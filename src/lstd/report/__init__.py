@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         plot_blocks,
         plot_coefficients,
         plot_contributions,
-        plot_degrees_of_freedom,
         plot_policy_diagnostics,
         plot_policy_values,
     )
@@ -29,7 +28,6 @@ __all__ = [
     "plot_coefficients",
     "plot_contributions",
     "plot_curve",
-    "plot_degrees_of_freedom",
     "plot_grid",
     "plot_policy_diagnostics",
     "plot_policy_values",

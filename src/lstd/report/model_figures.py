@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer, ErrorbarContainer
-from matplotlib.lines import Line2D
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from lstd.errors import InvalidInputError
@@ -18,14 +17,13 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.summary import Contributions, coefficient_interval
 from lstd.estimators.validate_data import checked_features
-from lstd.metrics import effective_degrees_of_freedom
 from lstd.ope.action_calibration import action_calibration
 from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
 from lstd.report.figure_data import LEVEL, fitted_with
 from lstd.report.row_figures import draw_points
-from lstd.report.style import BLUE, INK, POINTS, REFERENCE, WIDE, legend_above, name_rows, panels
-from lstd.statistics.intervals import FEW, check_level
+from lstd.report.style import BLUE, INK, POINTS, REFERENCE, WIDE, name_rows, panels
+from lstd.statistics.intervals import check_level
 
 MAX_NAMED = 40  # features that have a line and a name each
 _MAX_BARS = 20
@@ -145,61 +143,6 @@ def draw_contributions(
 def _check_one_row(shape: tuple[int, ...], n: int) -> None:
     if shape[0] != 1:
         raise InvalidInputError(f"`x` must be one row of features, shape (1, {n}); got {shape}.")
-
-
-def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list[Line2D]:
-    """Draw the effective degrees of freedom of each feature: 0 if the ridge term decides, 1 if the data does.
-
-    Diamonds mark features that little data supports: the interval of :meth:`lstd.LSTD.predict_interval` for that
-    feature alone has fewer than 5 degrees of freedom. Of more than 40 features, the 40 lowest are drawn.
-
-    Parameters
-    ----------
-    model, ax
-        As in :func:`plot_coefficients`.
-
-    Returns
-    -------
-    list of matplotlib.lines.Line2D
-        The dots, and the diamonds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lstd import LSTD
-    >>> from lstd.report import plot_degrees_of_freedom
-    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
-    >>> dots, diamonds = plot_degrees_of_freedom(LSTD().fit(X, y, terminated=done))
-    >>> [label.get_text() for label in dots.axes.get_yticklabels()]
-    ['x0', 'x1']
-    """
-    every, named, words = effective_degrees_of_freedom(model), model.model_.feature_names, ""
-    lowest = np.sort(np.argsort(every, kind="stable")[:MAX_NAMED])
-    values, little = every[lowest], features_with_little_data(model)[lowest]
-    if len(every) > len(values):
-        words = f" (lowest {len(values)} of {len(every)})"
-    with panels(ax, 4.4, 1.1 + 0.2 * max(2, len(values))) as (panel,):
-        at, artists = np.arange(len(values)), []
-        for kind, look in ((~little, _PLAIN), (little, _LITTLE)):
-            panel.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
-            # Layouts take an empty line that is not clipped to lie in the corner of the figure.
-            artists += panel.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
-        name_rows(panel, [named[i] for i in lowest])
-        panel.grid(False, axis="y")
-        panel.set_xlim(min(0.0, values.min(initial=0.0)), max(1.0, values.max(initial=1.0)))
-        panel.set_xlabel(f"effective degrees of freedom{words}")
-        if little.any():
-            about = f"fewer than {FEW:g} degrees of freedom for this feature alone"
-            legend_above(panel, [Line2D([], [], **_LITTLE, markersize=4, label=about)])
-    return artists
-
-
-def features_with_little_data(model: Predictor) -> NDArray[np.bool_]:
-    """Flag the features that little data supports; none without intervals."""
-    n = model.n_features_in_
-    if model.model_.no_intervals:
-        return np.zeros(n, dtype=np.bool_)
-    return np.asarray(model.model_.interval(np.eye(n), 0.95).little_data.reshape(n, -1).any(axis=1))
 
 
 def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = None) -> BarContainer:

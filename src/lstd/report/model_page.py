@@ -27,9 +27,7 @@ from lstd.report.grid_figure import Grid, grid_of, plot_grid
 from lstd.report.model_figures import (
     MAX_NAMED,
     draw_contributions,
-    features_with_little_data,
     plot_coefficients,
-    plot_degrees_of_freedom,
 )
 from lstd.report.rendering import decimals, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
@@ -45,7 +43,6 @@ SECTIONS = {
     "predictions": "Predictions and returns",
     "calibration": "Calibration",
     "settings": "Choice of λ and α",
-    "features": "Effective degrees of freedom",
     "missing": "What is missing, and why",
 }
 
@@ -62,9 +59,9 @@ def write_fit_report(
     """Write a page about a fitted model, in one file that loads nothing else.
 
     It begins with a verdict, and shows coefficients with intervals, what each feature contributes to the largest
-    prediction, predictions with intervals beside returns, calibration by decile, the error over the grid of (λ, α) if
-    they were chosen from the data, and the effective degrees of freedom of each feature. R² on held-out rows is that of
-    the choice, or of folds of the rows given. It says what is missing, and why.
+    prediction, predictions with intervals beside returns, calibration by decile, and the error over the grid of (λ, α)
+    if they were chosen from the data. R² on held-out rows is that of the choice, or of folds of the rows given. It says
+    what is missing, and why.
 
     Parameters
     ----------
@@ -133,7 +130,6 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     why, interval = _why(evaluation), evaluation.interval(evaluation.drawn)
     present = {
         "why": why is not None, "calibration": observed, "settings": grid is not None, "missing": bool(missing),
-        "features": summary.ridge_shares is not None,
     }  # fmt: skip
     return render(
         "model.html",
@@ -156,7 +152,6 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         grid=grid,
         no_grid=no_grid,
         settings=grid and _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)),
-        features=None if summary.ridge_shares is None else _features(evaluation, 1.0 - summary.ridge_shares),
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
     )
 
@@ -262,13 +257,6 @@ def _calibrations(tables: dict[int, Calibration], level: float) -> list[Artist]:
             ax.set(xlabel="mean prediction", ylabel="mean sum")
             ax.set_title(f"{h} steps", loc="left")
     return [points]
-
-
-def _features(evaluation: Evaluation, values: Array) -> dict[str, Any]:
-    """The figure of the effective degrees of freedom, (n,), and the features with little data."""
-    little, names = features_with_little_data(evaluation.model), evaluation.fitted.feature_names
-    said = {"values": values, "little_data": [names[i] for i in np.flatnonzero(little)]}
-    return said | _drawing(plot_degrees_of_freedom(evaluation.model))
 
 
 def _grid(model: Any) -> tuple[Grid | None, str]:

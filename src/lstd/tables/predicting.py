@@ -173,7 +173,7 @@ def _as_given(roles: Roles, chunk: Chunk) -> dict[str, pa.Array]:
     features, columns = list(roles.features or ()), {}
     for name, column in zip(roles.kept, chunk.kept, strict=True):
         columns[name] = column
-        if (says_where := f"{name}=") in features:
+        if (says_where := f"{name}=") in features and pa.types.is_floating(column.type):
             missing = from_numpy(chunk.rows.X[:, features.index(says_where)] == 1.0)
             columns[name] = pc.if_else(missing, pa.nulls(1, column.type)[0], column)
     return columns
