@@ -1,6 +1,7 @@
 """Values with rows weighted by visits, doubly robust values, checks of features, and the one call."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
@@ -225,6 +226,14 @@ def test_bad_input_is_refused(options, message):
     model = by_lstd(data, 1.0, data["y"][~np.isnan(data["y"])], 1.0)[0]
     with pytest.raises(InvalidInputError, match=message):
         policy_value(**{"model": model, "data": data, "state": state} | options)
+
+
+def test_action_values_of_columns_in_another_order_are_refused():
+    data, _ = simulated()
+    X = pd.DataFrame(data.pop("X"), columns=[*"abcd"])
+    q = LSTDQ(GAMMA, alpha=0.1).fit(X[[*"dcba"]], **data)
+    with pytest.raises(InvalidInputError, match=r"`q` must be fitted to the columns of `X` in their order, \['a'"):
+        evaluate_policy(X, gamma=GAMMA, q=q, **data)
 
 
 @pytest.mark.filterwarnings("error")

@@ -312,6 +312,11 @@ class LoggedStates:
             raise InvalidInputError(
                 f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {shown(q)}."
             )
+        names, own_names = getattr(q, "feature_names_in_", None), self.logged.rows.names
+        if names is not None and own_names is not None and (*names,) != (*own_names,):
+            raise InvalidInputError(
+                f"`q` must be fitted to the columns of `X` in their order, {shown([*own_names])}; got {shown([*names])}."
+            )
         taken, after, start = np.empty((3, len(self.fold)))
         for own, model in self._out_of_fold(q):
             rows = self.logged.full[own]
