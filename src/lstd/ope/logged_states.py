@@ -315,7 +315,8 @@ class LoggedStates:
         names, own_names = getattr(q, "feature_names_in_", None), self.logged.rows.names
         if names is not None and own_names is not None and (*names,) != (*own_names,):
             raise InvalidInputError(
-                f"`q` must be fitted to the columns of `X` in their order, {shown([*own_names])}; got {shown([*names])}."
+                f"`q` must be fitted to the columns of `X` in their order, {shown([*own_names])}; got "
+                f"{shown([*names])}. Fit it to the same columns."
             )
         taken, after, start = np.empty((3, len(self.fold)))
         for own, model in self._out_of_fold(q):

@@ -111,6 +111,11 @@ class PolicyValue:
     by_blocks: Any = field(default=None, repr=False, compare=False)
     step_values: Array | None = field(default=None, repr=False, compare=False)
 
+    def __str__(self) -> str:
+        size = "" if self.effective_sample_size is None else f", effective sample {self.effective_sample_size:.0f}"
+        interval = f"[{self.lower:.4g}, {self.upper:.4g}] at level {self.level:g}"
+        return f"{self.method or 'value'}: {self.value:.4g}, interval {interval}{size}"
+
 
 def policy_value(
     model: LSTDQ | Predictor, initial_states: Any = None, level: float = 0.95, *, target_policy: Any = None,
