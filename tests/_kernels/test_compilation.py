@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import lstd
-from lstd._kernels import compilation
+from lstd._kernels import compilation, inverse, online_step
+from twins import compiled_only
 
 # `padded` is the smallest kernel. Two signatures make two uses of the cache in one process.
 SMALLEST = """
@@ -190,6 +191,13 @@ def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path, run_c
     assert [hit + missed for hit, missed in zip(first["hits"], first["misses"], strict=True)] == [1] * 6
     assert (second["hits"], second["misses"], second["log"]) == ([1] * 6, [0] * 6, "")
     assert first["digest"] == second["digest"]
+
+
+@compiled_only
+def test_a_kernel_that_others_call_is_compiled_into_them_and_has_no_code_of_its_own():
+    lstd.RecursiveLSTD(2)
+    assert online_step.step.signatures
+    assert not inverse.project.signatures
 
 
 # ---------------------------------------------------------------- other names for other kernels
