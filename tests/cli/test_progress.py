@@ -20,7 +20,7 @@ def clock(monkeypatch):
 
 
 def test_lines_come_at_most_every_few_seconds(clock, capsys):
-    for wait, expected in ((0.0, ["0 %, 1 min 40", "50 %, 5"]), (2.0, ["20 %, 8", "70 %, 3"]), (20.0, [])):
+    for wait, expected in ((0.0, ["0 %, 1 min 40", "50 %, 5"]), (2.0, ["21 %, 8", "71 %, 3"]), (20.0, [])):
         lines = console.Display(wait=wait)
         for step in range(100):
             clock["s"] = step / 10

@@ -209,9 +209,9 @@ class Display:
         seconds = max(1, round((total - done) * ((now - began) / (done - before) if known else 1.0)))
         left = f"{seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f"{seconds} s left"
         line = f"{int(100 * done / total) if total else 0} %, {left}: {text}"
-        if self._wait:
+        if self._wait and done > 0:
             self._wait, self._due = 0.0, now + self._wait
-        if now < self._due:
+        if self._wait or now < self._due:
             return
         if self._bar is not None:
             with contextlib.suppress(OSError, ValueError):  # a closed stderr is no failure of the work

@@ -71,7 +71,7 @@ def _of_unseen(file: str, counts: Counter[tuple[str, str]]) -> str:
     if not counts:
         return ""
     found = [
-        f"column {column!r} has {repr(word) if word else 'no value'} in {n} rows"
+        f"column {column!r} has {repr(word) if word else 'no value'} in {n} row{'s' * (n > 1)}"
         for (column, word), n in counts.most_common(3)
     ]
     more = f", and {len(counts) - 3} more" if len(counts) > 3 else ""
