@@ -5,7 +5,7 @@ episode follows it, if it terminates, or if the features of its successor are gi
 its features are used. The last row of a stream is a horizon row until the stream continues.
 
 Every column of numbers is in the table `COLUMNS`. One that was not given is a broadcast scalar: it takes no memory, and
-nothing that reads rows asks whether it was given.
+is read as any other. Its name is not in `Rows.given`, for warnings and for sums that can be shorter.
 """
 
 from __future__ import annotations
