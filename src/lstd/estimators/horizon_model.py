@@ -2,7 +2,7 @@
 
 λ and α are chosen by the sums of folds alone. For weights θ_h from the data without fold k, the squared error on its
 rows of targets G_h is θ_hᵀ C_0 θ_h − 2 θ_hᵀ Φᵀ G_h + const, and Φᵀ G_h follows from the sums of the fold for any λ* and
-reference weights, as in :mod:`lstd.statistics.lag_sums`. As in :mod:`lstd.estimators.choose_settings`, two stages use
+reference weights; see :mod:`lstd.statistics.horizon_sums`. As in :mod:`lstd.estimators.choose_settings`, two stages use
 λ* < 1, and the last λ* = 1, where another pair must be better by two standard errors over folds. Rewards of a tenth of
 the horizon count before the reference does: λ* = 1 − 10/H, as 0.9 is for the discount 0.99 there. Errors of horizon h
 count in units of h times the mean squared reward. These constants were chosen on random processes, and judged on
@@ -37,8 +37,8 @@ from lstd.errors import (
 from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model_parts import Limits, Origin
 from lstd.statistics.blocks import Layout, check_n_blocks, default_limit
+from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums
 from lstd.statistics.intervals import Influence, Interval, check_count, summed
-from lstd.statistics.lag_sums import LagBlocks, LagSums, Recursion
 from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
@@ -136,10 +136,10 @@ class HorizonModel:
         """Penalty of each weight in a vanishing ridge term."""
         return np.append(np.ones(self.n_features), [0.0] * self.given.fit_intercept)
 
-    def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> Recursion:
+    def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
         ridge = self.ridge(alpha, sums.weight / self.total.weight)
-        return Recursion.of_sums(sums, lmbda, ridge, self.vanishing, warn=warn)
+        return HorizonSolution.of_sums(sums, lmbda, ridge, self.vanishing, warn=warn)
 
     @cached_property
     def choice(self) -> Choice:
@@ -149,7 +149,7 @@ class HorizonModel:
         return choose(self) if self.given.choose else Choice(self.given.lmbda, 1.0, {})
 
     @cached_property
-    def solved(self) -> Recursion:
+    def solved(self) -> HorizonSolution:
         """The recursion of all data, for the chosen pair."""
         return self.recursion(self.total, self.choice.lmbda, self.choice.alpha, warn=True)
 

@@ -248,7 +248,7 @@ def _tail_of(rows: Rows, horizon: int) -> Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Recursion(Record):
+class HorizonSolution(Record):
     """The weights of all horizons as a linear recursion, θ_h = Σ_{k<h} (c_k + K_k θ_{h−1−k}).
 
     Attributes
@@ -263,7 +263,9 @@ class Recursion(Record):
     solution: Solution
 
     @classmethod
-    def of_sums(cls, sums: LagSums, lmbda: float, ridge: Array, penalty: Array, *, warn: bool = False) -> Recursion:
+    def of_sums(
+        cls, sums: LagSums, lmbda: float, ridge: Array, penalty: Array, *, warn: bool = False
+    ) -> HorizonSolution:
         """Solve for the constants and matrices; one factorisation serves all horizons.
 
         `penalty` (n,) is that of a vanishing ridge term, as :func:`lstd.statistics.solve.solve` takes it.
