@@ -238,6 +238,13 @@ def test_another_processor_names_another_file(copied):
     assert len(kernels(copied)) == 2
 
 
+def test_two_processes_at_once_with_an_empty_cache(tmp_path):
+    for process in [start_smallest(LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]:
+        found = finish(process)
+        assert (found["results"], found["warnings"]) == ([16], [])
+    assert len(kernels(tmp_path / "cache")) == 1
+
+
 # ---------------------------------------------------------------- a cache that does not work
 
 

@@ -126,6 +126,22 @@ def told(value):
         return object.__repr__(value)
 
 
+def test_partial_fit():
+    rng = np.random.default_rng(2)
+    for case in range(CASES):
+        if case % 10 == 0:
+            model = fitted(rng)
+        arguments, done = mutated(rng, valid(rng, groups=True))
+        done = f"case {case}, {model}, {done}"
+        before = state(model)
+        if attempt(lambda: model.partial_fit(**arguments), done) is None:  # noqa: B023
+            assert state(model) == before, done
+            continue
+        check_model(model, done)
+        if attempt(lambda: model.coef_, done) is None:  # noqa: B023
+            model = fitted(rng)
+
+
 def test_updates():
     rng = np.random.default_rng(7)
     for maker in (RecursiveLSTD, TD):

@@ -8,7 +8,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +20,11 @@ import pytest
 from test_fuzz_files import attempt, damaged
 
 import lstd
+from lstd import RecursiveLSTD
+from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.estimators.model import Model
+from lstd.errors import InvalidInputError
+from lstd.estimators.model import Model, write_model
 from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 from lstd.tables.scoring import Score, score_tables
 from lstd.tables.sum_tables import fit_stream
@@ -200,3 +206,107 @@ def test_other_schemas(models, tmp_path):
         pq.write_table(table, path, row_group_size=7)
         n_read += check(models, path, rng, f"case {case}: {done}")
     assert CASES // 5 < n_read < 2 * CASES
+
+
+def all_readers(models, path):
+    """Every way to read a table, with one job and with two."""
+    model, rng = models[0][0.9], np.random.default_rng(0)
+    roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
+    for n_jobs in (1, 2):
+        yield lambda: fit_stream([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
+    for sink in (csv_sink, parquet_sink):
+        yield lambda: predict_tables(model, [path], ["id"], sink, io.BytesIO())  # noqa: B023
+    yield lambda: score_tables(model, [path], ROLES)
+    yield lambda: score(models, path, rng)
+
+
+def test_an_archive_that_is_cut_off_is_named_by_all_readers(models, tmp_path):
+    path = tmp_path / "a.csv.gz"
+    write(episodes([5] * 400, 6), path)
+    content = path.read_bytes()
+    for length in (0, 1, 5, 10, 100, len(content) // 2, len(content) - 9, len(content) - 8, len(content) - 1):
+        path.write_bytes(content[:length])
+        for call in all_readers(models, str(path)):
+            with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}( could not|, after row| is empty)"):
+                call()
+
+
+@pytest.fixture
+def every_kind(models, tmp_path, monkeypatch):
+    """A file of every kind that the package reads or writes, some under misleading names, and what is none."""
+    monkeypatch.chdir(tmp_path)
+    model, sound = models[0][0.9], models[1]
+    contents = {extension: Path(path).read_bytes() for extension, path in sound.items()}
+    write_model(model, "model")
+    model.statistics.save("statistics")
+    learner = RecursiveLSTD(2)
+    learner.update([1.0, 2.0], 1.0, [2.0, 1.0])
+    np.savez("snapshot.npz", **learner.snapshot())
+    saved = (tmp_path / "model").read_bytes()
+    files = {
+        "a.csv": contents[".csv"], "a.parquet": contents[".parquet"], "a.csv.gz": gzip.compress(contents[".csv"]),
+        "b.csv": contents[".parquet"], "b.parquet": contents[".csv"], "b.csv.gz": contents[".csv"],
+        "c.csv": saved, "c.parquet": saved, "c.csv.gz": saved, "table-model": contents[".csv"],
+        "empty": b"", "empty.csv": b"", "empty.parquet": b"", "empty.csv.gz": b"",
+        "zeros.csv": bytes(9999), "zeros.parquet": bytes(9999), "zeros.csv.gz": bytes(9999),
+        "page.html": b"<html/>", "noise.csv": np.random.default_rng(0).bytes(9999),
+        "noise.parquet": b"PAR1" + np.random.default_rng(1).bytes(999) + b"PAR1",
+        "noise.csv.gz": gzip.compress(np.random.default_rng(2).bytes(9999)),
+        "document.json": b'{"format": "lstd model", "version": 2}',
+    }  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    return sorted([*files, "model", "statistics", "snapshot.npz", "folder.csv", "loop.csv", "none.csv", "none"])
+
+
+def test_files_of_one_kind_in_the_place_of_another(every_kind, capsys):
+    fit_words = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
+    fit_words += ["--quiet", "--force", "-o", "out"]
+    tables, good_models = {"a.csv", "a.parquet", "a.csv.gz"}, {"model", "c.csv", "c.parquet", "c.csv.gz"}
+    for name in every_kind:
+        cases = [
+            (["fit", name, *fit_words], tables),
+            (["fit", "a.csv", name, *fit_words, "--independent"], tables),
+            (["predict", "model", name, "--quiet"], tables),
+            (["predict", name, "a.csv", "--quiet"], good_models),
+            (["score", "model", name, "--quiet"], tables),
+            (["score", name, "a.csv", "--quiet"], good_models),
+            (["inspect", name], good_models),
+        ]
+        for words, good in cases:
+            code = run(words)
+            out, err = capsys.readouterr()
+            if name in good:
+                assert (code, err) == (0, ""), words
+                continue
+            assert code == 2, words
+            assert re.match(rf"lstd: '?{re.escape(name)}\b.*\.\n\Z", err), (words, err)
+            assert out == "" or (words[0], out) == ("predict", "prediction\n"), words
+
+
+def test_snapshots_of_other_bytes():
+    """NumPy refuses the file, or the snapshot is refused, or the estimator is the one that it was."""
+    rng = np.random.default_rng(4)
+    learner, rows = RecursiveLSTD(3, gamma=0.9), rng.normal(size=(21, 3))
+    for x, x_next in pairwise(rows):
+        learner.update(x, 1.0, x_next)
+    saved, n_refused = io.BytesIO(), 0
+    np.savez(saved, **learner.snapshot())
+    for case in range(4 * CASES):
+        changed, done = damaged(saved.getvalue(), rng)
+        try:
+            file = np.load(io.BytesIO(changed))
+        except Exception:  # NumPy and zipfile raise what they like
+            n_refused += 1
+            continue
+        with file:
+            found = attempt(lambda: RecursiveLSTD.restore(file), "`snapshot`", f"case {case}: {done}")  # noqa: B023
+        n_refused += found is None
+        if found is not None:
+            for name, values in learner.snapshot().items():
+                assert found.snapshot()[name].tobytes() == values.tobytes(), (name, done)
+    assert n_refused > 2 * CASES
