@@ -96,8 +96,8 @@ def test_a_jump_shows_in_the_columns_in_json_and_in_a_warning_that_names_row_and
     assert [*rows[0]] == ["row", "prediction", "standard_error", "drift", "changed"]
     changed = [row["row"] for row in rows if row["changed"]]
     assert jump < changed[0] < jump + 200
-    assert rows[changed[0] - 1]["drift"] == 0.0
-    assert max(row["drift"] for row in rows) <= 1.0
+    assert rows[0]["drift"] is rows[changed[0] - 1]["drift"] is None  # the history is short
+    assert 0.0 < max(row["drift"] or 0.0 for row in rows) <= 1.0
     assert f"s.csv: row {changed[0]} (second {changed[0] - 1}): After {changed[0] - 1} updates" in found.err
     model, drift = RecursiveLSTD(2, 0.5, 0.9, [1.0, 0.0]), []
     table = pd.read_csv("s.csv").to_numpy()
@@ -105,14 +105,14 @@ def test_a_jump_shows_in_the_columns_in_json_and_in_a_warning_that_names_row_and
         for t in range(n - 1):
             drift.append(model.drift_)
             model.update([table[t, 1], 1.0], table[t, 2], [table[t + 1, 1], 1.0])
-    assert_close([row["drift"] for row in rows[:-1]], drift, "recursions")
+    assert_close(np.array([row["drift"] for row in rows[:-1]], float), drift, "recursions")
 
 
 def test_copied_columns_come_first(rows):
     assert watch("--out", "p.csv", "--id", "id,u") == 0
     assert Path("p.csv").read_text().split()[:2] == [
         "row,id,u,prediction,standard_error,drift,changed",
-        f"1,0,{rows[1].split(',')[1]},0.0,,0.0,False",
+        f"1,0,{rows[1].split(',')[1]},0.0,,,False",
     ]
 
 

@@ -90,7 +90,7 @@ def test_a_jump_is_noticed_and_the_history_begins_anew(jump, words, forgetting):
     assert len(given) == 1
     assert int(re.search(r"After (\d+) updates", str(given[0].message))[1]) < BEFORE + 5 / 0.03
     assert ("Set `forgetting` below 1" in str(given[0].message)) == (forgetting == 1.0)
-    assert model.drift_ == 0.0
+    assert np.isnan(model.drift_)  # as the new history is short
 
 
 def test_update_warns_as_recorded_rows_do():
@@ -109,7 +109,19 @@ def test_update_warns_as_recorded_rows_do():
     frame = pd.DataFrame(X, index=pd.date_range("2024-01-01", periods=len(X)))[BEFORE:]
     with pytest.warns(ChangeWarning, match=rf"Row {row - BEFORE} \({frame.index[row - BEFORE]}\): After"):
         model.partial_fit(frame, y[BEFORE:])
-    assert again.drift_ == model.drift_
+    assert np.isnan([again.drift_, model.drift_]).all()
+
+
+def test_drift_is_nan_until_a_change_could_be_noticed():
+    X, y, _ = rows(4000)
+    model, other = RecursiveLSTD(3, 0.5), RecursiveLSTD(3, 0.5)
+    model.partial_fit(X, y, return_predictions=True)
+    known = np.isfinite(model.drifts_[:, 0])
+    assert np.isnan(other.drift_)
+    assert known.argmax() > 1500
+    assert known[2000:].all()
+    learned(other, X, y, 0, 500)
+    assert other.drift_ == model.drift_ >= 0.0
 
 
 def test_steady_streams_give_no_warning():

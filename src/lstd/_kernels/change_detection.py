@@ -32,14 +32,15 @@ from lstd._kernels.compilation import lean_kernel as kernel
 
 # Entries of a chart. Of the block: its length (0 for no chart), errors in it, their sum and the sum of their sizes. Of
 # the errors: their number, and their mean size. Blocks so far, and errors before the first. The highest of the three
-# sums over its limit, and which it is, those of the mean preferred. In the fast chart alone: prediction and reward of
-# the last transition, whether the next error needs them, and the size at which errors are cut. The sums, and the maxima
-# of their excursions; number and sum of the excesses of those that are over, of the mean and of the size. Two
-# regressions.
+# sums over its limit, NOT_YET before alarms begin, and which it is, those of the mean preferred. In the fast chart
+# alone: prediction and reward of the last transition, whether the next error needs them, and the size at which errors
+# are cut. The sums, and the maxima of their excursions; number and sum of the excesses of those that are over, of the
+# mean and of the size. Two regressions.
 LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, LEVEL, HIGHEST, VALUE, REWARD, OPEN, LARGEST_ERROR = range(14)
 UP, DOWN, LARGE, MOST, EXCESS, OVER = 14, 15, 16, 17, 20, 22
 MEAN_OF, SIZE_OF = 24, 32
 N_CHART = 40
+NOT_YET = -1.0
 FAST, SLOW = range(2)
 # Of a regression: number of pairs, means of x and y, sums of squares and products, the last y, whether there is one.
 PAIRS, MEAN_X, MEAN_Y, XX, XY, YY, LAST, HAS_LAST = range(8)
@@ -63,6 +64,7 @@ def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
     """Begin the charts (2, N_CHART) anew."""
     ahead = 1.0 / max(1.0 - gamma, 1.0 / FARTHEST)
     charts[:] = 0.0
+    charts[:, LEVEL] = NOT_YET
     charts[:, LENGTH] = length = round(min(max(SHORTEST, ahead), LONGEST))
     charts[SLOW, LENGTH] = length * round(SLOWER * max(SHORTEST, ahead) / length)
     charts[:, SKIPPED] = 10.0 * np.maximum(n_features, charts[:, LENGTH])
@@ -111,7 +113,7 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     mean_limit = LOW + rare * (PRIOR * expected + chart[OVER]) / (PRIOR + chart[EXCESS])
     size_limit = LOW + rare * (PRIOR * (expected + 0.5) + chart[OVER + 1]) / (PRIOR + chart[EXCESS + 1])
     mean, size = max(chart[UP], chart[DOWN]) / mean_limit, chart[LARGE] / size_limit
-    chart[LEVEL] = max(mean, size) if chart[BLOCKS] > warm else 0.0
+    chart[LEVEL] = max(mean, size) if chart[BLOCKS] > warm else NOT_YET
     chart[HIGHEST] = LARGE if size > 2.0 * mean else UP if chart[UP] > chart[DOWN] else DOWN
 
 

@@ -76,8 +76,8 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
 
     `X`, `X_next` (T, n), `y` (T, m); `columns` (T, 4): discount, importance ratio, weight, trace coefficient. Fills
     `predictions`, (T, m + 2) or with no rows, with those for each row before its transition, and then with the level of
-    the charts of errors. Stops after a row with a code
-    other than DONE, and with a negative code before a row that the caller must learn.
+    the charts of errors, NaN before alarms begin. Stops after a row with a code other than DONE, and with a negative
+    code before a row that the caller must learn.
     """
     m, n = y.shape[1], X.shape[1]
     for t in range(first, len(y)):
@@ -86,7 +86,8 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
         if len(predictions) > 0:
             if not predict(X[t], predictions[t, :m], LARGEST, state, numbers, counts):
                 return t, ASK
-            predictions[t, m] = max(numbers[CHARTS + LEVEL], numbers[CHARTS + N_CHART + LEVEL])
+            level = max(numbers[CHARTS + LEVEL], numbers[CHARTS + N_CHART + LEVEL])
+            predictions[t, m] = level if level >= 0.0 else np.nan
         if kinds[t] == WAITS:
             continue
         terminated = kinds[t] == TERMINATES

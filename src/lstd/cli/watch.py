@@ -38,7 +38,8 @@ def watch(given: Any) -> int:
 
     DATA has a row per line, in time order: CSV with a header, or JSON objects. The prediction for a row is made
     before its reward is learned. The column drift says how large recent errors were then, where 1 is what the history
-    allows, and changed is true if a change was found since the row before. A row is read when its line is complete.
+    allows, and has no value while that is too short. The column changed is true if a change was found since the row
+    before. A row is read when its line is complete.
     With --state, the same command resumes where the state was saved, also after a crash: no row of a file is lost or
     counted twice, and --out is cut back to the rows of the state. Standard input must resume after the last row of the
     state, which the first line on stderr names. A row that was skipped cuts its episode off.

@@ -83,8 +83,9 @@ class RecursiveLSTD(OnlinePredictor):
         Rate of forgetting of the weights that are read: `forgetting`, or the rate chosen by "auto".
     drift_ : float
         Size of recent errors, divided by the largest that the stream's own history allows. Above 1, a ChangeWarning is
-        given and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions. With
-        importance ratios, errors count only while the effective sample is at least 50 runs of rows.
+        given and the history starts over. NaN while no change could be noticed: until the history has some 100 blocks
+        of 16 to 32 transitions. With importance ratios, errors count only while the effective sample is at least 50
+        runs of rows.
 
     n_changes_ : int
         Number of ChangeWarnings that this object has given.
@@ -203,8 +204,9 @@ class RecursiveLSTD(OnlinePredictor):
 
     @property
     def drift_(self) -> float:
-        """Size of recent errors, divided by the largest that the stream's own history allows; above 1, a warning."""
-        return float(self._core.charts[:, change_detection.LEVEL].max())
+        """Size of recent errors over the largest that the stream's own history allows; NaN with too little history."""
+        level = float(self._core.charts[:, change_detection.LEVEL].max())
+        return level if level >= 0.0 else np.nan
 
     # ------------------------------------------------------------ learning
 

@@ -272,9 +272,9 @@ class Watch:
         errors = _standard_errors(self._influence, rows.X)
         self.last = float(predictions[-1]), float(errors[-1])
         kept = [column.to_pylist() for column in chunk.kept]
-        shown = [error if math.isfinite(error) else None for error in errors.tolist()]
         numbers = range(rows.place + 1, rows.place + 1 + len(rows))
-        told = predictions.tolist(), shown, drift.tolist(), changed.tolist()
+        known = ([x if math.isfinite(x) else None for x in values.tolist()] for values in (errors, drift))
+        told = predictions.tolist(), *known, changed.tolist()
         return list(zip(numbers, *kept, *told, strict=True))
 
     def _chunk(self, lines: list[bytes]) -> Chunk | None:
