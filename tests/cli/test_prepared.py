@@ -87,6 +87,13 @@ def test_words_that_the_fit_has_not_seen_are_named(tmp_path, monkeypatch, capsys
             "without that column",
         ):
             assert what in said
+    assert run(["predict", "model", "m.csv", "--interval", "0.9", "-o", "p.csv", "--force", "--id", "machine"]) == 0
+    found = pd.read_csv("p.csv")
+    assert {*found["machine"][found["little_data"]]} == {3, 5}
+    table.drop(columns="vibration").to_csv("n.csv", index=False)
+    capsys.readouterr()
+    assert run(["predict", "model", "n.csv"]) == 2
+    assert "load=" not in capsys.readouterr().err
     assert run(fit) == 0  # whose model knows rows without a value
     assert [*lstd.load("model").feature_names_in_] == ["load=", "load=light", "load=new", "vibration"]
     assert run(["score", "model", "m.csv"]) == 0
@@ -121,7 +128,10 @@ def test_errors_name_the_options_that_mend_a_feature(tmp_path, monkeypatch, caps
     machines(tmp_path)
     for features, said in (
         ("load", "or encode the column in numbers. A column of words: `--categories load`."),
-        ("temperature", "has no value (it is empty or NaN); `--impute` fills in the mean, with a column of 0 and 1"),
+        (
+            "temperature",
+            "n/a or the like); `--impute` fills in the mean, with a column of 0 and 1 that says where.",
+        ),
     ):
         assert run(["fit", "m.csv", "--features", features, *ROLES, "-o", "model"]) == 2
         assert said in capsys.readouterr().err

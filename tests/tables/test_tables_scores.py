@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -148,3 +150,13 @@ def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
     )
     with open(tmp_path / "out.csv", "wb") as file, pytest.warns(ExtrapolationWarning, match=r"x0 of 100 % of the rows"):
         predict_tables(model, [far], [], csv_sink, file, chunk_rows=chunk_rows)
+
+
+def test_no_header_stands_alone_beside_an_error():
+    file = io.BytesIO()
+    with pytest.raises(InvalidInputError), csv_sink(file, ["prediction"]):
+        raise InvalidInputError("a bad cell in the first chunk")
+    assert not file.getvalue()
+    with csv_sink(file, ["prediction"]):
+        pass  # a table without rows
+    assert file.getvalue() == b"prediction\n"

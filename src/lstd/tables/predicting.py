@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
 from lstd.estimators.summary import Contributions
 from lstd.tables.column_roles import Roles
+from lstd.tables.preparing import Prepared
 from lstd.tables.reader import Chunk, RowReader, watched
 from lstd.types import Array
 
@@ -47,9 +49,16 @@ Write = Callable[[dict[str, pa.Array]], object]  # takes columns by name
 
 @contextlib.contextmanager
 def csv_sink(file: IO[bytes], names: Sequence[str]) -> Iterator[Write]:
-    """Write rows of text with a header."""
-    file.write(csv_bytes([names]))
-    yield lambda columns: file.write(csv_bytes(zip(*map(_texts, columns, columns.values()), strict=True)))
+    """Write rows of text; the header comes with the first, or at the end, but not before an error."""
+    header = [names]
+
+    def write(columns: dict[str, pa.Array]) -> None:
+        rows = zip(*map(_texts, columns, columns.values()), strict=True)
+        file.write(csv_bytes(itertools.chain(header, rows)))
+        header.clear()
+
+    yield write
+    file.write(csv_bytes(header))
     file.flush()
 
 
@@ -135,9 +144,10 @@ def predict_tables(
     """Write predictions for all rows of tables to a file, after the columns `kept`; returns the number of rows.
 
     Predictions are in column ``prediction``. With `level`, ``lower`` and ``upper`` are the ends of intervals of that
-    level; ``standard_error`` follows, and ``little_data``, which is true where a few episodes decide. With several
-    rewards, the names end in ``_`` and the name of the reward. With `contributions`, ``at_means`` and a column
-    ``contribution_`` of each feature follow, and with `level` also ``contribution_error_``.
+    level; ``standard_error`` follows, and ``little_data``, which is true where a few episodes decide, and where the fit
+    had no row with a word of a column of categories. With several rewards, the names end in ``_`` and the name of the
+    reward. With `contributions`, ``at_means`` and a column ``contribution_`` of each feature follow, and with `level`
+    also ``contribution_error_``.
 
     Raises InvalidInputError when the model has no intervals, at the first bad row, or at the first prediction that
     overflows; rows before it may have been written. Warns if features or predictions are far outside of what the fit
@@ -157,6 +167,9 @@ def predict_tables(
                 found = _columns(model, chunk.rows.X, predicted, level, contributions)
             except InvalidInputError as error:
                 raise chunk.error(error) from error
+            if level is not None and isinstance(table := reader.tables[0], Prepared):
+                unseen = table.unseen(chunk.rows.X, model.feature_names)
+                found |= {name: found[name] | unseen for name in found if name.startswith("little_data")}
             try:
                 write(_as_given(roles, chunk) | {name: from_numpy(values) for name, values in found.items()})
             except InvalidInputError as error:

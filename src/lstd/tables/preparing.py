@@ -24,6 +24,7 @@ from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import RowReader, open_table
 from lstd.tables.table import FrameTable, Table, at_row
+from lstd.types import Array, Flags
 
 _MOST_WORDS = 100  # of a column of categories
 
@@ -34,7 +35,7 @@ class Prepared(Table):
     def __init__(self, table: Table, features: Sequence[str], fills: Mapping[str, float]) -> None:
         own = {*table.names}
         self._made = {name: split for name in features if name not in own and (split := _split(name, own))}
-        self._table, self._fills, self.kind = table, fills, table.kind
+        self._table, self._fills, self.kind, self.own = table, fills, table.kind, table.own or table.names
         super().__init__(table.file, table.size, [*table.names, *self._made])
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
@@ -59,6 +60,13 @@ class Prepared(Table):
         if fault is not None:
             raise at_row(self.file, self.rows_read + fault.row, fault.column, fault.text)
         return convert.from_numpy(np.where(np.isnan(values), self._fills[name], values))
+
+    def unseen(self, X: Array, features: Sequence[str]) -> Flags:
+        """Flag the rows (T,) of features (T, n) with a word that has no column, so that all of its columns are 0."""
+        sources = np.array([self._made[name][0] if name in self._made else "" for name in features])
+        words = {column for column, _ in self._made.values()} - self._fills.keys()
+        none = [~X[:, sources == column].any(axis=1) for column in words]
+        return np.asarray(np.any(np.array(none).reshape(-1, len(X)), axis=0), np.bool_)
 
     @property
     def done(self) -> float:
