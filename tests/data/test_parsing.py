@@ -82,6 +82,7 @@ def test_numbers_and_flags_of_other_types(values):
     ("value", "remedy"),
     [
         ("True", "write 1 for true and 0 for false"), ("1,5", "write a point before decimals"),
+        ("South, East 2", "encode the column in numbers"),
         (dt.date(2024, 1, 31), "convert it to numbers, such as days"), ("red", "encode the column in numbers"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ Text may have white space around it, and stands for no value if it is one of `MI
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -142,7 +143,7 @@ def _remedy(text: str) -> str:
     """Say what to do with a text that is not a number."""
     if text.lower() in (*_TRUE, *_FALSE):
         return "write 1 for true and 0 for false."
-    if "," in text:
+    if "," in text and re.fullmatch(r"[-+\d\s.,']+", text):
         return "write a point before decimals, and no other separators."
     return "correct it, or encode the column in numbers."
 

@@ -39,6 +39,10 @@ _LOST_REWARD = (
     f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Correct "
     "or impute it: dropping rows inside an episode loses rewards and ends."
 )
+_LOST_AT_END = (
+    f"{NO_VALUE}, and column {{!r}} is true in this row, which says that it is the last step. Fill in its reward, or "
+    "set the flag to 0 if the episode still goes on."
+)
 _LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
 _LOST_WITH_SUCCESSOR = (
     f"{NO_VALUE}; every row is a transition, since successors are given or rows are intervals. Correct or impute it."
@@ -261,12 +265,14 @@ class Episodes:
         if old == 2 or (self._part and len(self.state.head) == old and named):
             alone[0] = False  # was checked before; or the row before, which is not known here, may be flagged
         lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
+        at_end, rewards = terminated & ~goes_on & (not successors), zip(missing.T, roles.rewards, strict=False)
         texts = [_LOST_WITH_SUCCESSOR if successors else _LOST_REWARD] * n_rewards
         texts += [_LOST_WITH_SUCCESSOR if successors else _LOST_VALUE] * (len(self._columns) - n_rewards)
         rules = [
             ((cut_before & (goes_on | terminated))[1:], roles.truncated, _NOT_CUT),
             (terminated & goes_on, roles.terminated, _LATE_ROW),
             (alone, roles.truncated, _NO_SUCCESSOR),
+            *((bad & at_end, column, _LOST_AT_END.format(roles.terminated)) for bad, column in rewards),
             *zip(lost.T, self._columns, texts, strict=True),
         ]
         return [Fault(int(np.argmax(bad)), str(column), text) for bad, column, text in rules if bad.any()]

@@ -21,7 +21,7 @@ from lstd.types import Flags
 
 # Text that means a missing value, in lower case and without white space.
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
-NO_VALUE = "has no value (it is empty or NaN)"
+NO_VALUE = "has no value (it is empty, NaN, n/a or the like)"
 AS_DAYS = "convert it to numbers, such as days since a fixed date."
 NO_TIME = f"{NO_VALUE}; give every row its time, or leave out its whole episode: single rows hold rewards and ends."
 _EPOCH = datetime(1970, 1, 1)
