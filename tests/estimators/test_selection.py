@@ -248,6 +248,12 @@ def test_nothing_to_choose_by_is_said(zero):
     assert np.isfinite(model.cv_results_["mean_test_score"]).all()
 
 
+def test_equal_returns_leave_nothing_to_choose_by():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    with pytest.warns(NothingToChooseWarning, match="the returns are all the same"):
+        LSTDCV(GAMMA).fit(X, np.ones(200), terminated=np.zeros(200, bool))
+
+
 def test_a_choice_of_alpha_alone_needs_a_penalty():
     stream = stream_of(episodes=10)
     with pytest.warns(NothingToChooseWarning, match="ratios or the penalties are all zero"):

@@ -19,7 +19,7 @@ BAD_MODELS = {
     "negative": (lambda: MRP([[1.5, -0.5], [0, 1]], np.ones((2, 2))), "transition", "row 0 has -0.5"),
     "NaN": (lambda: MRP([[1, 0], [np.nan, 1]], np.ones((2, 2))), "transition", "entry 1, 0 is nan"),
     "ragged": (lambda: MRP([[1.0], [0.5, 0.5]], np.ones((2, 2))), "transition", "real numbers"),
-    "reward shape": (lambda: MRP(np.eye(2), np.ones(2)), "reward", r"\(2,\)"),
+    "reward shape": (lambda: MRP(np.eye(2), np.ones(2)), "reward", r"\(2,\)\. .*np\.repeat\(r.*, 2,"),
     "noise negative": (lambda: two_states(reward_std=-0.1), "reward_std", "-0.1"),
     "gamma above one": (lambda: two_states(gamma=1.01), "gamma", "1.01"),
     "start a fraction": (lambda: two_states(start=0.5), "start", "0.5"),

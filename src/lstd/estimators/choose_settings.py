@@ -336,8 +336,8 @@ class _Search:
         if self.allowed.sum() > 1 and not self.difference[:, self.allowed].any():
             warn(
                 "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: "
-                "the features, the rewards, the importance ratios or the penalties are all zero. The pair nearest to "
-                "(0.9, 1) is used.",
+                "the returns are all the same (as with equal rewards and no ends), or the features, the rewards, the "
+                "importance ratios or the penalties are all zero. The pair nearest to (0.9, 1) is used.",
                 NothingToChooseWarning,
             )
         pair, counts, total = self.pair, self.counts, self.counts.sum()

@@ -24,6 +24,10 @@ from lstd.errors import InvalidInputError
 from lstd.mrp.simulate import Chain, Trajectory, simulate
 from lstd.types import Array
 
+_OF_STATES = (
+    " If r[s] is the reward on leaving state s, pass np.repeat(r[:, np.newaxis], {k}, axis=1), and if episodes end "
+    "termination_reward=r."
+)
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
 
 
@@ -73,7 +77,7 @@ class MRP:
     ) -> None:
         self.transition = _frozen(_check_transition(transition))
         k = len(self.transition)
-        self.reward = _frozen(check_array("reward", reward, (k, k)))
+        self.reward = _frozen(check_array("reward", reward, (k, k), _OF_STATES.format(k=k)))
         self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.start = _frozen(_check_start(start, k))
