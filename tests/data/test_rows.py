@@ -6,6 +6,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
@@ -36,6 +37,7 @@ def with_value(array, where, value):
 LISTS = np.empty(4, dtype=object)  # of ids that have no hash
 LISTS[:] = [[1], [1], [2], [2]]
 
+DATED = pd.DataFrame({"x": [1.0] * 4, "day": pd.Timestamp("2024-01-31")})
 LAZY = pl.LazyFrame({"x": [1.0] * 4})
 
 # Arguments, then what the message must say: the argument and the rule, the value and its first bad row, the remedy.
@@ -43,6 +45,8 @@ REFUSED = [
     ({"X": y}, r"`X` must have shape \(n_rows, n_features\); got \(4,\). Reshape your data with X.reshape"),
     ({"X": [["a", "b"]] * 4}, "`X` must be an array of real numbers: could not convert"),
     ({"X": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, "`X` must be an array of real numbers"),
+    ({"X": DATED}, "`X` must be an array of real numbers.* in column 'day': turn dates into days since a fixed date"),
+    ({"X": DATED.assign(day="x")}, "`X` must be .*: could not convert string to float: 'x'. That is in column 'day'"),
     ({"X": X * 1j}, "`X` must be an array of real numbers; got dtype complex128"),
     ({"X": with_value(X, (2, 1), NAN)}, "`X` must be finite.*; row 2 has nan in column 1. Impute such values"),
     ({"X": sparse.csr_array(with_value(X, (2, 1), NAN))}, "`X` must be finite.*; row 2 has nan in column 1"),

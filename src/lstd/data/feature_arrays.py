@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_real_dtype
+from lstd.data.arguments import as_real, check_real_dtype, is_lazy
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 
@@ -24,11 +24,12 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
 
     With `single`, an array of float32 stays one: the caller converts it in batches.
     """
-    given, X = X, X if type(X) is np.ndarray else _plain(name, X)
-    if sparse.issparse(X):
-        phi = _as_sparse(name, X)
-    else:
-        phi = as_real(name, X, np.float32 if single and getattr(X, "dtype", None) == np.float32 else np.float64)
+    given = X
+    try:
+        phi = _converted(name, X, single)
+    except InvalidInputError:
+        _check_each_column(name, X)
+        raise
     if phi.ndim != 2:
         raise InvalidInputError(
             f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. Reshape your data with X.reshape(-1, 1) "
@@ -42,6 +43,25 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
     if finite and not all_finite(phi):
         check_finite(name, phi, column_names(name, given))
     return phi
+
+
+def _converted(name: str, X: Any, single: bool = False) -> Features:
+    X = X if type(X) is np.ndarray else _plain(name, X)
+    if sparse.issparse(X):
+        return _as_sparse(name, X)
+    return as_real(name, X, np.float32 if single and getattr(X, "dtype", None) == np.float32 else np.float64)
+
+
+def _check_each_column(name: str, X: Any) -> None:
+    """Refuse the first column of a data frame that holds no numbers, by its name."""
+    for column in () if is_lazy(X) else column_names(name, X) or ():
+        try:
+            _converted(name, by_name(name, X, [column]))
+        except InvalidInputError as error:
+            raise type(error)(
+                f"{error} That is in column {column!r}: turn dates into days since a fixed date, and words into "
+                "columns of 0 and 1."
+            ) from error
 
 
 def column_names(name: str, X: Any) -> tuple[str, ...] | None:
