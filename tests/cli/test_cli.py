@@ -84,6 +84,7 @@ def test_problems_are_those_of_the_protocol():
         (["reproduce", "--runs", "many"], "`--runs` must be an integer; got 'many'."),
         (["reproduce", "--out", ""], "`--out` must name a folder; got ''."),
         (["reproduce", "--swift"], "--swift; see `lstd --help`."),
+        (["report", "m.csv"], "'report'; `lstd fit --report` writes a report; see `lstd --help`."),
         (["produce"], "produce"),
         (
             ["reproduce", "--out", "file"],

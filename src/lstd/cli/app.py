@@ -53,5 +53,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # Usage errors are Click's, which some versions of Typer bundle and others import.
         if not hasattr(error, "format_message"):
             raise
-        return fail(f"{error.format_message().rstrip('.')}; see `lstd --help`.", BAD_INPUT)
+        hint = "`lstd fit --report` writes a report; " if "'report'" in (text := error.format_message()) else ""
+        return fail(f"{text.rstrip('.')}; {hint}see `lstd --help`.", BAD_INPUT)
     return code if isinstance(code, int) else DONE
