@@ -229,6 +229,24 @@ def test_bad_input_is_refused(options, message):
         policy_value(**{"model": model, "data": data, "state": state} | options)
 
 
+def test_the_value_is_in_its_interval_also_with_bad_action_values():
+    data, _ = simulated()
+    off = 30.0 * np.random.default_rng(0).normal(size=(5, 4, 1))
+    for wrong in off:
+        found = evaluate_policy(gamma=GAMMA, q=lambda X: X @ wrong + np.zeros(3), **data)  # noqa: B023
+        assert found.lower <= found.value <= found.upper
+
+
+def test_wrong_probabilities_are_said_of_every_value():
+    data, state = simulated(n=200)
+    data["behavior_probability"] = np.where(data["actions"] == 0, 0.9, 0.05)
+    with pytest.warns(SupportWarning, match="mean"):
+        model = by_lstd(data, 1.0, data["y"][~np.isnan(data["y"])], 1.0)[0]
+    with pytest.warns(SupportWarning, match="mean"):
+        found = policy_value(model, data=data, state=state)
+    assert any("ratio" in text for text in found.said)
+
+
 def test_action_values_of_columns_in_another_order_are_refused():
     data, _ = simulated()
     X = pd.DataFrame(data.pop("X"), columns=[*"abcd"])
@@ -258,6 +276,8 @@ def test_policies_are_compared_by_their_values():
         for name, policy in {"target": PROCESS.pi, "log": PROCESS.mu}.items()
     }
     comparison = compare_policies(found)
+    assert [one.said for one in comparison.values] == [one.said for one in found.values()]
+    assert comparison.values[0].ratios is found["target"].ratios
     one, two = (found[name].by_blocks for name in ("target", "log"))
     assert_close(comparison.difference[0, 1], one.value - two.value, "sums")
     assert_close(comparison.standard_error[0, 1], np.linalg.norm(one.blocks - two.blocks), "sums")

@@ -185,3 +185,15 @@ def test_it_warns_of_an_effective_sample_below_fifty_episodes(n, few):
     assert_close(found.effective_sample_size, 0.8 * n, "sums")
     assert [one.category for one in given] == [EffectiveSampleWarning] * few
     assert all("an effective sample of 48 of 60 episodes: a few of them" in str(one.message) for one in given)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize(("estimator", "n_left"), [("pdis", 0), ("pdis", 1), ("wis", 1)])
+def test_an_interval_without_two_episodes_that_are_left_is_infinite(estimator, n_left):
+    actions = np.zeros(50, np.intp)
+    actions[:n_left] = 1
+    found = importance_sampling(
+        np.ones((50, 1)), np.ones(50), gamma=1.0, actions=actions, target_policy=np.tile([0.0, 1.0], (50, 1)),
+        behavior_probability=np.full(50, 0.5), terminated=np.ones(50, bool), estimator=estimator,
+    )  # fmt: skip
+    assert (found.lower, found.upper, found.little_data) == (-np.inf, np.inf, True)

@@ -38,9 +38,9 @@ def evaluate_policy(
     importance ratios and with rows weighted by visits of the target policy, adds what their errors come to. If its
     standard error is more than 1.5 times that of the LSTD value with visits, it is that LSTD value. With d the value by
     the action values alone, c what the estimate adds to it, and s the standard error of c, `value` is
-    d + max(0, 1 − s²/c²) c: it stays within s of the estimate, which the interval is for. The ridge coefficient is 1e-5
-    of the mean square of a feature, summed over rows: it does not decide. Folds are random;
-    `random_state` repeats them.
+    d + max(0, 1 − s²/c²) c, or the nearer end of the interval, which is that of the estimate. The ridge coefficient is
+    1e-5 of the mean square of a feature, summed over rows: it does not decide. Folds are random; `random_state` repeats
+    them.
 
     Parameters
     ----------
@@ -118,9 +118,9 @@ def evaluate_policy(
     best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
     said = (support,) if support else ()
     found = {name: replace(one, method=name) for name, one in found.items()}
-    value = _shrunk(parts[best], direct)
-    check = feature_check(log, robust)
-    return doubted(replace(found[best], value=value, candidates=found, features=check, ratios=log.ratios, said=said))
+    one, check = found[best], feature_check(log, robust)
+    value = min(max(_shrunk(parts[best], direct), one.lower), one.upper)
+    return doubted(replace(one, value=value, candidates=found, features=check, ratios=log.ratios, said=said))
 
 
 def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:

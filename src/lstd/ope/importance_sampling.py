@@ -176,7 +176,7 @@ def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
         f"`target_policy` must be able to take all logged actions of at least one episode for estimator={estimator!r}; "
         f"of {len(R)} episodes none is left after {last} of {R.shape[1]} steps: each has an action that it never "
         f"takes, the first one in row {row}. Mix the target policy with that of the log, so that it takes all of them "
-        'with some probability, take estimator="pdis", or use an LSTDQ, which needs no whole episodes.'
+        "with some probability, or use an LSTDQ, which needs no whole episodes."
     )
 
 
@@ -219,7 +219,9 @@ def _with_interval(value: float, u: Array, products: Array, level: float) -> Pol
     squares = u**2 * (n - 1) / n
     error = float(np.sqrt(squares.sum()))
     freedom = float(degrees_of_freedom(squares[np.newaxis, :, np.newaxis], np.full(n, 1.0 / n))[0, 0])
-    half = float(half_width(error, freedom, level))
+    if np.count_nonzero(products) < 2:  # no episodes that differ
+        error = np.inf
+    half = float(half_width(error, freedom, level)) if np.isfinite(error) else np.inf
     total = float(products.sum())
     size = total**2 / float((products**2).sum()) if total else 0.0
     return PolicyValue(

@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
 from lstd.ope.logged_rows import LoggedRows
-from lstd.ope.policy_value import PolicyValue, evaluated, value_by_blocks
+from lstd.ope.policy_value import PolicyValue, doubted, evaluated, value_by_blocks
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
 from lstd.types import Array
 
+_KEPT = ("method", "candidates", "features", "ratios", "said", "step_values")  # of values that are compared
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
 
 
@@ -104,7 +105,8 @@ def compare_policies(
     models : dict or sequence of fitted LSTDQ, or of fitted LSTD, or of PolicyValue
         At least two, fitted to the same rows, rewards and weights, in the same order. Target policies and settings may
         differ, and weights by ratios and visits. Or their values by :func:`evaluate_policy` or :func:`policy_value`,
-        for which other arguments but `level` and `seed` do not count. In a sequence, the names are 0, 1, ….
+        for which other arguments but `level` and `seed` do not count. What :func:`evaluate_policy` shrinks is compared
+        before it is shrunk, since differences are known of the estimates. In a sequence, the names are 0, 1, ….
     initial_states, weights, sample
         As in :func:`policy_value`.
     level : float in (0, 1), default 0.95
@@ -122,6 +124,11 @@ def compare_policies(
     ------
     InvalidInputError
         When an argument breaks a rule, the models were not fitted to the same data, or one has no intervals.
+
+    Warns
+    -----
+    SupportWarning, EffectiveSampleWarning
+        As :func:`policy_value` does of each model.
 
     Examples
     --------
@@ -154,8 +161,9 @@ def compare_policies(
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
     values = tuple(
-        replace(evaluated(None, part, level), method=one.method) if isinstance(one, PolicyValue)
-        else evaluated(one, part, level) for one, part in zip(ones, parts, strict=True)
+        replace(evaluated(None, part, level), **{name: getattr(one, name) for name in _KEPT})
+        if isinstance(one, PolicyValue) else doubted(evaluated(one, part, level))
+        for one, part in zip(ones, parts, strict=True)
     )  # fmt: skip
     shares = np.mean([part.fitted.influence.shares for part in parts], axis=0)
     half, error = _half_widths(parts, shares, level, check_integer("seed", seed, 0))
