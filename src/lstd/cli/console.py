@@ -234,7 +234,8 @@ class Display:
             self._bar.console.print(f"lstd: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """End the display."""
+        """End the display; nothing is shown later on."""
+        self._wait, self._due = 0.0, float("inf")
         if self._bar is not None:
             self._bar.stop()
 
