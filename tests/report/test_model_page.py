@@ -300,7 +300,7 @@ def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
     model = LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y)
     text = write_fit_report(tmp_path / "fit.html", model, X, y).read_text(encoding="utf-8")
     said = words(text)
-    assert len(outline(text).images) == 3
+    assert len(outline(text).images) == 2
     assert "What is missing, and why" in said
     assert "Intervals need" in said
     assert "too little of the returns was observed" in said
