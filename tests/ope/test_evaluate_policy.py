@@ -237,6 +237,18 @@ def test_the_value_is_in_its_interval_also_with_bad_action_values():
         assert found.lower <= found.value <= found.upper
 
 
+def test_a_model_is_compared_with_its_value_weighted_by_visits():
+    data, state = simulated()
+    model = by_lstd(data, 1.0, data["y"][~np.isnan(data["y"])], 1.0)[0]
+    first = data["X"][np.diff(data["episode"], prepend=-1) > 0]
+    weighted = policy_value(model, data=data, state=state)
+    found = compare_policies([model, weighted], first)
+    assert_close(found.difference[0, 1], policy_value(model, first).value - weighted.value, "sums")
+    other = policy_value(by_lstd(data, 1.0, 2.0 * data["y"][~np.isnan(data["y"])], 1.0)[0], first)
+    with pytest.raises(InvalidInputError, match="same rewards and weights"):
+        compare_policies([other, weighted])
+
+
 def test_wrong_probabilities_are_said_of_every_value():
     data, state = simulated(n=200)
     data["behavior_probability"] = np.where(data["actions"] == 0, 0.9, 0.05)

@@ -21,6 +21,7 @@ from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated, value_by_blocks
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
+from lstd.statistics.stream_sums import marks_until
 from lstd.types import Array
 
 _KEPT = ("method", "candidates", "features", "ratios", "said", "step_values")  # of values that are compared
@@ -199,11 +200,20 @@ def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[A
         same = np.array_equal(_given(first.log), _given(second.log))
     else:
         same = np.array_equal(one.marks, two.marks) and np.allclose(one.shares, two.shares, rtol=1e-6, atol=0.0)
+        same = same or np.array_equal(_mark_of(first), _mark_of(second))
     if not same:
         raise InvalidInputError(
             f"`models` must be fitted to the same rewards and weights; those of {names[0]!r} and {names[1]!r} differ. "
             'Fit all of them to the same data; those from files with weighting="none".'
         )
+
+
+def _mark_of(part: ValueByBlocks) -> NDArray[np.uint64]:
+    """Return the mark of rewards and weights, as they were given, up to the end of each block, (E,)."""
+    marks = part.fitted.influence.marks
+    if part.log is None:
+        return np.asarray(np.cumsum(marks[:, 3]))
+    return marks_until(part.log.rows, np.cumsum(marks[:, 0]).astype(np.intp).tolist())[:, 1]
 
 
 def _given(log: LoggedRows) -> Array:
