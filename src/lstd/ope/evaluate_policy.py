@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
 from lstd.estimators.validate_data import checked_rows
-from lstd.ope.logged_rows import logged_rows, warn_of_support
+from lstd.ope.logged_rows import logged_rows
 from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
@@ -107,7 +107,7 @@ def evaluate_policy(
     features = None if labels is None else StateActionFeatures(labels)
     logged = logged_rows(rows, actions, features, (target_policy, None), behavior_probability, "none", 0.0)
     log = LoggedStates.of(logged, gamma, state, random_state)
-    support = warn_of_support(log.logged, log.plain.fitted.predict(log.logged.rows.X))
+    said = log.support_said()
     direct, robust = log.robust(q)
     parts = {
         "state values": log.plain, "weighted state values": log.weighted, "action values": direct,
@@ -116,10 +116,10 @@ def evaluate_policy(
     found = {name: evaluated(None, one, level) for name, one in parts.items()}
     widest = _WIDER * found["weighted state values"].standard_error
     best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
-    said = (support,) if support else ()
     found = {name: replace(one, method=name) for name, one in found.items()}
-    one, check = found[best], feature_check(log, robust)
+    one = found[best]
     value = min(max(_shrunk(parts[best], direct), one.lower), one.upper)
+    check = feature_check(log, robust)
     return doubted(replace(one, value=value, candidates=found, features=check, ratios=log.ratios, said=said))
 
 

@@ -221,7 +221,7 @@ def _with_interval(value: float, u: Array, products: Array, level: float) -> Pol
     freedom = float(degrees_of_freedom(squares[np.newaxis, :, np.newaxis], np.full(n, 1.0 / n))[0, 0])
     if np.count_nonzero(products) < 2:  # no episodes that differ
         error = np.inf
-    half = float(half_width(error, freedom, level)) if np.isfinite(error) else np.inf
+    half = float(half_width(error, freedom, level))
     total = float(products.sum())
     size = total**2 / float((products**2).sum()) if total else 0.0
     return PolicyValue(

@@ -34,7 +34,7 @@ from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import QUIET, Model
-from lstd.ope.logged_rows import LoggedRows, Places, scattered
+from lstd.ope.logged_rows import LoggedRows, Places, scattered, warn_of_support
 from lstd.ope.pairs import values_in
 from lstd.ope.ratio_table import RatioTable, steps_of
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
@@ -302,6 +302,11 @@ class LoggedStates:
     def ratios(self) -> RatioTable | None:
         """Mean ratios."""
         return RatioTable.of(self.logged, self.plain.fitted.predict(self.logged.rows.X[self.logged.full]))
+
+    def support_said(self) -> tuple[str, ...]:
+        """Warn if the mean importance ratio is not one, and return the text, if there is one."""
+        text = warn_of_support(self.logged, self.plain.fitted.predict(self.logged.rows.X))
+        return (text,) if text else ()
 
     def action_values(self, q: Any) -> tuple[Array, Array, Array]:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,)."""

@@ -27,7 +27,7 @@ from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
-from lstd.ope.logged_rows import logged_data, warn_of_support
+from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.ratio_table import RatioTable
@@ -204,8 +204,7 @@ def policy_value(
     else:
         found, method = log.weighted, "weighted state values"
     one = evaluated(model if q is None else None, found, level)
-    support = warn_of_support(log.logged, log.plain.fitted.predict(log.logged.rows.X))
-    said = (*one.said, support) if support else one.said
+    said = (*one.said, *log.support_said())
     return doubted(replace(one, method=method, features=feature_check(log, robust), ratios=log.ratios, said=said))
 
 
