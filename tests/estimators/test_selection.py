@@ -248,10 +248,12 @@ def test_nothing_to_choose_by_is_said(zero):
     assert np.isfinite(model.cv_results_["mean_test_score"]).all()
 
 
-def test_equal_returns_leave_nothing_to_choose_by():
+@pytest.mark.parametrize("reward", [1.0, 0.1, 3.7, 1e-8, 1e9])  # some of the returns differ by rounding
+def test_equal_returns_leave_nothing_to_choose_by(reward):
     X = np.random.default_rng(0).normal(size=(200, 2))
     with pytest.warns(NothingToChooseWarning, match="the returns are all the same"):
-        LSTDCV(GAMMA).fit(X, np.ones(200), terminated=np.zeros(200, bool))
+        model = LSTDCV(GAMMA).fit(X, np.full(200, reward), terminated=np.zeros(200, bool))
+    assert model.lmbda_ == 0.9
 
 
 def test_a_choice_of_alpha_alone_needs_a_penalty():

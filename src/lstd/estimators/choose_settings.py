@@ -321,19 +321,23 @@ class _Search:
             weighted = times_weights(targets[fold], self.rows.weight[fold])
             along = np.asarray(self.rows.X[fold].T @ weighted)  # (n, m)
             crossed = np.einsum("lanm,nm->lam", self.outside[k], along)
-            squared[k] = self.quadratic[k] - 2.0 * crossed + np.sum(targets[fold] * weighted, axis=0)
-        return np.maximum(squared, 0.0)
+            own = np.sum(targets[fold] * weighted, axis=0)
+            squared[k] = self.quadratic[k] - 2.0 * crossed + own
+            squared[k][squared[k] <= 32.0 * np.finfo(float).eps * (self.quadratic[k] + own)] = 0.0  # rounding alone
+        return squared
 
     def _variance(self, targets: Array) -> Array:
         """Compute the variance (m,) of the targets on the held-out rows."""
         held = np.concatenate(self.held)
         weights = self.rows.weight[held]
         mean = np.average(targets[held], axis=0, weights=weights)
-        return np.asarray(np.average((targets[held] - mean) ** 2, axis=0, weights=weights))
+        variance = np.asarray(np.average((targets[held] - mean) ** 2, axis=0, weights=weights))
+        return np.where(variance > (1e-12 * mean) ** 2, variance, 0.0)  # equal returns differ by rounding
 
     def selection(self) -> Selection:
         """Return the pair with the scores of all pairs."""
-        if self.allowed.sum() > 1 and not self.difference[:, self.allowed].any():
+        differences = np.abs(self.difference[:, self.allowed])
+        if self.allowed.sum() > 1 and differences.max() <= 1e-12 * max(self.counts.max(), self.squared.max()):
             warn(
                 "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: "
                 "the returns are all the same (as with equal rewards and no ends), or the features, the rewards, the "
