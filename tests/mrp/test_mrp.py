@@ -94,6 +94,15 @@ def test_values_are_the_sum_of_discounted_rewards(drawn):
     assert_close(model.values, naive.true_values(model.transition, r, model.gamma), "power_series")
 
 
+def test_rewards_of_states_are_those_of_leaving_them():
+    P, r = [[0.5, 0.4], [0.0, 0.7]], np.array([1.0, -2.0])
+    of_states = MRP(P, r, gamma=0.9)
+    assert_close(of_states.expected_reward, r, "sums")
+    np.testing.assert_array_equal(of_states.reward, np.outer(r, [1.0, 1.0]))
+    np.testing.assert_array_equal(of_states.termination_reward, r)
+    assert_close(MRP(P, r, gamma=0.9, termination_reward=[0.0, 0.0]).expected_reward, [0.9, -1.4], "sums")
+
+
 @bounded
 @given(models())
 def test_stationary_distribution_is_the_long_run_average(drawn):

@@ -116,13 +116,13 @@ def is_single(value: Any) -> bool:
         return False
 
 
-def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...], remedy: str = "") -> Array:
-    """Return a finite float64 copy of `value` with the given shape (None: any length), or raise with the remedy."""
+def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Array:
+    """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
     array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
     wanted = tuple(size if rule is None else rule for rule, size in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != wanted:
         rule = ", ".join("any" if length is None else str(length) for length in shape) + "," * (len(shape) == 1)
-        raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.{remedy}")
+        raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
     finite = np.isfinite(array)
     if not finite.all():
         bad = np.argwhere(~finite)[0]

@@ -19,15 +19,11 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from lstd.data.arguments import check_array, check_integer, check_real
+from lstd.data.arguments import check_array, check_integer, check_real, to_real_array
 from lstd.errors import InvalidInputError
 from lstd.mrp.simulate import Chain, Trajectory, simulate
 from lstd.types import Array
 
-_OF_STATES = (
-    " If r[s] is the reward on leaving state s, pass np.repeat(r[:, np.newaxis], {k}, axis=1), and if episodes end "
-    "termination_reward=r."
-)
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
 
 
@@ -39,8 +35,8 @@ class MRP:
     transition : array-like of shape (k, k)
         Probability of each transition (s, s'). A row may sum to less than one: the rest is the probability of
         termination.
-    reward : array-like of shape (k, k)
-        Expected reward of each transition (s, s').
+    reward : array-like of shape (k, k) or (k,)
+        Expected reward of each transition (s, s'), or on leaving each state s, by termination too.
     reward_std : float, default 0.0
         Standard deviation of the normal noise added to each reward.
     gamma : float in [0, 1], default 0.99
@@ -48,7 +44,7 @@ class MRP:
     start : int or array-like of shape (k,), default 0
         State in which every episode starts, or the probability of each start state.
     termination_reward : array-like of shape (k,), optional
-        Expected reward of termination from each state; zero by default.
+        Expected reward of termination from each state; by default that on leaving it, or zero if `reward` is (k, k).
 
     Raises
     ------
@@ -58,7 +54,7 @@ class MRP:
     Examples
     --------
     >>> from lstd.mrp import MRP
-    >>> model = MRP([[0.5, 0.5], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]], gamma=0.9)
+    >>> model = MRP([[0.5, 0.5], [0.0, 1.0]], [1.0, 0.0], gamma=0.9)
     >>> model.values.round(4)
     array([1.8182, 0.    ])
     >>> model.stationary
@@ -77,7 +73,14 @@ class MRP:
     ) -> None:
         self.transition = _frozen(_check_transition(transition))
         k = len(self.transition)
-        self.reward = _frozen(check_array("reward", reward, (k, k), _OF_STATES.format(k=k)))
+        rewards = to_real_array("reward", reward)
+        if rewards.ndim == 1:
+            rewards = np.repeat(check_array("reward", rewards, (k,))[:, np.newaxis], k + 1, axis=1)
+            rewards, termination_reward = (
+                rewards[:, :k],
+                rewards[:, k] if termination_reward is None else termination_reward,
+            )
+        self.reward = _frozen(check_array("reward", rewards, (k, k)))
         self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.start = _frozen(_check_start(start, k))
