@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -46,6 +47,8 @@ REFUSED = [
     ({"X": [["a", "b"]] * 4}, "`X` must be an array of real numbers: could not convert"),
     ({"X": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, "`X` must be an array of real numbers"),
     ({"X": DATED}, "`X` must be an array of real numbers.* in column 'day': turn dates into days since a fixed date"),
+    ({"X": pl.from_pandas(DATED)}, "got dtype Datetime.* in column 'day': turn dates into days since a fixed date"),
+    ({"X": pa.Table.from_pandas(DATED)}, "got dtype timestamp.* in column 'day': turn dates into days since a fixed"),
     ({"X": DATED.assign(day="x")}, "`X` must be .*: could not convert string to float: 'x'. That is in column 'day'"),
     ({"X": X * 1j}, "`X` must be an array of real numbers; got dtype complex128"),
     ({"X": with_value(X, (2, 1), NAN)}, "`X` must be finite.*; row 2 has nan in column 1. Impute such values"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,12 @@ def by_name(name: str, X: Any, expected: Sequence[str] | None) -> Any:
 
 
 def _plain(name: str, X: Any) -> Any:
-    """Convert nullable and sparse columns of a pandas frame, which NumPy reads as objects."""
-    dtypes = X.dtypes if getattr(X, "ndim", 0) == 2 and hasattr(X, "dtypes") else ()
-    extended = [dtype for dtype in dtypes if not isinstance(dtype, np.dtype)]
-    if not extended or any(dtype.kind not in "biuf" for dtype in extended):
+    """Convert nullable and sparse columns of a pandas frame, which NumPy reads as objects; refuse columns of dates."""
+    extended = [dtype for dtype in _dtypes(X) if not isinstance(dtype, np.dtype)]
+    for dtype in extended:  # which NumPy reads as numbers, where other columns have some
+        if str(dtype).lower().startswith(("date", "time", "duration")):
+            raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {dtype}.")
+    if not extended or getattr(X, "ndim", 0) != 2 or any(dtype.kind not in "biuf" for dtype in extended):
         return X
     if len(extended) == X.shape[1] and all(type(dtype).__name__ == "SparseDtype" for dtype in extended):
         return X.sparse.to_coo()
@@ -105,6 +107,11 @@ def _plain(name: str, X: Any) -> Any:
         return X.astype(np.float64)
     except (TypeError, ValueError) as error:  # other columns hold text
         raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+
+
+def _dtypes(X: Any) -> Iterable[Any]:
+    """Return the types of the columns of a data frame of pandas, Polars or Arrow; none of others."""
+    return () if is_lazy(X) else getattr(X, "dtypes", getattr(getattr(X, "schema", None), "types", ()))
 
 
 def _as_sparse(name: str, X: Any) -> Features:
