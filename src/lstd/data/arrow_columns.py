@@ -401,7 +401,7 @@ class Converted:
         times_of_rows = None if roles.time is None else self._noted(*times(batch.column(roles.time), roles.time, unit))
         names, groups = self._ids(roles.episode), self._ids(roles.groups)
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
-        self.marks = Marks(names, groups, terminated, truncated, missing, times_of_rows)
+        self.marks = Marks(names, groups, terminated, truncated & ~terminated, missing, times_of_rows)
         known = ~missing.any(axis=1)
         self.kept = [batch.column(name) for name in roles.kept]
         self.rows = Rows.of(

@@ -6,7 +6,7 @@ the same for data frames, files and lines that arrive one by one; only how an er
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
 from lstd.data.doubts import NO_TIMES, TimesOfEnds
-from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, NO_VALUE, Fault, Ids, id_key, id_keys, same_id
+from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, NO_VALUE, Fault, Ids, id_keys, same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError
@@ -110,40 +110,49 @@ class Row(NamedTuple):
     time: Annotated[Any, "time"]  # a number, or None
     missing: tuple[bool, ...]  # of each reward and number of the transition, whether it has no value
 
-    def ends_before(self, name: Any) -> bool:
-        """Return whether the episode ends before the next row, of the episode `name`, or None without ids."""
-        return self.terminated or self.truncated if name is None else id_key(self.name) != id_key(name)
-
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """The ids and flags of a chunk of T rows."""
+    """The ids and flags of T rows that follow one another."""
 
     ids: Ids | None
     groups: Ids | None
     terminated: Flags  # (T,)
-    truncated: Flags  # (T,)
+    truncated: Flags  # (T,) and not terminated
     missing: Flags  # (T, m + k) the reward, or a number of the transition, has no value
     times: NDArray[Any] | None = None  # (T,)
 
-    @classmethod
-    def of(cls, row: Row) -> Marks:
-        """Return the marks of one row."""
-        ids, groups = (None if name is None else Ids(np.zeros(1, np.intp), [name], None) for name in row[2:4])
-        times = None if row.time is None else np.array([row.time])
-        terminated, truncated = np.array([[row.terminated], [row.truncated]])
-        return cls(ids, groups, terminated, truncated, np.array([row.missing], np.bool_), times)
+    def after(self, rows: Sequence[Row]) -> Marks:
+        """Return the marks of rows and of these, which follow them."""
+        if not rows:
+            return self
+        _, _, names, groups, terminated, truncated, times, missing = zip(*rows, strict=True)
+        return Marks(
+            None if names[0] is None else (self.ids or NO_IDS_OF_ROWS).after(names),
+            None if groups[0] is None else (self.groups or NO_IDS_OF_ROWS).after(groups),
+            np.append(terminated, self.terminated).astype(np.bool_),
+            np.append(truncated, self.truncated).astype(np.bool_),
+            np.vstack([np.array(missing, np.bool_), self.missing.reshape(len(self.terminated), len(missing[0]))]),
+            None if times[0] is None else np.array(times) if self.times is None else np.append(times, self.times),
+        )
 
     def row(self, i: int, file: str, place: int) -> Row:
         """Return row `i`, with its place."""
-        name, group = (
-            None if ids is None else ids.names[int(np.searchsorted(ids.changes, i, side="right")) - 1]
-            for ids in (self.ids, self.groups)
-        )
-        terminated = bool(self.terminated[i])
+        name, group = (None if ids is None else ids.of_row(i) for ids in (self.ids, self.groups))
         time = None if self.times is None else self.times[i].item()
-        truncated, missing = bool(self.truncated[i]) and not terminated, tuple(self.missing[i].tolist())
-        return Row(file, place, name, group, terminated, truncated, time, missing)
+        missing = tuple(self.missing[i].tolist())
+        return Row(file, place, name, group, bool(self.terminated[i]), bool(self.truncated[i]), time, missing)
+
+    @property
+    def begins(self) -> Flags:
+        """Whether each row begins an episode, (T,), as the first one does."""
+        if self.ids is not None:
+            return self.ids.starts(len(self.terminated))
+        return np.append(True, (self.terminated | self.truncated)[:-1])[: len(self.terminated)]
+
+
+_NO_FLAGS = np.zeros(0, np.bool_)
+NO_MARKS = Marks(None, None, _NO_FLAGS, _NO_FLAGS, _NO_FLAGS.reshape(0, 0))
 
 
 class Followed(NamedTuple):
@@ -193,127 +202,102 @@ class Episodes:
         tail = tuple(r._replace(terminated=False, truncated=False, missing=sound) for r in self.state.tail[-1:])
         self.state = self.state._replace(tail=tail)
 
-    def follow(
-        self, at: Callable[[int], tuple[str, int]], marks: Marks, fault: Fault | None = None
-    ) -> NDArray[np.int64]:  # fmt: skip
-        """Return the number of each row's episode, from 0; `at` gives the file of each row, and its place there.
+    def follow(self, file: str, first: int, marks: Marks, fault: Fault | None = None) -> NDArray[np.int64]:
+        """Return the number of each row's episode, from 0; `first` is the place of the first row in the file.
 
         Raises the error of the first row that breaks a rule, also one of the chunks before, or of an earlier `fault`.
         """
-        n, state = len(marks.terminated), self.state
-        begins = np.zeros(n, dtype=np.bool_)
+        state, old, n = self.state, len(self.state.tail), len(marks.terminated)
         if not n:
             return np.zeros(0, np.int64)
-        if marks.ids is None:
-            begins[1:] = (marks.terminated | marks.truncated)[:-1]
-        else:
-            begins[marks.ids.changes] = True
-        begins[0] = not state.tail or state.tail[-1].ends_before(None if marks.ids is None else marks.ids.names[0])
-        seen, groups = self._check(at, marks, begins, fault)
-        rows = [marks.row(i, *at(i)) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n]
-        numbers: NDArray[np.int64] = state.n_episodes - 1 + np.cumsum(begins)
         times = state.times.then(TimesOfEnds.of(marks.times, marks.terminated))
+        both = marks.after(state.tail)
+        begins = both.begins
+        seen, groups = self._check(both, begins, file, first, fault)
+        rows = tuple(both.row(old + i, file, first + i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n)
+        numbers: NDArray[np.int64] = state.n_episodes - 1 + np.cumsum(begins[old:])
         head, tail = (*state.head, *rows)[:2], (*state.tail, *rows)[-2:]
         self.state = Followed(int(numbers[-1]) + 1, head, tail, seen, groups, times)
         return numbers
 
-    def finish(self) -> None:
-        """End the stream; raises InvalidInputError if its last row breaks a rule."""
-        none = np.zeros(0, np.bool_)
+    def finish(self, *, is_over: bool = True) -> None:
+        """End the stream, if it `is_over`; raises InvalidInputError if one of its last rows breaks a rule."""
         if self.state.tail:
-            marks = Marks(None, None, none, none, np.zeros((0, len(self._columns)), np.bool_))
-            self._check(lambda row: ("", row), marks, none, None, is_over=True)
+            marks = NO_MARKS.after(self.state.tail)
+            self._check(marks, marks.begins, "", 0, is_over=is_over)
 
     def _check(
-        self,
-        at: Callable[[int], tuple[str, int]],
-        marks: Marks,
-        begins: Flags,
-        fault: Fault | None,
-        *,
-        is_over: bool = False,
+        self, marks: Marks, begins: Flags, file: str, first: int, fault: Fault | None = None, *, is_over: bool = False
     ) -> tuple[SeenIds, SeenIds]:
-        """Apply the rules to the last two rows and these, raise for the first row that breaks one, and return the ids.
+        """Apply the rules to the last two rows and those after them, and return the ids of episodes and groups so far.
 
-        These are the ids of episodes and of groups so far.
+        Raises the error of the first row that breaks a rule.
         """
-        tail, old, seen, groups = self.state.tail, len(self.state.tail), self.state.seen, self.state.groups
-        starts = np.append([not i or tail[i - 1].ends_before(row.name) for i, row in enumerate(tail)], begins)
-        again, seen = self._again(marks.ids, begins, seen, self._roles.episode, self._text_again)
-        found = [fault and fault._replace(row=old + fault.row), self._time_fault(marks.times, begins), again]
+        state, roles, old, groups = self.state, self._roles, len(self.state.tail), self.state.groups
+        again, seen = _again(marks.ids, old, state.seen, roles.episode, self._text_again)
+        found = [fault and fault._replace(row=old + fault.row), *self._late(marks.times, begins), again]
         if not (self._whole and any(found)):  # else last rows are out of place too, so what they lack is not at fault
-            again, groups = self._group_fault(marks.groups, begins)
-            found += [*self._faults(marks, starts.astype(np.bool_), is_over), again]
+            found += [*self._missing(marks, begins, is_over), *_torn(marks.groups, begins, roles.groups)]
+        if not self._whole:
+            again, groups = _again(marks.groups, old, groups, roles.groups, GROUP_AGAIN)
+            found.append(again)
         if any(found):
             row, column, text = min(filter(None, found), key=lambda fault: fault.row)
-            raise self._error(*(tail[row][:2] if row < old else at(row - old)), column, text)
+            place = state.tail[row][:2] if row < old else (file, first + row - old)
+            raise self._error(*place, column, text)
         return seen, groups
 
-    def _faults(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault]:
-        """Find the first row, of the last two and these, that breaks each rule about flags and missing values."""
-        tail, roles, successors = self.state.tail, self._roles, bool(self._roles.next_features)
-        old, before = len(tail), Row(*(zip(*tail, strict=True) if tail else [()] * len(Row._fields)))
-        terminated = np.append(before.terminated, marks.terminated).astype(np.bool_)
-        truncated = np.append(before.truncated, marks.truncated & ~marks.terminated).astype(np.bool_)
-        lost_before = np.array(before.missing, np.bool_).reshape(old, len(self._columns))
-        missing, n_rewards = np.concatenate([lost_before, marks.missing]), len(roles.rewards)
-        goes_on = np.append(~begins[1:], False)  # the next row is of the same episode
-        cut_before = np.append(False, truncated[:-1] & goes_on[:-1])  # the row before, of the same episode, is flagged
-        alone = truncated & ~goes_on & ~cut_before & ~missing[:, :n_rewards].all(axis=1) & (not successors)
-        alone[-1] &= is_over
-        named = marks.ids is not None or (old and tail[0].name is not None)
-        if old == 2 or (self._part and len(self.state.head) == old and named):
-            alone[0] = False  # was checked before; or the row before, which is not known here, may be flagged
-        lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
-        at_end, rewards = terminated & ~goes_on & (not successors), zip(missing.T, roles.rewards, strict=False)
-        texts = [_LOST_WITH_SUCCESSOR if successors else _LOST_REWARD] * n_rewards
-        texts += [_LOST_WITH_SUCCESSOR if successors else _LOST_VALUE] * (len(self._columns) - n_rewards)
-        rules = [
-            ((cut_before & (goes_on | terminated))[1:], roles.truncated, _NOT_CUT),
-            (terminated & goes_on, roles.terminated, _LATE_ROW),
-            (alone, roles.truncated, _NO_SUCCESSOR),
-            *((bad & at_end, column, _LOST_AT_END.format(roles.terminated)) for bad, column in rewards),
-            *zip(lost.T, self._columns, texts, strict=True),
-        ]
-        return [Fault(int(np.argmax(bad)), str(column), text) for bad, column, text in rules if bad.any()]
-
-    def _time_fault(self, times: NDArray[Any] | None, begins: Flags) -> Fault | None:
-        """Find the first row whose time is not later than that of the row before, of the same episode."""
+    def _late(self, times: NDArray[Any] | None, begins: Flags) -> list[Fault | None]:
+        """Find the first rows whose time is before, and is, that of the row before, of the same episode."""
         if times is None:
-            return None
-        tail = self.state.tail
-        before = np.append(tail[-1].time if tail else times[0], times[:-1])
-        late = (times <= before) & ~begins  # no differences: those of unsigned integers have no sign
-        if not late.any():
-            return None
-        row = int(np.argmax(late))
-        text = self._earlier if times[row] < before[row] else _SAME_TIME
-        return Fault(len(tail) + row, str(self._roles.time), text)
+            return []
+        before, inside = np.append(times[:1], times[:-1]), ~begins
+        return [
+            Fault.first((times < before) & inside, self._roles.time, self._earlier),
+            Fault.first((times == before) & inside, self._roles.time, _SAME_TIME),
+        ]
 
-    def _group_fault(self, groups: Ids | None, begins: Flags) -> tuple[Fault | None, SeenIds]:
-        """Find the first row of another group than the row before, of the same episode, or of a group that is over."""
-        tail, seen = self.state.tail, self.state.groups
-        if groups is None:
-            return None, seen
-        same = bool(tail) and id_key(tail[-1].group) == id_key(groups.names[0])
-        starts = np.zeros(len(begins), dtype=np.bool_)
-        starts[groups.changes] = True
-        starts[0] = not same
-        within = np.flatnonzero(starts & ~begins)
-        if len(within):
-            name, row = groups.names[int(np.searchsorted(groups.changes, within[0]))], len(tail) + int(within[0])
-            return Fault(row, str(self._roles.groups), f"has {name!r}, but {_ONE_GROUP}"), seen
-        return (None, seen) if self._whole else self._again(groups, starts, seen, self._roles.groups, GROUP_AGAIN)
+    def _missing(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault | None]:
+        """Find the first row that breaks each rule about flags and missing values."""
+        roles, successors, state = self._roles, bool(self._roles.next_features), self.state
+        terminated, truncated, missing, m = marks.terminated, marks.truncated, marks.missing, len(roles.rewards)
+        goes_on = np.append(~begins[1:], False)  # the next row is of the same episode
+        cut_before = np.append(False, (truncated & goes_on)[:-1])  # the row before, of the same episode, is flagged
+        alone = truncated & ~goes_on & ~cut_before & ~missing[:, :m].all(axis=1) & (not successors)
+        alone[-1] &= is_over
+        if marks.ids is not None and (self._part or state.tail[:1] != state.head[:1]):
+            alone[0] = False  # the row before, which is not known here, may be flagged
+        lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
+        at_end = terminated & ~goes_on & (not successors)
+        faults = [
+            Fault.first(np.append((cut_before & (goes_on | terminated))[1:], False), roles.truncated, _NOT_CUT),
+            Fault.first(terminated & goes_on, roles.terminated, _LATE_ROW),
+            Fault.first(alone, roles.truncated, _NO_SUCCESSOR),
+        ]
+        for j, column in enumerate(self._columns):
+            if j < m:
+                faults.append(Fault.first(missing[:, j] & at_end, column, _LOST_AT_END.format(roles.terminated)))
+            text = _LOST_WITH_SUCCESSOR if successors else _LOST_REWARD if j < m else _LOST_VALUE
+            faults.append(Fault.first(lost[:, j], column, text))
+        return faults
 
-    def _again(
-        self, ids: Ids | None, begins: Flags, seen: SeenIds, column: str | None, text: str
-    ) -> tuple[Fault | None, SeenIds]:
-        """Find the first id that begins and was seen, and return the ids with those that begin."""
-        if ids is None or not len(begins):
-            return None, seen
-        old, seen = int(not begins[0]), seen.copy()  # the first id is that of the last row before
-        place = seen.add(id_keys(ids.names[old:]))
-        if place is None:
-            return None, seen
-        row, name = int(ids.changes[old + place]), ids.names[old + place]
-        return Fault(len(self.state.tail) + row, str(column), f"{shown_id(name)} {text}"), seen
+
+def _torn(groups: Ids | None, begins: Flags, column: str | None) -> list[Fault | None]:
+    """Find the first row of another group than the row before, of the same episode."""
+    if groups is None:
+        return []
+    fault = Fault.first(groups.starts(len(begins)) & ~begins, column, "")
+    return [fault and fault._replace(text=f"has {groups.of_row(fault.row)!r}, but {_ONE_GROUP}")]
+
+
+def _again(
+    ids: Ids | None, old: int, seen: SeenIds, column: str | None, text: str
+) -> tuple[Fault | None, SeenIds]:  # fmt: skip
+    """Find the first id that begins after the `old` rows and was seen, and return the ids with those that begin."""
+    if ids is None:
+        return None, seen
+    first, seen = int(np.searchsorted(ids.changes, old)), seen.copy()
+    place = seen.add(id_keys(ids.names[first:]))
+    if place is None:
+        return None, seen
+    return Fault(int(ids.changes[first + place]), str(column), f"{shown_id(ids.names[first + place])} {text}"), seen

@@ -35,6 +35,11 @@ class Fault(NamedTuple):
     column: str
     text: str  # rule and remedy, to follow the place in a message
 
+    @classmethod
+    def first(cls, bad: Flags, column: Any, text: str) -> Fault | None:
+        """Return the fault of the first row that is `bad`, (T,); None if none is."""
+        return cls(int(np.argmax(bad)), str(column), text) if bad.any() else None
+
 
 def first_true(mask: Flags) -> int | None:
     """Return the index of the first True; None if there is none."""
@@ -133,9 +138,29 @@ class Ids(NamedTuple):
     names: list[Any]  # ids of these rows
     fault: Fault | None
 
+    def of_row(self, row: int) -> Any:
+        """Return the id of a row."""
+        return self.names[int(np.searchsorted(self.changes, row, side="right")) - 1]
+
+    def starts(self, n_rows: int) -> Flags:
+        """Whether the id of each row differs from that of the row before, (T,), as that of the first does."""
+        found = np.zeros(n_rows, np.bool_)
+        found[self.changes] = True
+        return found
+
+    def after(self, names: Sequence[Any]) -> Ids:
+        """Return the ids of rows, one name each, and these, which follow them."""
+        every, k = [*names, *self.names], len(names)
+        new = [i for i, name in enumerate(every[: k + 1]) if not i or id_key(name) != id_key(every[i - 1])]
+        changes = np.append(np.array(new, np.intp), self.changes[1:] + k)
+        return Ids(changes, [*(every[i] for i in new), *self.names[1:]], None)
+
     def per_row(self, n_rows: int) -> NDArray[Any]:
         """Return the id of each row, (T,)."""
         return np.repeat(np.array(self.names), np.diff(self.changes, append=n_rows))
+
+
+NO_IDS_OF_ROWS = Ids(np.empty(0, np.intp), [], None)
 
 
 def not_contiguous(

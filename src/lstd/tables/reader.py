@@ -112,7 +112,7 @@ class RowReader:
 
     def checked(self, table: Table, first: int, found: Converted) -> Chunk:
         """Check the next rows."""
-        numbers = self.episodes.follow(lambda row: table.at(first + row), found.marks, found.fault)
+        numbers = self.episodes.follow(table.file, first, found.marks, found.fault)
         rows = found.rows.changed(episode=numbers, last=last_rows(numbers), place=first)
         return Chunk(table.file, rows, found.kept, (*self.features, *self.roles.rewards))
 

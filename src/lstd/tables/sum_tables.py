@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import Break, find_break, warn_of_assumed, warn_of_break
-from lstd.data.follow import Episodes, Followed, Marks, Row
+from lstd.data.follow import NO_MARKS, Episodes, Followed, Row
 from lstd.data.parsing import EPISODE_AGAIN, id_key, same_id, whole_number
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS
@@ -67,8 +67,8 @@ class Ends:
         begins, rows, later = True, self.rows, after.rows
         seen = rows.seen
         if not independent and rows.tail and later.head:
-            _follow(self.roles, [*rows.tail, *later.head])
-            begins = rows.tail[-1].ends_before(later.head[0].name)
+            _follow(self.roles, (*rows.tail, *later.head))
+            begins = bool(NO_MARKS.after([rows.tail[-1], later.head[0]]).begins[1])
         if not independent:
             goes_on = not begins and self.roles.episode is not None
             seen, again = seen.then(later.seen, id_key(later.head[0].name) if goes_on else None)
@@ -108,13 +108,11 @@ class Ends:
             raise InvalidInputError(f"{two}: its columns are in another order than those of {one}; name the features.")
 
 
-def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
+def _follow(roles: Roles, rows: tuple[Row, ...], *, is_first: bool = False, is_last: bool = False) -> None:
     """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
     episodes = Episodes(roles, at_row, part=not is_first)
-    for row in rows:
-        episodes.follow([row[:2]].__getitem__, Marks.of(row))
-    if is_last:
-        episodes.finish()
+    episodes.state = Followed(0, rows, rows)
+    episodes.finish(is_over=is_last)
 
 
 def _typed(name: Any) -> Any:

@@ -92,7 +92,7 @@ def _follow(table: FrameRows) -> tuple[NDArray[np.int64], Flags]:
     again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
     columns = SimpleNamespace(**vars(table.columns) | {"next_features": "start" in roles})  # intervals are transitions
     episodes = Episodes(columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
-    numbers = episodes.follow(lambda row: ("", row), marks, table.found.fault)
+    numbers = episodes.follow("", 0, marks, table.found.fault)
     episodes.finish()
     last = last_rows(numbers)
     if "start" in roles:  # else `Trajectories` have the times
