@@ -121,7 +121,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStat
     array([2.])
     """
     from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.model import SavedModel
     from lstd.estimators.return_spread import ReturnSpread, SavedSpread
@@ -129,10 +129,10 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStat
     from lstd.ope.lstdq import LSTDQ, SavedActionValues
     from lstd.statistics.merging import LSTDStatistics
 
-    saved: Any = read_record(path, SavedModel, SavedHorizons, LSTDStatistics, SavedActionValues, SavedSpread)
+    saved: Any = read_record(path, SavedModel, HorizonModel, LSTDStatistics, SavedActionValues, SavedSpread)
     if isinstance(saved, SavedModel):
         return estimator_of(saved.model())
-    if isinstance(saved, SavedHorizons):
+    if isinstance(saved, HorizonModel):
         return HorizonLSTD.of_record(saved, path)
     if isinstance(saved, SavedSpread):
         return ReturnSpread.of_record(saved, path)

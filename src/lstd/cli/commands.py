@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from lstd.data.settings import Settings
     from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
     from lstd.tables.scoring import Score
@@ -140,13 +140,13 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
         fitted.save(path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))
         if page is None:
-            return _describe(str(path), fitted.to_record(), given.json)
+            return _describe(str(path), fitted.model_, given.json)
         try:
             sample = Sample(RowReader(tables, roles, gamma=settings.gamma).chunks(), SAMPLE_ENTRIES)
             report = _write_report(fitted, sample, page, roles)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
-    return _describe(str(path), fitted.to_record(), given.json, {"report": report})
+    return _describe(str(path), fitted.model_, given.json, {"report": report})
 
 
 def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | None = None) -> int:
@@ -154,11 +154,11 @@ def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | Non
 
     With a `report`, empty if there is none, tables of coefficients are left out.
     """
-    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.summary import Summary
 
     more = report or {}
-    if isinstance(model, SavedHorizons):
+    if isinstance(model, HorizonModel):
         facts = {**model.facts, **more}
         texts = ((name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in facts.items())
         return output({"file": path, **facts} if json else "\n".join([path, *(f"{n:<16}{t}" for n, t in texts)]))
@@ -167,13 +167,13 @@ def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | Non
     return output({"file": path, **summary.document, **more} if json else text)
 
 
-def _read(path: str) -> Model | SavedHorizons:
+def _read(path: str) -> Model | HorizonModel:
     """Read a model of either kind."""
-    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.model import SavedModel
     from lstd.files import read_record
 
-    saved = read_record(path, SavedModel, SavedHorizons)
+    saved = read_record(path, SavedModel, HorizonModel)
     return saved.model() if isinstance(saved, SavedModel) else saved
 
 
@@ -216,7 +216,7 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles:
     from lstd.report.figure_data import evaluate
     from lstd.report.model_page import steps_page, write_content, write_page
 
-    origin = model.to_record().origin if isinstance(model, HorizonLSTD) else model.origin
+    origin = (model.model_ if isinstance(model, HorizonLSTD) else model).origin
     assert origin is not None
     assert sample.rows is not None
     columns = sample.rows.arguments
@@ -263,13 +263,13 @@ def predict(given: Any) -> int:
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")
-    from lstd.estimators.horizon_model import AtHorizons, SavedHorizons
+    from lstd.estimators.horizon_model import AtHorizons, HorizonModel
 
     out = given.out
     if out is None and given.json:
         raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
     model: Any = _read(given.model)
-    if isinstance(model, SavedHorizons):
+    if isinstance(model, HorizonModel):
         model = AtHorizons(model, given.horizon or ())
     elif given.horizon is not None:
         raise InvalidInputError(f"`--horizon` needs a model that `lstd fit --horizon` wrote, not {given.model}.")
@@ -382,13 +382,13 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
     """Compare predictions for numbers of steps with what came; returns the exit code."""
     from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.estimators.horizon_model import SavedHorizons
+    from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.tables.preparing import prepared_as
     from lstd.tables.scoring import all_rows, backtest_tables, score_horizons
     from lstd.trajectories.joining import parse_times
 
-    longest = len(model.weights) if isinstance(model, SavedHorizons) else None
+    longest = model.stream.horizon if isinstance(model, HorizonModel) else None
     steps = given.horizon or [longest]
     if given.backtest is not None and (roles.time is None or steps == [None]):
         raise InvalidInputError("`--backtest` needs `--time`, and `--horizon` with the number of steps to compare.")
@@ -412,7 +412,7 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
     return output("\n\n".join(f"{reward}: {one}" for reward, one in found))
 
 
-def _roles_of_fit(model: Model | SavedHorizons, given: Any) -> Roles:
+def _roles_of_fit(model: Model | HorizonModel, given: Any) -> Roles:
     """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
     from lstd.tables.column_roles import NAMED, Roles
 

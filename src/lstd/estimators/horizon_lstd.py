@@ -22,7 +22,7 @@ from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import Fitted, Regressor
 from lstd.estimators.compare import r2_of
-from lstd.estimators.horizon_model import AtHorizons, Bounds, HorizonModel, SavedHorizons
+from lstd.estimators.horizon_model import AtHorizons, HorizonModel
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.summary import Contributions
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
@@ -104,7 +104,8 @@ class HorizonLSTD(Regressor):
     array([2., 1.])
     """
 
-    record_kind = SavedHorizons
+    record_kind = HorizonModel
+    model_: HorizonModel
 
     def __init__(
         self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
@@ -141,14 +142,14 @@ class HorizonLSTD(Regressor):
         RidgeWarning, UnobservedWarning, BoundsWarning, ExtrapolationWarning, UnusedRewardWarning
             As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
         """
-        rows = self._checked(BaseEstimator(), X, y, columns, "fit", reset=True)
+        rows = self._checked(None, X, y, columns, "fit")
         clock = None if time is None else check_equal(time, rows)
         if not rows.full.any():
             raise InvalidInputError(
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
                 "episode, or terminated. Pass more rows."
             )
-        self.model_ = self._first_state(rows, clock=clock, episodes=episodes_seen(rows)).doubted(rows)
+        self.model_ = self._then(None, rows, clock=clock, episodes=episodes_seen(rows)).doubted(rows)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -169,53 +170,57 @@ class HorizonLSTD(Regressor):
         self
         """
         before: HorizonModel | None = vars(self).get("model_")
-        rows = self._checked(self if before else BaseEstimator(), X, y, columns, "partial_fit", reset=before is None)
-        if not len(rows):
-            return self
-        clock = None if time is None else check_equal(time, rows, before.clock if before else None)
-        if before is None:
-            self.model_ = self._first_state(rows, clock=clock, episodes=episodes_seen(rows))
-            return self
-        horizon, settings, bounds = self._parameters()
-        if (horizon, settings) != (before.stream.horizon, before.given):
-            raise InvalidInputError(
-                "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
-            )
-        episodes = episodes_seen(rows, before.episodes, continues=before.stream.goes_on_with(rows))
-        self.model_ = before.then(rows, clock=clock, episodes=episodes, bounds=bounds)
+        rows = self._checked(before, X, y, columns, "partial_fit")
+        if len(rows):
+            clock = None if time is None else check_equal(time, rows, before.clock if before else None)
+            goes_on = before is not None and before.stream.goes_on_with(rows)
+            episodes = episodes_seen(rows, before.episodes if before else None, continues=goes_on)
+            self.model_ = self._then(before, rows, clock=clock, episodes=episodes)
         return self
 
-    def _checked(
-        self, of: BaseEstimator, X: Any, y: Any, columns: Columns, method: str, *, reset: bool
-    ) -> Rows:  # fmt: skip
+    def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
+        """Fit to chunks of a stream that were checked, of rewards of these names; see :func:`lstd.fit_tables`."""
+        state: HorizonModel | None = None
+        first: Rows | None = None
+        for rows in chunks:
+            state, first = self._then(state, rows, rewards=rewards), first or rows
+        if state is None or first is None:
+            raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
+        self.model_ = state.doubted(first)
+        return self
+
+    def _checked(self, before: HorizonModel | None, X: Any, y: Any, columns: Columns, method: str) -> Rows:
+        """Check rows that follow those of a model, if there is one."""
         refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
-        gamma = self._parameters()[1].gamma
-        rows = checked_rows(of, X, y, columns, gamma=gamma, reset=reset, warn=reset, sort=method == "fit", finite=True)
-        if not reset and rows.y.shape[1] != (m := len(self._model.stream.blocks[0].square)):
+        rows = checked_rows(
+            self if before else BaseEstimator(), X, y, columns, gamma=self._parameters()[1].gamma, reset=not before,
+            warn=not before, sort=method == "fit", finite=True,
+        )  # fmt: skip
+        if before and rows.y.shape[1] != (m := len(before.reward_names)):
             raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
         return rows
 
-    def _first_state(self, rows: Rows, **about: Any) -> HorizonModel:
-        """Return the model of the first rows of a stream."""
+    def _then(self, before: HorizonModel | None, rows: Rows, **about: Any) -> HorizonModel:
+        """Return the model with the next rows of a stream, or of its first rows."""
         horizon, settings, bounds = self._parameters()
-        return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, **about)
+        if before is None:
+            return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, **about)
+        if (horizon, settings) != (before.stream.horizon, before.settings):
+            raise InvalidInputError(
+                "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
+            )
+        return before.then(rows, bounds=bounds, **about)
 
-    def _parameters(self) -> tuple[int, Settings, Bounds]:
+    def _parameters(self) -> tuple[int, Settings, Any]:
         """Return the checked horizon, settings and bounds."""
-        given: dict[str, Any] = {name: getattr(self, name) for name in ("gamma", "lmbda", "alpha", "fit_intercept")}
-        settings = Settings.with_choice(**given)
-        for name in ("low", "high"):
-            if (bound := getattr(self, name)) is not None:
-                check_real(name, bound, -np.inf, np.inf)
-        if self.low is not None and self.high is not None and not self.low < self.high:
+        settings = Settings.with_choice(self.gamma, self.lmbda, self.alpha, fit_intercept=self.fit_intercept)
+        bounds = [
+            None if value is None else float(check_real(name, value, -np.inf, np.inf))
+            for name, value in (("low", self.low), ("high", self.high))
+        ]
+        if None not in bounds and not bounds[0] < bounds[1]:  # type: ignore[operator]
             raise InvalidInputError(f"`low` must be below `high`; got {self.low} and {self.high}.")
-        low, high = (None if bound is None else float(bound) for bound in (self.low, self.high))
-        return check_integer("horizon", self.horizon, 1, _LONGEST), settings, (low, high)
-
-    @property
-    def _solved(self) -> SavedHorizons:
-        model: HorizonModel = self._model
-        return model.saved
+        return check_integer("horizon", self.horizon, 1, _LONGEST), settings, tuple(bounds)
 
     def predict(self, X: Any, horizon: int | None = None, return_std: bool = False) -> Any:
         """Predict the sum of rewards over the next steps from each row.
@@ -237,10 +242,10 @@ class HorizonLSTD(Regressor):
         ExtrapolationWarning
             When features are far outside of their range in `fit`.
         """
-        at, phi = self._at(horizon), checked_features(self, X)
-        warn_beyond(self._solved, phi)
-        prediction = _shaped(self._solved, at.predict(phi))
-        return (prediction, at.standard_error(phi).reshape(prediction.shape)) if return_std else prediction
+        model, at, phi = self._model, self._at(horizon), checked_features(self, X, raw=True)
+        prediction = model.shaped(at.predict(phi))
+        warn_beyond(model, phi)
+        return (prediction, at.influence.standard_error(phi).reshape(prediction.shape)) if return_std else prediction
 
     def predict_curve(self, X: Any) -> Array:
         """Predict the sums of rewards over the next 1, 2, …, H steps from each row.
@@ -253,9 +258,9 @@ class HorizonLSTD(Regressor):
         -------
         ndarray of shape (T, H) or (T, H, m)
         """
-        phi, solved = checked_features(self, X), self._solved
-        values = AtHorizons(solved, range(1, len(solved.weights) + 1)).predict(phi)
-        return values if solved.single else values.reshape(len(values), len(solved.weights), -1)
+        model: HorizonModel = self._model
+        values = AtHorizons(model, range(1, model.stream.horizon + 1)).predict(checked_features(self, X, raw=True))
+        return values if model.single else values.reshape(len(values), model.stream.horizon, -1)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, horizon: int | None = None,
@@ -288,7 +293,7 @@ class HorizonLSTD(Regressor):
         """
         at, level, phi = self._at(horizon), check_level(level), checked_features(self, X)
         found = at.interval(phi, level, weights, check_choice("scale", scale, SCALES))
-        return found.at((..., 0)) if self._solved.single else found
+        return found.at((..., 0)) if self._model.single else found
 
     def contributions(self, X: Any, horizon: int | None = None) -> Contributions:
         """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
@@ -305,7 +310,7 @@ class HorizonLSTD(Regressor):
             Bounds `low` and `high` are left out.
         """
         at, phi = self._at(horizon), checked_features(self, X)
-        if self._solved.single:
+        if self._model.single:
             at.coef, at.intercept = at.coef[0], at.intercept[0]
         return Contributions.of(at, phi)
 
@@ -330,10 +335,10 @@ class HorizonLSTD(Regressor):
         -------
         ObservedReturns
         """
-        solved, h = self._solved, self._horizon(horizon)
+        (h,) = self._at(horizon).horizons
         check_choice("unobserved", unobserved, UNOBSERVED)
-        rows = self._checked(self, X, y, columns, "score", reset=False)
-        return AtHorizons(solved, range(1, h + 1)).returns(rows, unobserved)
+        rows = self._checked(self._model, X, y, columns, "score")
+        return AtHorizons(self._model, range(1, h + 1)).returns(rows, unobserved)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
@@ -367,50 +372,29 @@ class HorizonLSTD(Regressor):
             raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
         return float(r2_of(found, self.predict(X, horizon), weight).mean())
 
-    def _horizon(self, horizon: Any) -> int:
-        longest = len(self._solved.weights)
-        return longest if horizon is None else check_integer("horizon", horizon, 1, longest)
-
     def _at(self, horizon: Any) -> AtHorizons:
-        return AtHorizons(self._solved, [self._horizon(horizon)])
+        return AtHorizons(self._model, [] if horizon is None else [horizon])
 
-    coef_ = Fitted(lambda model: _shaped(model.saved, model.saved.parts[0]))
-    intercept_ = Fitted(lambda model: _shaped(model.saved, model.saved.parts[1]))
-    lmbda_ = Fitted(attrgetter("choice.lmbda"))
-    alpha_ = Fitted(attrgetter("choice.alpha"))
+    coef_ = Fitted(lambda model: model.shaped(model.parts[0]))
+    intercept_ = Fitted(lambda model: model.shaped(model.parts[1]))
+    lmbda_ = Fitted(attrgetter("solved.lmbda"))
+    alpha_ = Fitted(attrgetter("solved.alpha"))
     cv_results_ = Fitted(attrgetter("choice.results"))
-    n_transitions_ = Fitted(attrgetter("saved.n_transitions"))
-    n_episodes_ = Fitted(attrgetter("saved.n_episodes"))
+    n_transitions_ = Fitted(attrgetter("n_transitions"))
+    n_episodes_ = Fitted(attrgetter("n_episodes"))
 
-    def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
-        """Fit to chunks of a stream that were checked, of rewards of these names; see :func:`lstd.fit_tables`."""
-        state: HorizonModel | None = None
-        first: Rows | None = None
-        for rows in chunks:
-            state = state.then(rows) if state else self._first_state(rows, rewards=rewards)
-            first = first or rows
-        if state is None or first is None:
-            raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
-        self.model_ = state.doubted(first)
-        return self
-
-    def to_record(self) -> SavedHorizons:
+    def to_record(self) -> HorizonModel:
         """Return what a file holds."""
-        return self._solved
+        return self._model.saved  # type: ignore[no-any-return]
 
     @classmethod
-    def of_record(cls, record: SavedHorizons, path: str | os.PathLike[str]) -> Self:
+    def of_record(cls, record: HorizonModel, path: str | os.PathLike[str]) -> Self:
         """Return the estimator of a file, without the blocks of the data."""
         s = record.settings
         lmbda, alpha = ("auto" if name in s.choose else getattr(s, name) for name in ("lmbda", "alpha"))
-        model = cls(len(record.weights), s.gamma, lmbda, alpha, s.fit_intercept, "auto", record.low, record.high)
-        model.model_ = record.sums.model(record)
+        model = cls(record.stream.horizon, s.gamma, lmbda, alpha, s.fit_intercept, "auto", *record.bounds)
+        model.model_ = record
         return model
-
-
-def _shaped(solved: SavedHorizons, values: Array) -> Array:
-    """Return values (·, m, …) without the axis of rewards if those were a vector."""
-    return values[:, 0] if solved.single else values
 
 
 class Clock(NamedTuple):

@@ -12,7 +12,6 @@ others: ``benchmarks/next_steps.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -22,9 +21,9 @@ import numpy as np
 
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import growing_doubt, little_observed, unused_rows, warn_of_unused
-from lstd.data.feature_arrays import Features, column_spread, dense, product
+from lstd.data.feature_arrays import Features, column_spread, product
 from lstd.data.returns import ObservedReturns, horizon_returns
-from lstd.data.rows import Rows, uniform
+from lstd.data.rows import Record, Rows, uniform
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import (
     BoundsWarning,
@@ -32,11 +31,10 @@ from lstd.errors import (
     InvalidInputError,
     RidgeWarning,
     UnobservedWarning,
-    warn,
 )
-from lstd.estimators.limits import beyond_bounds
+from lstd.estimators.limits import beyond_bounds, given
 from lstd.estimators.model_parts import Limits, Origin
-from lstd.statistics.blocks import Layout, check_n_blocks, default_limit
+from lstd.statistics.blocks import check_n_blocks, default_limit
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums
 from lstd.statistics.intervals import Influence, Interval, check_count, summed
 from lstd.statistics.ridge_warning import scales_doubt
@@ -46,7 +44,6 @@ LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
 _FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
 _FEWEST_BLOCKS = 10  # that are worth their memory
-Bounds = tuple[float | None, float | None]
 _FEW_OBSERVED = (
     "they decide the values of many steps more than rewards do. Compare models by `lstd.metrics.backtest`, use a "
     "smaller `horizon` or longer episodes"
@@ -54,22 +51,39 @@ _FEW_OBSERVED = (
 
 
 @dataclass(frozen=True, eq=False)
-class HorizonModel:
-    """A model of the next h steps for all h up to a horizon; n features, m rewards."""
+class Solved:
+    """Weights of all horizons, k with the column of ones, and what intervals need."""
+
+    weights: Annotated[Array, "H k m"]
+    lmbda: float
+    alpha: float
+    influence: Influence | None  # as of H m rewards
+    no_intervals: str  # why there is no influence; empty if there is
+
+
+@dataclass(frozen=True, eq=False)
+class HorizonModel(Record):
+    """A model of the next h steps for all h up to a horizon; n features, m rewards. Files hold it as `saved`."""
+
+    file_kind: ClassVar[str] = "model of horizons"
+    compared: ClassVar[bool] = True  # predictions for rows of the fit with what rewards allow
 
     stream: LagBlocks  # sums, whose last feature is the column of ones if there is an intercept
-    given: Settings  # with "auto" in `choose`
-    centre: Array  # (n,) that the sums subtract from dense features
-    penalty: Array  # (n,) squared spread of each feature in the first rows, in which `alpha` is chosen
+    settings: Settings  # with "auto" in `choose`
+    centre: Annotated[Array, "features"]  # that the sums subtract from dense features
+    penalty: Annotated[Array, "features"]  # squared spread in the first rows, in which `alpha` is chosen
     unit: float  # of `alpha`, if it is chosen
     single: bool  # whether rewards were given as a vector
     names: tuple[str, ...] | None
     limits: Limits  # of rewards and features
-    kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
-    bounds: Bounds = (None, None)  # of predictions
+    bounds: tuple[float | None, float | None] = (None, None)  # of predictions
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
+    kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
+    known: Solved | None = None  # what a file holds of the weights
+    origin: Origin | None = None
+    said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
-    clock: Any = None  # what the steps so far say of the next rows
+    clock: Any = None  # what the steps so far say of the next rows, as files do not
 
     @classmethod
     def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any, **about: Any) -> HorizonModel:
@@ -90,24 +104,43 @@ class HorizonModel:
             Limits.of_rows(rows), **about,
         )  # fmt: skip
         prepared = empty.prepared(rows)
-        stream = LagBlocks.empty(prepared, horizon, limit).extended(prepared)
-        return replace(empty, stream=stream)
+        return empty.changed(stream=LagBlocks.empty(prepared, horizon, limit).extended(prepared))
 
     def prepared(self, rows: Rows) -> Rows:
         """Return rows less the centre, with the column of ones if there is an intercept."""
         if self.centre.any():
-            rows = rows.changed(X=rows.X - self.centre)
-        return rows.with_ones() if self.given.fit_intercept else rows
+            rows = rows.less(self.centre)
+        return rows.with_ones() if self.settings.fit_intercept else rows
 
     def then(self, rows: Rows, **about: Any) -> HorizonModel:
         """Return the model of the stream with its next rows, at least one."""
         limits = self.limits.then(rows, self.stream.goes_on_with(rows))
-        return replace(self, stream=self.stream.extended(self.prepared(rows)), limits=limits, **about)
+        return self.changed(stream=self.stream.extended(self.prepared(rows)), limits=limits, known=None, **about)
+
+    def described(self, **about: Any) -> HorizonModel:
+        """Return the model with more of what a file says of it, without solving again."""
+        return self.of(**vars(self) | about)
+
+    @property
+    def saved(self) -> HorizonModel:
+        """The model as files hold it: solved, without the blocks of its data."""
+        pair = self.solved.lmbda, self.solved.alpha
+        return self.changed(known=self.solved, kept=pair, stream=self.stream.total, episodes=None, clock=None)
 
     @property
     def n_features(self) -> int:
         """Number of features, without the column of ones."""
         return len(self.centre)
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of full transitions."""
+        return self.total.n_full
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes."""
+        return self.stream.n_episodes
 
     @cached_property
     def blocks(self) -> tuple[LagSums, ...]:
@@ -128,13 +161,13 @@ class HorizonModel:
     def ridge(self, alpha: Any, share: float = 1.0) -> Array:
         """Return the ridge coefficient of each weight, zero for the column of ones."""
         n = self.n_features
-        ridge = alpha * self.penalty if "alpha" in self.given.choose else self.given.ridge(n)
-        return np.append(ridge * share, [0.0] * self.given.fit_intercept)
+        ridge = alpha * self.penalty if "alpha" in self.settings.choose else self.settings.ridge(n)
+        return np.append(ridge * share, [0.0] * self.settings.fit_intercept)
 
     @property
     def vanishing(self) -> Array:
         """Penalty of each weight in a vanishing ridge term."""
-        return np.append(np.ones(self.n_features), [0.0] * self.given.fit_intercept)
+        return np.append(np.ones(self.n_features), [0.0] * self.settings.fit_intercept)
 
     def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
@@ -146,98 +179,111 @@ class HorizonModel:
         """The trace decay and the ridge coefficient: those given, or the best on held-out folds."""
         if self.kept is not None:
             return Choice(*self.kept, {})
-        return choose(self) if self.given.choose else Choice(self.given.lmbda, 1.0, {})
+        return choose(self) if self.settings.choose else Choice(self.settings.lmbda, 1.0, {})
 
     @cached_property
-    def solved(self) -> HorizonSolution:
-        """The recursion of all data, for the chosen pair."""
-        return self.recursion(self.total, self.choice.lmbda, self.choice.alpha, warn=True)
-
-    @cached_property
-    def centred_weights(self) -> Array:
-        """Weights (H, n, m) of the features less their centre."""
-        return self.solved.run()
-
-    @cached_property
-    def weights(self) -> Array:
-        """Weights (H, n, m); in the last row those of the column of ones, if any."""
-        return self.uncentred(self.centred_weights.swapaxes(1, 2)).swapaxes(1, 2)
+    def solved(self) -> Solved:
+        """Weights and influence of blocks; raises InvalidInputError without a full transition."""
+        if self.known is not None:
+            return self.known
+        (lmbda, alpha, _), influence, reason = self.choice, None, ""
+        recursion = self.recursion(self.total, lmbda, alpha, warn=True)
+        theta = recursion.run()
+        try:
+            influence = self._influence(recursion, theta)
+        except InvalidInputError as error:
+            reason = str(error)
+        weights = self.uncentred(theta.swapaxes(1, 2)).swapaxes(1, 2)
+        return Solved(weights, lmbda, alpha, influence, reason)
 
     def uncentred(self, weights: Array) -> Array:
         """Return weights (…, n) of features from those of features less their centre."""
-        return replace(self.given, centre=tuple(self.centre.tolist()) if self.centre.any() else None).uncentred(weights)
+        centre = tuple(self.centre.tolist()) if self.centre.any() else None
+        return replace(self.settings, centre=centre).uncentred(weights)
 
     @property
     def observed_share(self) -> float | None:
         """Share of the steps of all returns, discounted, that was observed; None without a column of ones."""
-        total, one, ahead = self.total, self.n_features, np.cumsum(self.given.gamma ** np.arange(self.stream.horizon))
-        if not self.given.fit_intercept:
+        total, one = self.total, self.n_features
+        if not self.settings.fit_intercept:
             return None
+        ahead = np.cumsum(self.settings.gamma ** np.arange(self.stream.horizon))
         seen, hidden = total.full[:, one, one].sum(), total.cut[1:, one, one] @ ahead[-2::-1]
         return float(seen / (seen + hidden))
-
-    @cached_property
-    def saved(self) -> SavedHorizons:
-        """What predictions need; raises InvalidInputError without a full transition."""
-        influence, reason = None, ""
-        total, weights = self.total, self.weights
-        try:
-            influence = self.influence
-        except InvalidInputError as error:
-            reason = str(error)
-        return SavedHorizons(
-            weights, self.given, self.choice.lmbda, self.choice.alpha, influence, reason, *self.bounds, self.single,
-            self.names, self.rewards, total.n_full, self.stream.n_episodes, self.limits, SavedSums.of(self),
-        )  # fmt: skip
-
-    def described(self, **about: Any) -> HorizonModel:
-        """Return the solved model with more of what a file says of it."""
-        model = copy(self)
-        vars(model)["saved"] = replace(self.saved, **about)
-        return model
 
     def doubted(self, rows: Rows) -> HorizonModel:
         """Return the solved model with what rows of the fit say against its predictions, and warn of it."""
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
-        bounds = self.limits.bounds(self.given, steps)
+        bounds, ridge = self.limits.bounds(self.settings, steps), self.ridge(self.solved.alpha)[: self.n_features]
         if not rows.assumed:
             warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
             UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
             ExtrapolationWarning: growing_doubt(near),
-            BoundsWarning: beyond_bounds(AtHorizons(self.saved).predict(rows.part), bounds, "a smaller `horizon`"),
-            RidgeWarning: scales_doubt(
-                rows, self.ridge(self.choice.alpha)[: self.n_features], self.given.fit_intercept
-            ),
+            BoundsWarning: beyond_bounds(AtHorizons(self).predict(rows.part), bounds, "a smaller `horizon`"),
+            RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),
         }
-        for category, text in found.items():
-            warn(text, category)
-        return self.described(said=tuple(filter(None, found.values())))
+        return self.described(said=given(found))
 
-    @cached_property
-    def influence(self) -> Influence:
-        """Influence of each block on the weights, as of H m rewards; raises InvalidInputError with too few blocks."""
+    def _influence(self, recursion: HorizonSolution, theta: Array) -> Influence:
+        """Compute the influence of each block on centred weights θ; raises InvalidInputError with too few blocks."""
         blocks, layout = [block for block in self.blocks if block.weight > 0.0], self.stream.layout
         if self.kept:
             raise InvalidInputError("Intervals need blocks of the data, which files do not keep. Fit the model again.")
         unit = ("groups" if self.stream.group is not None else "episodes") if layout.by_episode else "rows"
         check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
         check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
-        theta, (lmbda, alpha, _) = self.centred_weights, self.choice
-        shares = np.array([block.weight for block in blocks]) / self.total.weight
+        lmbda, alpha, _ = self.choice
+        shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, self.ridge(alpha)
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
         moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
         vectors = self.uncentred(np.array(moves).swapaxes(2, 3))
-        pulled = self.ridge(alpha)[:, np.newaxis] * theta
-        gram = self.total.full[0, :, : len(pulled[0])]
-        M = gram + np.diag(self.ridge(alpha))
-        added = np.linalg.lstsq(M, np.hstack([*pulled]), rcond=None)[0].reshape(len(M), len(theta), -1)
-        shift = self.uncentred(self.solved.run(added.transpose(1, 0, 2)).swapaxes(1, 2))
-        n, marks = vectors.shape[-1], np.zeros((len(shares), 4), np.uint64)
+        n = len(ridge)
+        pulled = np.hstack([*(ridge[:, np.newaxis] * theta)])
+        added = np.linalg.lstsq(self.total.full[0, :, :n] + np.diag(ridge), pulled, rcond=None)[0]
+        added = added.reshape(n, len(theta), -1).transpose(1, 0, 2)
+        shift = self.uncentred(recursion.run(added).swapaxes(1, 2))
         flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
-        return Influence(*flat, shares, self.given.fit_intercept, marks)
+        return Influence(*flat, shares, self.settings.fit_intercept, np.zeros((len(shares), 4), np.uint64))
+
+    def bounded(self, values: Array) -> Array:
+        """Return predictions, or ends of intervals, within the bounds of the model."""
+        return values if self.bounds == (None, None) else np.clip(values, *self.bounds)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What describes the model, by name."""
+        made, solved = self.origin, self.solved
+        return {
+            **({} if made is None else {"fitted on": made.files, "fitted at": f"{made.date}, by lstd {made.lstd}"}),
+            "horizon": self.stream.horizon, "gamma": self.settings.gamma, "lmbda": solved.lmbda, "alpha": solved.alpha,
+            "n_transitions": self.n_transitions, "n_episodes": self.n_episodes,
+            "features": self.feature_names, "rewards": self.reward_names, "intervals": solved.no_intervals or "yes",
+            **({"doubt": " ".join(self.said)} if self.said else {}),
+        }  # fmt: skip
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features; x0, x1, … if none were given."""
+        return self.names or tuple(f"x{j}" for j in range(self.n_features))
+
+    @property
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the rewards."""
+        m = len(self.stream.blocks[0].square)
+        return self.rewards or (("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m)))
+
+    @property
+    def parts(self) -> tuple[Array, Array]:
+        """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
+        weights = self.solved.weights.swapaxes(1, 2)
+        return np.ascontiguousarray(weights[..., : self.n_features]), weights[..., self.n_features :].sum(axis=2)
+
+    def shaped(self, values: Array) -> Array:
+        """Return values (·, m, …) without the axis of rewards if those were a vector."""
+        return values[:, 0] if self.single else values
 
 
 def _limit(n: int, horizon: int, n_blocks: Any) -> int:
@@ -254,144 +300,26 @@ def _limit(n: int, horizon: int, n_blocks: Any) -> int:
     return limit
 
 
-# ------------------------------------------------------------ what files hold
-
-
-@dataclass(frozen=True, eq=False)
-class SavedSums:
-    """The sums of all data, and the last t rows of an episode that may go on, of which `partial_fit` continues."""
-
-    sums: LagSums
-    X: Annotated[Array, "t k"]
-    y: Annotated[Array, "t m"]
-    discount: Annotated[Array, "t"]
-    weight: Annotated[Array, "t"]
-    missing: bool  # whether the last row has no reward
-    episode: Annotated[Any, "episode"]
-    group: Annotated[Any, "groups"]
-    centre: Annotated[Array, "features"]
-    penalty: Annotated[Array, "features"]
-    unit: float
-    assumed: bool
-
-    @classmethod
-    def of(cls, model: HorizonModel) -> SavedSums:
-        """Return what a file holds of a model beside its weights."""
-        stream, tail = model.stream, model.stream.tail
-        X, y, ends = np.empty((0, len(model.vanishing))), np.empty((0, len(stream.blocks[0].square))), np.empty((2, 0))
-        missing, episode, assumed = False, None, False
-        if tail is not None:
-            X, y, ends = dense(tail.X), tail.y, np.array([tail.discount, tail.weight])
-            missing, episode, assumed = not tail.known[-1], tail.last_episode, tail.assumed
-        about = model.centre, model.penalty, model.unit, assumed
-        return cls(reduce(LagSums.plus, stream.blocks), X, y, ends[0], ends[1], missing, episode, stream.group, *about)
-
-    def model(self, saved: SavedHorizons) -> HorizonModel:
-        """Return the model, without the blocks of its data."""
-        tail, ids, settings = None, (self.episode, self.group), saved.settings
-        if t := len(self.y):
-            ends, repeated = np.arange(t) == t - 1, [None if i is None else np.array([i] * t) for i in ids]
-            tail = Rows(
-                self.X, self.y, ~(ends & self.missing), ends, np.zeros(t, np.bool_), self.discount, np.ones(t),
-                np.ones(t), self.weight, None, repeated[0], saved.single, settings.gamma, self.assumed,
-                intercept=settings.fit_intercept, groups=repeated[1],
-            )  # fmt: skip
-        layout = Layout(0, n_episodes=saved.n_episodes)
-        stream = LagBlocks(len(saved.weights), layout, (self.sums,), tail, self.group, saved.n_episodes)
-        model = HorizonModel(
-            stream, settings, self.centre, self.penalty, self.unit, saved.single, saved.names, saved.limits,
-            (saved.lmbda, saved.alpha), (saved.low, saved.high), saved.rewards,
-        )  # fmt: skip
-        vars(model)["saved"] = saved
-        return model
-
-
-@dataclass(frozen=True, eq=False)
-class SavedHorizons:
-    """What a file holds of a fitted HorizonLSTD, and what predictions need; k weights with the column of ones."""
-
-    file_kind: ClassVar[str] = "model of horizons"
-
-    weights: Annotated[Array, "H k m"]
-    settings: Settings
-    lmbda: float
-    alpha: float
-    influence: Influence | None  # as of H m rewards
-    no_intervals: str  # why there is no influence; empty if there is
-    low: float | None
-    high: float | None
-    single: bool
-    names: tuple[str, ...] | None
-    rewards: tuple[str, ...] | None
-    n_transitions: int
-    n_episodes: int
-    limits: Limits
-    sums: SavedSums
-    origin: Origin | None = None
-    said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
-
-    compared: ClassVar[bool] = True  # predictions for rows of the fit with what rewards allow
-
-    def bounded(self, values: Array) -> Array:
-        """Return predictions, or ends of intervals, within the bounds of the model."""
-        return values if self.low is None and self.high is None else np.clip(values, self.low, self.high)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What describes the model, by name."""
-        names = ("lmbda", "alpha", "n_transitions", "n_episodes")
-        made = self.origin
-        return {
-            **({} if made is None else {"fitted on": made.files, "fitted at": f"{made.date}, by lstd {made.lstd}"}),
-            "horizon": len(self.weights), "gamma": self.settings.gamma, **{name: getattr(self, name) for name in names},
-            "features": self.feature_names, "rewards": self.reward_names, "intervals": self.no_intervals or "yes",
-            **({"doubt": " ".join(self.said)} if self.said else {}),
-        }  # fmt: skip
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features; x0, x1, … if none were given."""
-        n = self.weights.shape[1] - self.settings.fit_intercept
-        return self.names or tuple(f"x{j}" for j in range(n))
-
-    @property
-    def reward_names(self) -> tuple[str, ...]:
-        """Names of the rewards."""
-        m = self.weights.shape[2]
-        return self.rewards or (("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m)))
-
-    @property
-    def parts(self) -> tuple[Array, Array]:
-        """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
-        weights = self.weights.swapaxes(1, 2)
-        n = weights.shape[2] - self.settings.fit_intercept
-        return np.ascontiguousarray(weights[..., :n]), weights[..., n:].sum(axis=2)
-
-
 class AtHorizons:
-    """A model of horizons, some of which predictions of tables take as several rewards."""
+    """A model at some of its horizons, which predictions take as several rewards."""
 
     misfit, compared = None, True  # a check for misfit is not made
 
-    def __init__(self, saved: SavedHorizons, horizons: Sequence[int] = ()) -> None:
-        longest, _, m = saved.weights.shape
-        self._saved, self.bounded, self.limits = saved, saved.bounded, saved.limits
-        self._horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
-        self._places = [(h - 1) * m + j for h in self._horizons for j in range(m)]
-        coef, ones = saved.parts
+    def __init__(self, model: HorizonModel, horizons: Sequence[int] = ()) -> None:
+        longest, m = model.stream.horizon, len(model.reward_names)
+        self._model, self.bounded, self.limits = model, model.bounded, model.limits
+        self.horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
+        self._places = [(h - 1) * m + j for h in self.horizons for j in range(m)]
+        coef, ones = model.parts
         self.coef, self.intercept = coef.reshape(-1, coef.shape[2])[self._places], ones.reshape(-1)[self._places]
-        self.feature_names, self.no_intervals = saved.feature_names, saved.no_intervals
-        names, several = saved.reward_names, len(saved.reward_names) > 1
-        self.reward_names = tuple(f"{name}_{h}" if several else str(h) for h in self._horizons for name in names)
+        self.feature_names, self.names, self.no_intervals = model.feature_names, model.names, model.solved.no_intervals
+        pairs = [(name, h) for h in self.horizons for name in model.reward_names]
+        self.reward_names = tuple(f"{name}_{h}" if m > 1 else str(h) for name, h in pairs)
 
     def predict(self, phi: Features, *, bounded: bool = True) -> Array:
         """Predict from features (T, n) for each horizon and reward, (T, k)."""
-        values = product("X", phi, self.coef.T, self.intercept)
+        values = product("X", phi, self.coef.T, self.intercept, self)
         return self.bounded(values) if bounded else values
-
-    def standard_error(self, phi: Features) -> Array:
-        """Compute the standard error of each prediction, (T, k)."""
-        return self.influence.standard_error(phi)
 
     def interval(self, phi: Features, level: float, weights: Any = None, scale: str = "identity") -> Interval:
         """Compute intervals for features (T, n), arrays (T, k), or for their sum with `weights` (T,), arrays (k,).
@@ -406,13 +334,13 @@ class AtHorizons:
 
     def returns(self, rows: Rows, unobserved: str) -> ObservedReturns:
         """Compute the returns of as many steps as there are horizons, from 1 on; see `horizon_returns`."""
-        curve = self.predict(rows.X).reshape(len(rows), len(self._horizons), -1).swapaxes(0, 1)
+        curve = self.predict(rows.X).reshape(len(rows), len(self.horizons), -1).swapaxes(0, 1)
         return horizon_returns(rows, curve, len(curve), unobserved)
 
     @property
     def influence(self) -> Influence:
         """Influence of blocks on these weights; raises InvalidInputError if the model has none."""
-        found = self._saved.influence
+        found = self._model.solved.influence
         if found is None:
             raise InvalidInputError(self.no_intervals)
         return replace(found, vectors=found.vectors[:, self._places], shift=found.shift[self._places])
@@ -438,7 +366,7 @@ def _folds(blocks: tuple[LagSums, ...]) -> list[LagSums]:
 
 def choose(model: HorizonModel) -> Choice:
     """Choose λ and α by the errors on held-out folds; raises InvalidInputError if there is nothing to hold out."""
-    folds, total, given = _folds(model.blocks), model.total, model.given
+    folds, total, given = _folds(model.blocks), model.total, model.settings
     if len(folds) < 2:
         raise InvalidInputError(
             '`lmbda` and `alpha` can be "auto" with at least two blocks of data: pass more episodes or rows, an '

@@ -48,7 +48,7 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.compare import comparable_rows
 from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
 from lstd.estimators.horizon_lstd import HorizonLSTD
-from lstd.estimators.horizon_model import SavedHorizons
+from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import SavedModel
 from lstd.estimators.validate_data import checked_features, refuse_others
@@ -117,7 +117,7 @@ class SavedSpread:
 
     file_kind: ClassVar[str] = "spread of returns"
 
-    model: SavedModel | SavedHorizons | None  # None until it is saved
+    model: SavedModel | HorizonModel | None  # None until it is saved
     spreads: tuple[_Spread, ...]
     horizon: int | None
     single: bool
@@ -384,15 +384,14 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
-    rows, steps = estimator._checked(estimator, X, y, columns, "fit", reset=False), estimator._horizon(horizon)
-    state = estimator.model_
-    rows = state.prepared(rows)
+    state, (steps,) = estimator._model, estimator._at(horizon).horizons
+    rows = state.prepared(estimator._checked(state, X, y, columns, "fit"))
     places = _folds(rows)[1]
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
-    bounded = estimator._solved.bounded
-    return _Held(rows, places, state.ridge(alpha), weights, state.vanishing, state.uncentred, bounded, steps)
+    ridge = state.ridge(alpha)
+    return _Held(rows, places, ridge, weights, state.vanishing, state.uncentred, state.bounded, steps)
 
 
 def _groups(held: _Held) -> NDArray[np.intp]:

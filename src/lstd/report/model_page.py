@@ -210,9 +210,9 @@ def steps_page(
     rewards: Sequence[str] | None = None, **data: Any,
 ) -> str:  # fmt: skip
     """Return the page of a model of the next steps and the rows that it is compared with."""
-    level, saved = check_level(level), model.to_record()
+    level, saved = check_level(level), model.model_
     data.pop("tolerance", None)
-    names, horizon = names_of(y, saved.reward_names, rewards), len(saved.weights)
+    names, horizon = names_of(y, saved.reward_names, rewards), saved.stream.horizon
     numbers, tables = [], {}
     for h in sorted({-(-horizon // 4), -(-horizon // 2), horizon}):
         found, values = model.observed_returns(X, y, horizon=h, **data), model.predict(X, h).reshape(len(y), -1)
@@ -223,7 +223,7 @@ def steps_page(
     active = open_rows if len(open_rows) else np.arange(len(y))
     with warnings.catch_warnings(action="ignore"):  # the page shows how far predictions reach
         drawn = {"curves": plot_curve(model, _safe_indexing(X, active[:6]), level=level)}
-        if saved.influence is not None:
+        if not saved.solved.no_intervals:
             drawn["total"] = plot_curve(model, _safe_indexing(X, active), level=level, weights=np.ones(len(active)))
     for artists in drawn.values():
         figure: Any = artists[0].figure

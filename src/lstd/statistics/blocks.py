@@ -59,7 +59,7 @@ class Layout:
     n_episodes: int = 0
     size: int = 1
     by_episode: bool = False
-    largest: float = np.inf
+    largest: Annotated[float, (0.0, np.inf)] = np.inf
 
     def extended(self, begins: NDArray[np.bool_], *, grouped: bool = False) -> tuple[Layout, list[int]]:
         """Return the layout with the next chunk, and the rows of the chunk with which a new block begins.

@@ -166,6 +166,43 @@ def _beside(phi: Features, y: Array) -> Features:
 
 
 @dataclass(frozen=True, eq=False)
+class Tail:
+    """The last t rows of an episode that may go on, at most as many as the horizon; the last one is not yet summed."""
+
+    X: Annotated[Array, "t k"]
+    y: Annotated[Array, "t m"]
+    discount: Annotated[Array, "t"]
+    weight: Annotated[Array, "t"]
+    known: bool  # whether the last row has its reward
+    assumed: bool  # whether all episodes are assumed to be truncated
+    episode: Annotated[Any, "episode"]
+
+    @classmethod
+    def of(cls, rows: Rows, horizon: int) -> Tail | None:
+        """Return the last rows of the last episode; None if it terminated."""
+        if rows.terminated[-1]:
+            return None
+        first = max(np.flatnonzero(rows.last[:-1]).max(initial=-1) + 1, len(rows) - horizon)
+        tail = rows.taken(np.arange(first, len(rows)))
+        y, discount, weight = (np.array(column) for column in (tail.y, tail.discount, tail.weight))
+        return cls(dense(tail.X), y, discount, weight, bool(tail.known[-1]), tail.assumed, tail.last_episode)
+
+    @property
+    def end(self) -> StreamEnd:
+        """The last row, by the rules of neighbouring rows."""
+        return StreamEnd(self.episode, terminated=False, missing=not self.known)
+
+    def rows(self, group: Any) -> Rows:
+        """Return the rows, of a group."""
+        ends, ones = np.arange(len(self.y)) == len(self.y) - 1, np.ones(len(self.y))
+        episode, groups = (None if i is None else np.array([i] * len(ones)) for i in (self.episode, group))
+        return Rows(
+            self.X, self.y, ~ends | self.known, ends, np.zeros(len(ones), np.bool_), self.discount, ones, ones,
+            self.weight, None, episode, single=False, gamma=1.0, assumed=self.assumed, groups=groups,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
 class LagBlocks(Record):
     """Sums of lags over a stream, in blocks of the data, and the rows that later rows of the stream need.
 
@@ -176,8 +213,8 @@ class LagBlocks(Record):
         Where blocks end; their number is at most its `limit`.
     blocks : tuple of LagSums
         Without the last row of an episode that may go on.
-    tail : Rows or None
-        At most the last `horizon` rows of the episode that may go on, the last one not yet summed.
+    tail : Tail or None
+        Rows of the episode that may go on.
     group : object
         Id of the last group; None without groups.
     """
@@ -185,27 +222,33 @@ class LagBlocks(Record):
     horizon: int
     layout: Layout
     blocks: tuple[LagSums, ...]
-    tail: Rows | None
-    group: Any
-    n_episodes: int
+    tail: Tail | None = None
+    group: Annotated[Any, "groups"] = None
+    n_episodes: int = 0
 
     @classmethod
     def empty(cls, rows: Rows, horizon: int, limit: int) -> LagBlocks:
         """Return the blocks of no data, for data like `rows`."""
-        nothing = LagSums.zero(horizon, rows.n_features, rows.y.shape[1])
-        return cls.of(horizon=horizon, layout=Layout(limit), blocks=(nothing,), tail=None, group=None, n_episodes=0)
+        return cls(horizon, Layout(limit), (LagSums.zero(horizon, rows.n_features, rows.y.shape[1]),))
+
+    @property
+    def total(self) -> LagBlocks:
+        """The same stream in one block, of which further data make no others."""
+        layout = Layout(0, self.layout.n_rows, self.n_episodes)
+        return self.changed(layout=layout, blocks=(reduce(LagSums.plus, self.blocks),))
 
     @property
     def closed(self) -> tuple[LagSums, ...]:
         """The blocks if the stream ends here: its last row is a horizon row."""
         if self.tail is None:
             return self.blocks
-        (of_last_row,) = lag_sums(self.tail, self.horizon, [len(self.tail) - 1, len(self.tail)])
+        rows = self.tail.rows(self.group)
+        (of_last_row,) = lag_sums(rows, self.horizon, [len(rows) - 1, len(rows)])
         return (*self.blocks[:-1], self.blocks[-1].plus(of_last_row))
 
     def goes_on_with(self, rows: Rows) -> bool:
         """Return whether the first of the next rows is of the last episode."""
-        return self.tail is not None and bool(StreamEnd.of(self.tail).goes_on_with(rows.first_episode))
+        return self.tail is not None and bool(self.tail.end.goes_on_with(rows.first_episode))
 
     def extended(self, rows: Rows) -> LagBlocks:
         """Return the blocks with the next rows of the stream, at least one.
@@ -219,29 +262,21 @@ class LagBlocks(Record):
         begins[0] = not goes_on and (rows.groups is None or not same_id(self.group, rows.groups[0]))
         layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
         if goes_on and self.tail is not None:
-            StreamEnd.of(self.tail).check_continued()
-            n_before = len(self.tail)
-            last = np.append(self.tail.last, rows.last)
+            self.tail.end.check_continued()
+            before = self.tail.rows(self.group)
+            n_before = len(before)
+            last = np.append(before.last, rows.last)
             last[n_before - 1] = False
-            rows = Rows.joined((self.tail, rows), last=last)
-        is_open = not rows.terminated[-1]
-        edges = [max(0, n_before - 1), *(n_before + start for start in starts), len(rows) - is_open]
+            rows = Rows.joined((before, rows), last=last)
+        edges = [max(0, n_before - 1), *(n_before + start for start in starts), len(rows) - (not rows.terminated[-1])]
         sums = lag_sums(rows, self.horizon, edges)
         step = layout.size // self.layout.size if layout.by_episode == self.layout.by_episode else len(blocks)
         merged = [reduce(LagSums.plus, blocks[i : i + step]) for i in range(0, len(blocks), step)]
-        blocks = (*merged[:-1], merged[-1].plus(sums[0]), *sums[1:])
         return self.changed(
-            layout=layout, blocks=blocks, tail=_tail_of(rows, self.horizon) if is_open else None,
-            group=None if rows.groups is None else rows.groups[-1], n_episodes=self.n_episodes + new,
+            layout=layout, blocks=(*merged[:-1], merged[-1].plus(sums[0]), *sums[1:]),
+            tail=Tail.of(rows, self.horizon), group=None if rows.groups is None else rows.groups[-1],
+            n_episodes=self.n_episodes + new,
         )  # fmt: skip
-
-
-def _tail_of(rows: Rows, horizon: int) -> Rows:
-    """Return copies of the last rows of the last episode, at most `horizon`."""
-    begins = np.flatnonzero(rows.last[:-1])
-    first = max(int(begins[-1]) + 1 if len(begins) else 0, len(rows) - horizon)
-    tail = rows.taken(np.arange(first, len(rows)))
-    return tail.changed(order=None)
 
 
 # ------------------------------------------------------------ weights

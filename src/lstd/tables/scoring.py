@@ -17,7 +17,7 @@ from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.horizon_model import AtHorizons, SavedHorizons
+from lstd.estimators.horizon_model import AtHorizons, HorizonModel
 from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Limits
@@ -136,13 +136,13 @@ def _score(found: ObservedReturns, values: Array) -> Score | None:
 
 
 def score_horizons(
-    saved: SavedHorizons, rows: Rows, horizons: Sequence[int], unobserved: str = "predict"
+    model: HorizonModel, rows: Rows, horizons: Sequence[int], unobserved: str = "predict"
 ) -> Iterator[Score]:  # fmt: skip
     """Yield the score for each number of steps, as :meth:`lstd.HorizonLSTD.score`; raises as `score_tables` does."""
     check_treatment(unobserved, TOLERANCE)
     for h in horizons:
-        found = AtHorizons(saved, range(1, h + 1)).returns(rows.changed(single=False), unobserved)
-        if (score := _score(found, AtHorizons(saved, [h]).predict(rows.X))) is None:
+        found = AtHorizons(model, range(1, h + 1)).returns(rows.changed(single=False), unobserved)
+        if (score := _score(found, AtHorizons(model, [h]).predict(rows.X))) is None:
             raise InvalidInputError(
                 f"Two rows must have {h} steps to score. Give longer episodes, or a smaller number."
             )
