@@ -5,9 +5,10 @@ The names gather here for import. The sandwich covariance is computed in `lstd.s
 """
 
 from lstd.estimators.compare import Difference, difference
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.return_spread import ReturnInterval, ReturnSpread
-from lstd.estimators.summary import Contributions, Summary
+from lstd.estimators.summary import Summary
 from lstd.statistics.intervals import Interval
 
 __all__ = [

@@ -140,7 +140,7 @@ def _draw_quickly() -> None:
 
     from lstd.estimators.model_parts import Checks
 
-    for module in ("lstd.estimators.checks", "lstd.report.figure_data"):
+    for module in ("lstd.estimators.bias_check", "lstd.report.figure_data"):
         importlib.import_module(module).__dict__["checks_for_report"] = lambda *_: Checks("not run", "not run")
     page: Any = importlib.import_module("lstd.report.model_page")
     for name in [name for name in vars(page) if name.startswith("draw_")]:

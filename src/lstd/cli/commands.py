@@ -102,7 +102,7 @@ def fit(given: Any) -> int:
         if fills and fitted.origin is not None:
             fitted = fitted.changed(origin=replace(fitted.origin, fills=fills))
         if sample is not None and sample.rows is not None:
-            from lstd.estimators.checks import checks_for_report
+            from lstd.estimators.bias_check import checks_for_report
 
             fitted = fitted.changed(checks=checks_for_report(sample.rows, fitted))
         # Said before it is true, so that an interruption never denies a model that is there.

@@ -16,13 +16,14 @@ from lstd.data.arguments import check_choice, check_flag
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import ARGUMENTS, Columns, PerRow
 from lstd.errors import InvalidInputError
-from lstd.estimators.checks import check_bias
+from lstd.estimators.bias_check import check_bias
 from lstd.estimators.compare import comparable_rows, score
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.limits import clipped, warn_beyond
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
-from lstd.estimators.summary import Contributions, Summary
+from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Interval, check_level

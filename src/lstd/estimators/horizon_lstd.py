@@ -22,9 +22,9 @@ from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import Fitted, Regressor
 from lstd.estimators.compare import r2_of
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import AtHorizons, HorizonModel
 from lstd.estimators.limits import warn_beyond
-from lstd.estimators.summary import Contributions
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times

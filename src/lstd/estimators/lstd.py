@@ -20,10 +20,10 @@ from lstd.data.rows import Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.limits import doubted, growing
 from lstd.estimators.model import OPTIONS, Model
 from lstd.estimators.model_parts import needs_matrix
+from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics

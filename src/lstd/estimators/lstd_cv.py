@@ -15,10 +15,10 @@ from lstd.data.rows import Columns
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
-from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.limits import doubted
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import CV_OPTIONS, Model
+from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import check_n_blocks
 

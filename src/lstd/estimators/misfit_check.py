@@ -5,7 +5,7 @@ the returns. They are squares of up to 64 features, products of up to eight dire
 and principal components of many features), each clipped at three standard deviations, and a boosted tree. The tree is
 grown on returns less predictions, both without the fold of groups or episodes that it is applied to. Test functions are
 made uncorrelated with the features and with one another, and of mean square one. So the linear part of the returns,
-which depends on λ and α too, is not tested again: see :mod:`lstd.estimators.checks`.
+which depends on λ and α too, is not tested again: see :mod:`lstd.estimators.bias_check`.
 
 Let θ be the weights of the features, S and A_e the sums of λ = 1 over all T rows and over block e, and z_t the traces
 of the test functions. With TD errors δ_t and with Δ_e = (S − c A_e)⁻¹ g_e, g_e = b_e − A_e θ, c = 3/4,

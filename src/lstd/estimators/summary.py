@@ -9,11 +9,10 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from lstd.data.arguments import listed
 from lstd.data.doubts import unused_rewards
-from lstd.errors import InvalidInputError
+from lstd.estimators.contributions import aligned
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import two_digits
 from lstd.statistics.intervals import FEW, Interval
@@ -202,7 +201,7 @@ class Summary:
         return "\n".join([self.title, *(f"{name:<{width}}{value}" for name, value in facts.items())])
 
     def __str__(self) -> str:
-        tables = [line for j in range(len(self.model.reward_names)) for line in ("", *_aligned(self.table(j)))]
+        tables = [line for j in range(len(self.model.reward_names)) for line in ("", *aligned(self.table(j)))]
         return "\n".join([self.text(), *tables, "", *self.notes])
 
     __repr__ = __str__
@@ -218,93 +217,6 @@ class Summary:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<div><table>{caption}<tbody>{facts}</tbody></table>{''.join(tables)}{notes}</div>"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Contributions:
-    """Why predictions are what they are: the contribution of each feature; T rows, n features, m rewards.
-
-    A prediction is the one for a row with the mean of every feature, plus coef · (x − mean) for each feature. The mean
-    is over the rows of the fit, or a part of them from all over if they are many. Bounds of predictions are left out.
-
-    Attributes
-    ----------
-    values, standard_error : ndarray of shape (T, n) or (T, m, n)
-        Contributions, which with `base` add up to the predictions, and their standard errors over data sets with the
-        means as given; NaN if the model has no intervals. Features that go together share their effect in one way or
-        another, so their errors are large: then look at sums of contributions.
-    base : float or ndarray of shape (m,)
-        Prediction at the means.
-    x : ndarray of shape (T, n)
-        The features of the rows.
-    means, coef : ndarray of shape (n,), and (n,) or (m, n)
-    names : tuple of str
-        Names of the features.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lstd import LSTD
-    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
-    >>> found = LSTD(gamma=0.5, alpha=0.0).fit(X, y, terminated=done).contributions([[1.0, 0.0]])
-    >>> float(found.base), found.values.round(3).tolist()
-    (1.25, [[0.125, 0.125]])
-    """
-
-    values: Array
-    standard_error: Array
-    base: Any
-    x: Array
-    means: Array
-    coef: Array
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, model: Any, phi: Any, means: Array | None = None, columns: slice | None = None, names: Any = None
-    ) -> Contributions:  # fmt: skip
-        """Compute the contributions of checked features (T, n); raises as :meth:`lstd.LSTD.contributions`.
-
-        By default, `means` are those of the rows of the fit, and the features have all `columns` of weights, or names.
-        """
-        if means is None and model.limits is None:
-            raise InvalidInputError(
-                "`contributions` needs the means of the features, which a model of chunks or statistics does not "
-                "know. Fit it with `fit` or `fit_tables`."
-            )
-        means = model.limits.total / model.limits.n_rows if means is None else means
-        columns = columns or slice(len(means))
-        x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
-        coef, error = model.coef[..., columns], np.full(model.coef[..., columns].shape, np.nan)
-        if not model.no_intervals:
-            found = model.influence.of_weights(np.zeros(model.influence.vectors.shape[:0:-1]), 0.95)
-            error = found.standard_error[columns].T.reshape(coef.shape)
-        away = x - means if coef.ndim == 1 else (x - means)[:, np.newaxis]
-        base = coef @ means + model.intercept
-        return cls(away * coef, np.abs(away) * error, base, x, means, coef, names or model.feature_names)
-
-    def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
-        """Return the lines of the table of one row and reward, the heading first, the largest contribution on top."""
-        of = row if self.values.ndim == 2 else (row, reward)
-        values, error, coef = self.values[of], self.standard_error[of], np.atleast_2d(self.coef)[reward]
-        base = float(np.ravel(self.base)[reward])
-        lines = [
-            [
-                self.names[j],
-                *(f"{v:.4g}" for v in (self.x[row, j], self.means[j], coef[j], values[j])),
-                two_digits(error[j]),
-            ]
-            for j in np.argsort(-np.abs(values), kind="stable")
-        ]
-        total = [["prediction", "", "", "", f"{base + values.sum():.4g}", ""]]
-        head = ["feature", "x", "mean", "coef", "contribution", "std err"]
-        return [head, ["(at the means)", "", "", "", f"{base:.4g}", ""], *lines, *total]
-
-    def __str__(self) -> str:
-        more = f"row 0 of {len(self.x)}" if len(self.x) > 1 else "one row"
-        return "\n".join([f"Contributions to the prediction of {more}", *_aligned(self.table())])
-
-    __repr__ = __str__
 
 
 def coefficient_interval(model: Model, level: float) -> Interval:
@@ -325,15 +237,6 @@ def _ridge(model: Model, note: str = "") -> str:
     text = f"{text} (0 for {', '.join(free)})" if free else text
     alpha = "" if isinstance(model.settings.alpha, tuple) else f"{model.settings.alpha:g}"
     return text + note if alpha in ("", text) else f"{alpha}{note}; ridge {text}"
-
-
-def _aligned(table: list[list[str]]) -> list[str]:
-    """Return the lines of a table in columns: names to the left, numbers to the right."""
-    first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
-    return [
-        "  ".join([f"{line[0]:<{first}}", *(f"{cell:>{w}}" for cell, w in zip(line[1:], widths, strict=True))]).rstrip()
-        for line in table
-    ]
 
 
 def _condition(number: float) -> str:

@@ -20,10 +20,10 @@ from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError, LSTDWarning, RidgeWarning, warn
-from lstd.estimators.iterative import MAX_ITER, TOL, Solver, fit_without_matrix
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
-from lstd.estimators.summary import Contributions
+from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs, warn_of_support

@@ -16,7 +16,7 @@ from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.checks import checks_for_report
+from lstd.estimators.bias_check import checks_for_report
 from lstd.estimators.compare import Comparison, compare
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks

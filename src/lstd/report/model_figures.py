@@ -14,8 +14,9 @@ from scipy import stats
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.model import Model
-from lstd.estimators.summary import Contributions, coefficient_interval
+from lstd.estimators.summary import coefficient_interval
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.action_calibration import action_calibration
 from lstd.ope.policy_comparison import PolicyComparison

@@ -17,9 +17,10 @@ from lstd.data.returns import ObservedReturns
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.choose_settings import held_out_score
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
-from lstd.estimators.summary import Contributions, Summary
+from lstd.estimators.summary import Summary
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest, Calibration, calibration
 from lstd.report.figure_data import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths, names_of

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from lstd.data.arrow_columns import as_text, from_numpy
 from lstd.errors import InvalidInputError
+from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import AtHorizons
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
-from lstd.estimators.summary import Contributions
 from lstd.tables.column_roles import Roles
 from lstd.tables.preparing import Prepared
 from lstd.tables.reader import Chunk, RowReader, watched

@@ -1,4 +1,4 @@
-"""LSTD(λ) without the matrix: Krylov solves of (A + αI) θ = b by products with A, for sparse rows of many features.
+"""LSTD(λ) for sparse rows of many features, without the matrix: Krylov solves of (A + αI) θ = b by products with A.
 
 A product is one pass backwards over the rows (:mod:`lstd._kernels.products`), so time and memory are those of the data.
 Rows and columns are scaled alike by the square root of the diagonal of Σ w_t ρ_t φ_t φ_tᵀ + αI, so that neither the
