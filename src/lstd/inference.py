@@ -1,15 +1,35 @@
 """Results of inference: intervals of predictions, differences between two models, checks, the spread of one return.
 
-The names gather here for import. The sandwich covariance is computed in `lstd.statistics.intervals`, intervals in
-`lstd.statistics.intervals`, the rest in `lstd.estimators`.
+The names gather here for import. The sandwich covariance and intervals are computed in `lstd.statistics.intervals`, the
+rest in `lstd.estimators`, but for differences between models:
+
+With u_e and v_e the influence of block e on two predictions (:mod:`lstd.statistics.intervals`), the squared standard
+error of their difference is Σ (u_e − v_e)² if both models were fitted to the same blocks, and Σ u_e² + Σ v_e² if their
+data are independent. The degrees of freedom of independent data are those of Welch and Satterthwaite,
+
+    df = (s² + t²)² / (s⁴/df_s + t⁴/df_t),   s² = Σ u_e²,   t² = Σ v_e².
 """
 
-from lstd.estimators.compare import Difference, difference
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lstd.data.arguments import check_flag
+from lstd.data.feature_arrays import Features
+from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions
+from lstd.estimators.model import SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.return_spread import ReturnInterval, ReturnSpread
 from lstd.estimators.summary import Summary
-from lstd.statistics.intervals import Interval
+from lstd.estimators.validate_data import checked_features
+from lstd.statistics.intervals import Influence, Interval, check_level, degrees_of_freedom, interval_of
+from lstd.statistics.solve import check_range
+from lstd.types import Array
 
 __all__ = [
     "BiasCheck",
@@ -22,3 +42,153 @@ __all__ = [
     "Summary",
     "difference",
 ]
+
+Points = tuple[Features, Array, float]  # features, predictions (T, m), and the entry of the column of ones
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(Interval):
+    """The difference of two predictions with its interval, as :class:`lstd.inference.Interval`.
+
+    Attributes
+    ----------
+    paired : bool
+        Whether both models were fitted to the same blocks of data, so that the covariance between them counts.
+
+    Examples
+    --------
+    Two settings of one model, from the same 20 episodes:
+
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import difference
+    >>> X, y, done = np.ones((20, 1)), np.arange(20.0), np.ones(20, dtype=bool)
+    >>> a, b = (LSTD(alpha=alpha, fit_intercept=False).fit(X, y, terminated=done) for alpha in (0.0, 1.0))
+    >>> found = difference(a, b, [[1.0]])
+    >>> found.prediction.round(2), found.standard_error.round(2), found.paired
+    (array([0.45]), array([0.07]), True)
+    """
+
+    paired: bool = False
+
+
+def difference(
+    a: Any, b: Any, X: Any, weights: ArrayLike | None = None, level: float = 0.95, *, X_b: Any = None,
+    any_gamma: bool = False,
+) -> Difference:  # fmt: skip
+    """Compute intervals for how much more one model predicts than another: v_a(x) − v_b(x).
+
+    Of the two arms of an experiment (an A/B test), with a model fitted to each, it is the long-run uplift of arm a over
+    arm b. The data of the two are taken as independent, or as paired if both were fitted to the same blocks: the same
+    rows in the same order, with any rewards, weights, λ and α.
+
+    Parameters
+    ----------
+    a, b : fitted LSTD or LSTDCV
+        Models with intervals, of the same features and as many rewards.
+    X : array-like, DataFrame or sparse of shape (T, n)
+        Features of the rows to predict for, such as the first row of each subject.
+    weights : array-like of shape (T,), optional
+        Compute one interval for the weighted sum Σ wᵢ (v_a(xᵢ) − v_b(xᵢ)) instead of one per row; weights 1/T are for
+        the mean.
+    level : float in (0, 1), default 0.95
+        Probability that an interval contains the difference of the fixed points.
+    X_b : array-like, DataFrame or sparse of shape (T, n), optional
+        Features to predict for with b, row by row; by default `X`.
+    any_gamma : bool, default False
+        Whether the two models may have different `gamma`, whose values are sums over different horizons.
+
+    Returns
+    -------
+    Difference
+        As :meth:`lstd.LSTD.predict_interval` returns an interval; its `prediction` is the difference.
+
+    Raises
+    ------
+    InvalidInputError
+        When the models differ in their features, the number of rewards or `gamma`; when one has no intervals, or an
+        argument breaks a rule.
+
+    Notes
+    -----
+    The states of `X` are given, not sampled: the interval leaves out that other subjects would begin in other states.
+    Where assignment to the arms is random, use the same `X` for both.
+
+    Examples
+    --------
+    Two arms of 100 episodes of one step; rewards are higher by 1 in arm a:
+
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import difference
+    >>> random, done = np.random.default_rng(0), np.ones(100, dtype=bool)
+    >>> a, b = (
+    ...     LSTD().fit(random.normal(size=(100, 1)), mean + random.normal(size=100), terminated=done)
+    ...     for mean in (3.0, 2.0)
+    ... )
+    >>> uplift = difference(a, b, [[0.0]])
+    >>> uplift.prediction.round(1), uplift.standard_error.round(2), uplift.paired
+    (array([1.]), array([0.13]), False)
+    """
+    level = check_level(level)
+    _check_alike(a, b, check_flag("any_gamma", any_gamma))
+    one = a.model_.along(checked_features(a, X), weights)
+    two = b.model_.along(checked_features(b, X if X_b is None else X_b), weights)
+    if one[1].shape != two[1].shape:
+        raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
+    paired = a.model_.influence.of_same_rows(b.model_.influence)
+    error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
+    interval = interval_of(one[1] - two[1], error, freedom, shift, level)
+    check_range(interval.lower, interval.upper)
+    return Difference(**vars(interval.at(a.model_.place(weights))), paired=paired)
+
+
+def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
+    for name, model in (("a", a), ("b", b)):
+        if getattr(model, "record_kind", None) is not SavedModel:
+            raise InvalidInputError(f"`{name}` must be a fitted LSTD or LSTDCV; got {type(model).__name__}.")
+    one, two = a._model, b._model
+    if one.n_features != two.n_features:
+        raise InvalidInputError(
+            f"`a` and `b` must have the same features; a has {one.n_features}, b has {two.n_features}. Fit both to the "
+            "same columns."
+        )
+    pairs = zip(one.names or (), two.names or (), strict=False)
+    if (other := next((pair for pair in pairs if pair[0] != pair[1]), None)) is not None:
+        raise InvalidInputError(
+            f"`a` and `b` must have the same features in the same order; a has {other[0]!r} where b has {other[1]!r}. "
+            "Fit both to the same columns."
+        )
+    m, k = one.statistics.n_rewards, two.statistics.n_rewards
+    if (m, one.statistics.single) != (k, two.statistics.single):
+        raise InvalidInputError(
+            f"`a` and `b` must predict the same number of rewards, in the same form; got {m} and {k}."
+        )
+    if one.settings.gamma != two.settings.gamma and not any_gamma:
+        raise InvalidInputError(
+            f"`a` and `b` must have the same `gamma`; got {one.settings.gamma:g} and {two.settings.gamma:g}, whose "
+            "values are sums over different horizons. Fit both with one, or pass any_gamma=True."
+        )
+    for name, model in (("a", one), ("b", two)):
+        if model.no_intervals:
+            raise InvalidInputError(f"`{name}` has no intervals: {model.no_intervals}")
+
+
+def _paired(one: Influence, rows: Points, two: Influence, others: Points) -> tuple[Array, Array, Array]:
+    """Compute standard error, degrees of freedom and shift, (T, m)."""
+    error, freedom, shift = np.empty((3, *rows[1].shape))
+    pairs = zip(one.along(rows[0], rows[2]), two.along(others[0], others[2]), strict=True)
+    for (part, u, shift_u), (_, v, shift_v) in pairs:
+        squares = (u - v) ** 2
+        error[part], shift[part] = np.sqrt(squares.sum(axis=1)), shift_u - shift_v
+        freedom[part] = degrees_of_freedom(squares, (one.shares + two.shares) / 2.0)
+    return error, freedom, shift
+
+
+def _independent(one: Influence, rows: Points, two: Influence, others: Points) -> tuple[Array, Array, Array]:
+    """Compute the same for independent data."""
+    (s, df_s, shift_s), (t, df_t, shift_t) = one.spread(rows[0], rows[2]), two.spread(others[0], others[2])
+    error = np.hypot(s, t)
+    size = np.where(error > 0.0, error, 1.0)
+    known = (s / size) ** 4 / df_s + (t / size) ** 4 / df_t
+    return error, np.where(error > 0.0, 1.0 / np.where(known > 0.0, known, 1.0), 2.0), shift_s - shift_t

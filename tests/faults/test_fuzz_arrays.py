@@ -217,7 +217,7 @@ def sound():
         ),
         (lambda: LSTD().fit(X, Y, episode=np.zeros(40, "i,i")), "`episode` must be a vector of ids, not of records"),
         (lambda: TD(N).update(np.ma.zeros(N, "?,?"), 1.0, X[0]), "`x` must be an array of real numbers"),
-        (lambda: sound().score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),
+        (lambda: sound().score(1e200 * X, Y[:, 0]), "squares of returns or of errors must not be beyond"),
         (lambda: LSTDCV(n_jobs=10**9).fit(X, Y), r"`n_jobs` must be in \[-1024, 1024\]; got 1000000000"),
         (
             lambda: sound().score(X, Y[:, 0], np.zeros(40)),

@@ -78,3 +78,4 @@ def test_a_page_shows_what_a_model_of_the_next_steps_predicts(tmp_path, data):
     ends = {"X": data["X"], "y": data["X"][:, 0], "terminated": np.arange(80) % 4 == 3}
     page = write_fit_report(tmp_path / "page.html", HorizonLSTD(5, n_blocks=0).fit(**ends), **ends)
     assert_sound(outline(page.read_text("utf-8")), 2, 5)
+    assert "on these rows. Be careful with this model: it has no intervals." in page.read_text("utf-8")

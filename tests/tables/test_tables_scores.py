@@ -121,7 +121,7 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     model = fit_stream(
         [write(episodes([9, 9], 1), tmp_path / "b.csv")], Roles(("x",), ("r",), "id", "done"), Settings(0.9)
     )[0]
-    with pytest.raises(InvalidInputError, match=r"the squares of returns or of errors are beyond 1e308; scale the"):
+    with pytest.raises(InvalidInputError, match=r"squares of returns or of errors must not be beyond 1e308. Scale the"):
         score_tables(model, [path], roles)
     model = model.solved(Solution(np.array([[1e200]]), 1.0, False))
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row 1 \(.*\): the prediction is beyond 1e308; look for"):

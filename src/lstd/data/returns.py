@@ -242,6 +242,29 @@ class ObservedReturns:
         returns, completion = (a.reshape(len(self.weight), -1)[:, j] for a in (self.returns, self.completion))
         return replace(self, returns=returns, completion=completion)
 
+    def scores(self, prediction: Array, weight: Array | None = None) -> tuple[Array, Array]:
+        """Compute R² and the mean squared error of predictions (T,) or (T, m) over the scored rows, (m,) each.
+
+        R² is NaN where all returns are equal. `weight` (T,) are other weights of these rows. Raises InvalidInputError
+        on overflow.
+        """
+        scored, m = self.weight > 0.0, prediction.size // len(prediction)
+        weight = (self.weight if weight is None else weight)[scored]
+        returns, values = (array.reshape(-1, m)[scored] for array in (self.returns, prediction))
+        if not len(returns):
+            return np.full(m, np.nan), np.full(m, np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, mse = (np.average(a, axis=0, weights=weight) for a in (returns, (returns - values) ** 2))
+            spread = np.average((returns - mean) ** 2, axis=0, weights=weight)
+            differ = returns.min(axis=0) < returns.max(axis=0)
+            r2 = 1.0 - np.divide(mse, spread, out=np.full_like(mse, np.nan), where=differ)
+        if not np.isfinite(mse).all() or np.isinf(r2).any():
+            raise InvalidInputError(
+                "The squares of returns or of errors must not be beyond 1e308. Scale the rewards down, or look for "
+                "huge values."
+            )
+        return r2, mse
+
     @property
     def share(self) -> float:
         """Share of the discounted weight of the scored rows that was observed; 0 if there are none."""

@@ -5,26 +5,28 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.arguments import check_choice, check_flag
-from lstd.data.returns import TOLERANCE
-from lstd.data.rows import ARGUMENTS, Columns, PerRow
-from lstd.errors import InvalidInputError
+from lstd.data.arguments import check_choice, check_flag, check_per_row
+from lstd.data.doubts import SELF_SCORED, little_observed, support_doubt
+from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
+from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
+from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
-from lstd.estimators.compare import comparable_rows, score
 from lstd.estimators.contributions import Contributions
-from lstd.estimators.limits import clipped, warn_beyond
+from lstd.estimators.limits import beyond_bounds, clipped, warn_beyond
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
-from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
+from lstd.estimators.model_parts import BiasCheck, Limits, MisfitCheck, needs_matrix
 from lstd.estimators.summary import Summary
-from lstd.estimators.validate_data import checked_features
+from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.statistics.merging import LSTDStatistics
@@ -424,7 +426,26 @@ class Predictor(Regressor):
         >>> round(LSTD(alpha=0.1).fit(X, y, terminated=done).score(X, y, terminated=done), 3)
         1.0
         """
-        return score(self, X, y, columns, sample_weight, unobserved=unobserved, tolerance=tolerance)
+        found = Comparison.of(self, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=True)
+        rows, weight, model = found.rows, found.observed.weight, self._model
+        if np.count_nonzero(weight) < 2:
+            message = _too_few(found, tolerance, unobserved)
+            if any(columns.get(name) is not None for name in ("episode", "terminated")):
+                raise InvalidInputError(message)
+            warn(message, UndefinedMetricWarning)
+            return float("nan")
+        if sample_weight is not None:
+            weight = weight * check_per_row("sample_weight", sample_weight, len(weight), what="weight")
+            if not weight.any():
+                raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
+        value = mean_r2(found.observed, found.prediction, weight)
+        limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows, False)
+        predictions = model.predict(rows.part).reshape(rows.part.shape[0], -1)
+        warn(little_observed(replace(found.observed, weight=weight).share, SELF_SCORED), UnobservedWarning)
+        warn(beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
+        warn(support_doubt(rows, rows.importance_ratio), SupportWarning)
+        warn_beyond(model, rows.X)
+        return value
 
     def to_record(self) -> SavedModel:
         """Return what a file holds of the fitted model."""
@@ -447,3 +468,71 @@ class Predictor(Regressor):
         estimator = cls(**{name: values[name] for name in inspect.signature(cls).parameters if name in values})
         estimator.model_ = model
         return estimator
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Checked rows with their predictions, of shape (T, m), and returns."""
+
+    rows: Rows
+    prediction: Array
+    observed: ObservedReturns
+
+    @property
+    def returns(self) -> Array:
+        """Returns of shape (T, m)."""
+        return self.observed.returns.reshape(self.prediction.shape)
+
+    @classmethod
+    def of(
+        cls, estimator: Any, X: Any, y: Any, columns: Columns, *, unobserved: str, tolerance: float, warn: bool
+    ) -> Comparison:  # fmt: skip
+        """Check rows for an estimator, and bring them together with predictions.
+
+        Raises InvalidInputError when an argument breaks a rule.
+        """
+        model, tolerance = estimator._model, check_treatment(unobserved, tolerance)
+        if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
+            _check_one_stream(model.statistics)
+        rows = comparable_rows(estimator, X, y, columns, warn=warn, finite=True)
+        prediction = model.predict(rows.X).reshape(rows.y.shape)
+        ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(rows.y.shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # scores are checked
+            returns = observed(rows, prediction, ahead, unobserved=unobserved, tolerance=tolerance)
+        return Comparison(rows, prediction, returns)
+
+
+def mean_r2(observed: ObservedReturns, prediction: Array, weight: Array) -> float:
+    """Compute the mean R² of rewards; where all returns are equal, it counts as 1 if they are predicted, else as 0."""
+    r2, mse = observed.scores(prediction, weight)
+    return float(np.where(np.isnan(r2), mse == 0.0, r2).mean())
+
+
+def _check_one_stream(statistics: LSTDStatistics) -> None:
+    """Refuse to take rows as one continuing stream if the model was fitted to anything else."""
+    if statistics.n_episodes > 1:
+        was = f"to {statistics.n_episodes} episodes: without them, the rows would be taken as one stream"
+    elif statistics.successors:
+        was = "with `X_next`: pass `X_next`, or `terminated` with all False if the rows are one continuing stream"
+    else:
+        return
+    raise InvalidInputError(
+        f"`episode` or `terminated` must be given for a model that was fitted {was}. In a Pipeline or search, "
+        "route them with set_score_request."
+    )
+
+
+def _too_few(found: Comparison, tolerance: float, unobserved: str) -> str:
+    rows, shares, n_scored = found.rows, found.observed.unobserved, np.count_nonzero(found.observed.weight)
+    if unobserved == "predict":
+        return (
+            f"A score needs at least two rows that are followed by another one or terminate; got {n_scored} of "
+            f"{len(rows)} rows. Pass more rows, or `terminated` for episodes that ended for good."
+        )
+    least = f"; the smallest such share is {shares[rows.full].min():.2g}" if rows.full.any() else ""
+    return (
+        f"A score needs at least two rows with a complete return; got {n_scored} of {len(rows)} rows. A return is "
+        f"complete if the share of its discounted future that was cut off is below {tolerance:g}{least}. Use "
+        'unobserved="predict", score longer episodes, pass `terminated` for those that ended for good, or raise '
+        "`tolerance`."
+    )

@@ -20,8 +20,7 @@ from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.base import Fitted, Regressor
-from lstd.estimators.compare import r2_of
+from lstd.estimators.base import Fitted, Regressor, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import AtHorizons, HorizonModel
 from lstd.estimators.limits import warn_beyond
@@ -370,7 +369,7 @@ class HorizonLSTD(Regressor):
             weight = weight * check_array("sample_weight", sample_weight, weight.shape)
         if np.count_nonzero(weight) < 2:
             raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
-        return float(r2_of(found, self.predict(X, horizon), weight).mean())
+        return mean_r2(found, self.predict(X, horizon), weight)
 
     def _at(self, horizon: Any) -> AtHorizons:
         return AtHorizons(self._model, [] if horizon is None else [horizon])

@@ -31,8 +31,9 @@ from lstd.errors import (
     InvalidInputError,
     RidgeWarning,
     UnobservedWarning,
+    warn,
 )
-from lstd.estimators.limits import beyond_bounds, given
+from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model_parts import Limits, Origin
 from lstd.statistics.blocks import check_n_blocks, default_limit
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums
@@ -225,7 +226,9 @@ class HorizonModel(Record):
             BoundsWarning: beyond_bounds(AtHorizons(self).predict(rows.part), bounds, "a smaller `horizon`"),
             RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),
         }
-        return self.described(said=given(found))
+        for category, text in found.items():
+            warn(text, category)
+        return self.described(said=tuple(filter(None, found.values())))
 
     def _influence(self, recursion: HorizonSolution, theta: Array) -> Influence:
         """Compute the influence of each block on centred weights θ; raises InvalidInputError with too few blocks."""

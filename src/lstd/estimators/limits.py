@@ -6,7 +6,6 @@ predictions are those of `lstd.data.doubts`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,14 +68,9 @@ def doubted(model: Model, rows: Rows) -> Model:
         BoundsWarning: beyond_bounds(predictions, model.bounds),
         RidgeWarning: scales_doubt(rows, model.ridge[: model.n_features], model.settings.fit_intercept),
     }
-    return model.changed(said=(*model.said, *given(found)), compared=True)
-
-
-def given(found: Mapping[Any, str]) -> tuple[str, ...]:
-    """Give warnings with these texts, unless they are empty, and return the texts."""
     for category, text in found.items():
         warn(text, category)
-    return tuple(filter(None, found.values()))
+    return model.changed(said=(*model.said, *filter(None, found.values())), compared=True)
 
 
 def _support(model: Model, rows: Rows) -> str:
@@ -97,8 +91,10 @@ def growing(model: Model, rows: Rows) -> Model:
         ExtrapolationWarning: growing_doubt(rows),
         RidgeWarning: scales_doubt(rows, ridge, model.settings.fit_intercept),
     }
-    new = given({category: text for category, text in found.items() if text not in model.said})
-    return model.changed(said=(*model.said, *new)) if new else model
+    new = {category: text for category, text in found.items() if text and text not in model.said}
+    for category, text in new.items():
+        warn(text, category)
+    return model.changed(said=(*model.said, *new.values())) if new else model
 
 
 def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> None:

@@ -45,13 +45,12 @@ from lstd.data.returns import run_backwards
 from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.base import Predictor
-from lstd.estimators.compare import comparable_rows
 from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import SavedModel
-from lstd.estimators.validate_data import checked_features, refuse_others
+from lstd.estimators.validate_data import checked_features, comparable_rows, refuse_others
 from lstd.files import Saved
 from lstd.statistics.horizon_sums import LagSums, lag_sums
 from lstd.statistics.intervals import check_level

@@ -13,7 +13,7 @@ from lstd.data.arguments import check_values_known, is_lazy
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, column_names
 from lstd.data.rows import ARGUMENTS, Columns, Rows
-from lstd.errors import InvalidTypeError
+from lstd.errors import InvalidInputError, InvalidTypeError
 
 OTHER_NAMES = {"sample_weight": "Weights of rows are given as `weight`."}
 
@@ -37,6 +37,20 @@ def checked_rows(
     rows = check_rows(X, y, **columns, **{"warn": False, "finite": False} | options)
     _check_names(estimator, "X", X, rows.X, reset=reset)
     return rows
+
+
+def comparable_rows(estimator: Any, X: Any, y: Any, columns: Columns, *, ones: bool = False, **options: Any) -> Rows:
+    """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the model predicts.
+
+    With `ones`, they are in order of their groups, and have the column of ones if the model has an intercept.
+    """
+    model = estimator._model
+    rows = checked_rows(estimator, X, y, columns, gamma=model.settings.gamma, sort=ones, **options)
+    model.check_given(rows.given)
+    m = model.statistics.n_rewards
+    if rows.y.shape[1] != m:
+        raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")
+    return rows.with_ones() if ones and model.settings.fit_intercept else rows
 
 
 def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:

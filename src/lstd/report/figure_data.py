@@ -15,9 +15,8 @@ from lstd.data.arguments import check_integer
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
 from lstd.errors import InvalidInputError
-from lstd.estimators.base import Predictor
+from lstd.estimators.base import Comparison, Predictor
 from lstd.estimators.bias_check import checks_for_report
-from lstd.estimators.compare import Comparison, compare
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks
 from lstd.metrics import Calibration, calibration
@@ -152,11 +151,9 @@ class Evaluation(Comparison):
     @cached_property
     def scores(self) -> list[float | None]:
         """R² of each reward; None with fewer than two scored rows, or if all returns are equal."""
-        returns = self.returns[self.weight > 0.0]
-        if len(returns) < 2:
+        if np.count_nonzero(self.weight) < 2:
             return [None] * len(self.rewards)
-        varies = np.ptp(returns, axis=0) > 0.0
-        return [float(score) if varied else None for score, varied in zip(self.r2(self.weight), varies, strict=True)]
+        return [None if np.isnan(r2) else r2 for r2 in self.observed.scores(self.prediction)[0].tolist()]
 
 
 def _moment(time: Any) -> str:
@@ -192,7 +189,7 @@ def evaluate(
     """
     check_is_fitted(model)
     level = check_level(level)
-    compared = compare(model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
+    compared = Comparison.of(model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = names_of(y, model.model_.reward_names, rewards)

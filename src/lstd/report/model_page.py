@@ -19,6 +19,7 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_lstd import HorizonLSTD
+from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.summary import Summary
 from lstd.files import checked_path, replacing
@@ -169,9 +170,13 @@ def _verdict(evaluation: Evaluation, summary: Summary, held_out: float | None) -
         "the data cast doubt on its predictions": bool(evaluation.fitted.doubts),
         "it has no intervals": bool(evaluation.fitted.no_intervals),
     }  # fmt: skip
-    found = [text for text, yes in faults.items() if yes]
     score = "" if held_out is None else f"R² is {decimals(held_out)} on held-out rows. "
-    unchecked = [name for name, check in vars(checks).items() if isinstance(check, str)]
+    return _said(score, faults, [name for name, check in vars(checks).items() if isinstance(check, str)])
+
+
+def _said(score: str, faults: dict[str, bool], unchecked: Sequence[str]) -> dict[str, Any]:
+    """Return the verdict of a score, of faults that were found or not, and of what could not be checked."""
+    found = [text for text, yes in faults.items() if yes]
     nothing = "Nothing was found that speaks against this model"
     if unchecked:
         nothing += f", but it could not be checked for {' and '.join(unchecked)}"
@@ -235,19 +240,36 @@ def steps_page(
         facts.pop(name, None)
     return render(
         "steps.html", title=title, sections=SECTIONS_OF_STEPS, facts_of_model=facts, numbers=numbers, level=level,
+        verdict=_verdict_of_steps(saved, found, values, backtest),
         horizon=horizon, active=len(active), first=min(6, len(active)), rows=len(y), episodes=saved.n_episodes,
         curves=_drawing(drawn["curves"]), total=_drawing(drawn["total"]) if "total" in drawn else None,
         calibration=_drawing(_calibrations(tables, level)), reward=names[0], backtest=backtest and str(backtest),
     )  # fmt: skip
 
 
+def _verdict_of_steps(
+    model: HorizonModel, found: ObservedReturns, values: Array, backtest: Backtest | None
+) -> dict[str, Any]:  # fmt: skip
+    """Say how good a model of the next steps is, of predictions and returns of all its steps or by a backtest."""
+    steps, r2, where = model.stream.horizon, float(found.scores(values)[0].mean()), "on these rows"
+    if backtest is not None:
+        steps, r2, where = backtest.steps, backtest.r2, f"after {backtest.moment}, fitted to what was known then"
+    faults = {
+        "it predicts no better than one number for all": r2 <= 0.0,
+        "less than half of the sums was observed": found.share < 0.5,
+        "the data cast doubt on its predictions": bool(model.said),
+        "it has no intervals": bool(model.solved.no_intervals),
+    }
+    score = "" if np.isnan(r2) else f"For the sums of {steps} steps, R² is {decimals(r2)} {where}. "
+    return _said(score, faults, ["bias", "misfit"])
+
+
 def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
     """The name, R², share observed, mean prediction and mean sum of one reward."""
     weight = found.weight if found.weight.any() else found.weight + 1.0
     means = [float(np.average(one, weights=weight)) for one in (values, found.returns)]
-    spread, error = (np.average((found.returns - v) ** 2, weights=weight) for v in (means[1], values))
-    r2 = decimals(float(1.0 - error / spread) if spread > 0.0 else None)
-    return [name, r2, share(found.share), *(f"{mean:.4g}" for mean in means)]
+    r2 = found.scores(values)[0].item()
+    return [name, decimals(None if np.isnan(r2) else r2), share(found.share), *(f"{mean:.4g}" for mean in means)]
 
 
 def _calibrations(tables: dict[int, Calibration], level: float) -> list[Artist]:

@@ -85,19 +85,17 @@ def score_tables(
     if not parts:
         raise InvalidInputError(f"{files}: there are no rows to score.")
     rows = _joined(parts)
-    with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
+    with np.errstate(over="ignore", invalid="ignore"):  # the scores are checked
         found = observed(rows, rows.X, rows.X_next, unobserved=unobserved, tolerance=tolerance)
+    try:
         score = _score(found, rows.X)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{files}: {error}") from error
     if score is None:
         other = "" if unobserved == "predict" else ', or use `unobserved="predict"`'
         raise InvalidInputError(
             f"{files}: of {len(rows)} rows {np.count_nonzero(found.weight) or 'none'} can be scored, and at least 2 "
             f"are needed. Give longer episodes{other}."
-        )
-    if not np.isfinite(score.mse).all() or np.isinf(score.r2).any():
-        raise InvalidInputError(
-            f"{files}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or look for huge "
-            "values."
         )
     warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
     limits = Limits.of_rows(rows) if model.limits is None else replace(model.limits, ranges=None).then(rows, False)
@@ -121,15 +119,8 @@ def _joined(parts: Sequence[Rows]) -> Rows:
 
 def _score(found: ObservedReturns, values: Array) -> Score | None:
     """Return the score of predictions (T, m); None if fewer than two rows have a weight."""
-    scored = found.weight > 0.0
-    if np.count_nonzero(scored) < 2:
-        return None
-    weight, returns = found.weight[scored], found.returns[scored]
-    mean, mse = (np.average(a, axis=0, weights=weight) for a in (returns, (returns - values[scored]) ** 2))
-    spread = np.average((returns - mean) ** 2, axis=0, weights=weight)
-    differ = returns.min(axis=0) < returns.max(axis=0)
-    r2 = 1.0 - np.divide(mse, spread, out=np.full_like(mse, np.nan), where=differ)
-    return Score(r2, mse, len(values), len(weight), found.share)
+    n_scored = np.count_nonzero(found.weight)
+    return Score(*found.scores(values), len(values), int(n_scored), found.share) if n_scored > 1 else None
 
 
 # ------------------------------------------------------------ scores of a number of steps
