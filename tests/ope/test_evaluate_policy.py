@@ -1,5 +1,7 @@
 """Values with rows weighted by visits, doubly robust values, checks of features, and the one call."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,7 +118,7 @@ def test_weighted_and_doubly_robust_values_are_those_of_lstd():
     data, state = simulated()
     alpha, full = 0.1, ~np.isnan(data["y"])
     model = by_lstd(data, 1.0, data["y"][full], alpha)[0]
-    log = states_of(data, state, given=model.model_.settings)
+    log = states_of(data, state, given=model.model_)
     found = policy_value(model, data=data, state=state)
     assert_close(found.value, by_lstd(data, log.u, data["y"][full], alpha)[1], "solve")
     assert found.method == "weighted state values"
@@ -239,14 +241,21 @@ def test_the_value_is_in_its_interval_also_with_bad_action_values():
 
 def test_a_model_is_compared_with_its_value_weighted_by_visits():
     data, state = simulated()
-    model = by_lstd(data, 1.0, data["y"][~np.isnan(data["y"])], 1.0)[0]
+    data = {name: np.append(column, column[-1:], axis=0) for name, column in data.items()}  # one that has just begun
+    data["episode"][-1], data["y"][-1], data["terminated"][-1] = 60, np.nan, False
+    state = np.append(state, state[-1:], axis=0)
+    columns = {name: data[name] for name in ("X", "y", "episode", "terminated")}
+    model = LSTD(GAMMA, 0.0, n_blocks=20).fit(**columns, importance_ratio=ratio_of(data))
     first = data["X"][np.diff(data["episode"], prepend=-1) > 0]
     weighted = policy_value(model, data=data, state=state)
+    for q in (LinearRegression(), LSTDQ(GAMMA).fit(**data), lambda X: X @ PROCESS.r):
+        compare_policies([weighted, policy_value(model, data=data, state=state, q=q)])
     found = compare_policies([model, weighted], first)
     assert_close(found.difference[0, 1], policy_value(model, first).value - weighted.value, "sums")
-    other = policy_value(by_lstd(data, 1.0, 2.0 * data["y"][~np.isnan(data["y"])], 1.0)[0], first)
+    twice = columns | {"y": 2.0 * data["y"]}
+    other = LSTD(GAMMA, 0.0, n_blocks=20).fit(**twice, importance_ratio=ratio_of(data))
     with pytest.raises(InvalidInputError, match="same rewards and weights"):
-        compare_policies([other, weighted])
+        compare_policies([other, weighted], first)
 
 
 def test_wrong_probabilities_are_said_of_every_value():
@@ -254,9 +263,47 @@ def test_wrong_probabilities_are_said_of_every_value():
     data["behavior_probability"] = np.where(data["actions"] == 0, 0.9, 0.05)
     with pytest.warns(SupportWarning, match="mean"):
         model = by_lstd(data, 1.0, data["y"][~np.isnan(data["y"])], 1.0)[0]
-    with pytest.warns(SupportWarning, match="mean"):
-        found = policy_value(model, data=data, state=state)
-    assert any("ratio" in text for text in found.said)
+    first = data["X"][np.diff(data["episode"], prepend=-1) > 0]
+    for arguments in ({"state": state}, {"initial_states": first}):
+        with pytest.warns(SupportWarning, match="mean"):
+            found = policy_value(model, data=data, **arguments)
+        assert any("ratio" in text for text in found.said)
+        assert any(line.startswith("value") for line in str(found.ratios).splitlines())
+    assert found == policy_value(model, first)
+
+
+@pytest.mark.parametrize("name", ["age", "state[0]"])
+def test_wrong_probabilities_are_said_of_raw_columns(name):
+    random, n = np.random.default_rng(0), 4000
+    state, actions = random.normal(size=(n, 1)), random.integers(2, size=n)
+    p = np.where(state[:, 0] > 0.0, 0.8, 0.2)  # that action 1 is taken; said to be half
+    actions = (random.uniform(size=n) < p) * 1
+    state = np.where(random.uniform(size=(n, 1)) < 0.1, np.nan, state)
+    with pytest.warns(SupportWarning, match=rf"of rows with {re.escape(name)} (above|not above) -0.03"):
+        evaluate_policy(
+            np.ones((n, 1)), np.ones(n), gamma=GAMMA, actions=actions, target_policy=np.full((n, 2), [0.3, 0.7]),
+            behavior_probability=np.full(n, 0.5), episode=np.arange(n) // 4, terminated=np.arange(n) % 4 == 3,
+            state=state if name != "age" else pd.DataFrame(state, columns=["age"]),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": LinearRegression}, "`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got"),
+        ({"random_state": "some"}, "`random_state` must be an integer"),
+        (
+            {"weight": np.ones(3)},
+            "`weight` must not be given: it is no argument of evaluate_policy. Use `policy_value`",
+        ),
+        ({"target_policy": pd.DataFrame(np.full((400, 3), 1 / 3), columns=[*"abc"])}, r"a column for each.*\['a', 'b'"),
+    ],
+)
+def test_bad_arguments_of_the_one_call_are_refused(change, message):
+    data, _ = simulated()
+    change = {name: one[: len(data["y"])] if hasattr(one, "columns") else one for name, one in change.items()}
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate_policy(gamma=GAMMA, **data | change)
 
 
 def test_action_values_of_columns_in_another_order_are_refused():
@@ -291,8 +338,12 @@ def test_policies_are_compared_by_their_values():
     assert [one.said for one in comparison.values] == [one.said for one in found.values()]
     assert comparison.values[0].ratios is found["target"].ratios
     one, two = (found[name].by_blocks for name in ("target", "log"))
-    assert_close(comparison.difference[0, 1], one.value - two.value, "sums")
+    assert comparison.difference[0, 1] == found["target"].value - found["log"].value  # as they are printed
     assert_close(comparison.standard_error[0, 1], np.linalg.norm(one.blocks - two.blocks), "sums")
+    assert_close((comparison.lower + comparison.upper)[0, 1] / 2.0, one.value - two.value, "sums")
+    narrow = compare_policies(found, level=1e-6)  # where shrinking moves the difference further than its interval
+    assert np.all((narrow.lower <= narrow.difference) & (narrow.difference <= narrow.upper))
+    assert [one.lower <= one.value <= one.upper for one in narrow.values] == [True, True]
     other = evaluate_policy(gamma=GAMMA, state=state, **data | {"y": 2.0 * data["y"]})
     with pytest.raises(InvalidInputError, match="same rewards and weights"):
         compare_policies({"one": found["log"], "two": other})

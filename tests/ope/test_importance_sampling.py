@@ -134,6 +134,7 @@ def test_step_values_are_those_of_each_step():
     for estimator in ("pdis", "wdr"):
         found = importance_sampling(gamma=0.9, estimator=estimator, q=values_of_actions, **data)
         assert_close(found.step_values.sum(), found.value, "sums")
+        assert sum(label.startswith("value") for label in found.ratios.label) > 3
     parts = list(episodes(data, 0.9))
     first = np.mean([one["ratios"][0] * one["rewards"][0] for one in parts])
     assert_close(importance_sampling(gamma=0.9, estimator="pdis", **data).step_values[0], first, "sums")

@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 import naive
 from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
-from lstd.ope import LSTDQ, EpsilonGreedy, policy_value
+from lstd.ope import LSTDQ, EpsilonGreedy, compare_policies, policy_value
 from tolerances import assert_close
 
 
@@ -150,6 +150,9 @@ def test_bad_input_is_refused(options, message):
 
 
 def test_models_that_were_not_fitted_are_told():
-    for function in (lambda: policy_value(LSTD(), [[1.0]]), lambda: EpsilonGreedy(LSTDQ())([[1.0]])):
+    for function in (
+        lambda: policy_value(LSTD(), [[1.0]]), lambda: EpsilonGreedy(LSTDQ())([[1.0]]), lambda: policy_value(LSTDQ()),
+        lambda: policy_value(LSTDQ(), state=[[1.0]]), lambda: compare_policies([LSTDQ(), LSTDQ()]),
+    ):  # fmt: skip
         with pytest.raises(NotFittedError, match="not fitted yet"):
             function()

@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
-from lstd.estimators.validate_data import checked_rows
-from lstd.ope.logged_rows import logged_rows
+from lstd.estimators.validate_data import checked_rows, refuse_others
+from lstd.ope.logged_rows import UNWEIGHTED, logged_rows
 from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
@@ -30,7 +30,7 @@ _WIDER = 1.5  # largest standard error of the doubly robust value, in those of t
 def evaluate_policy(
     X: Any, y: ArrayLike, *, gamma: float, actions: Any, target_policy: Any, behavior_probability: PerRow = None,
     state: Any = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None, discount: PerRow = None,
-    groups: PerRow = None, level: float = 0.95, labels: Any = None, random_state: int = 0,
+    groups: PerRow = None, level: float = 0.95, labels: Any = None, random_state: int = 0, **others: Any,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from a log, by a fixed rule, and warn of what the log says against it.
 
@@ -61,6 +61,8 @@ def evaluate_policy(
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default 0, 1, ….
     random_state : int, default 0
+    **others
+        Any other argument is refused: rows count by ratios and visits, and have no weights of their own.
 
     Returns
     -------
@@ -101,6 +103,7 @@ def evaluate_policy(
     >>> found.method, bool(found.lower < 2.5 * (1 + 0.5 + 0.25 + 0.125) < found.upper)
     ('doubly robust', True)
     """
+    refuse_others(others, "evaluate_policy", UNWEIGHTED)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
     rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)

@@ -25,10 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_choice, check_real
+from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
-from lstd.estimators.validate_data import checked_rows
-from lstd.ope.logged_rows import LoggedRows, logged_rows, warn_of_support
+from lstd.estimators.validate_data import checked_rows, refuse_others
+from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policy_value import PolicyValue
 from lstd.ope.ratio_table import RatioTable, steps_of
@@ -44,7 +45,7 @@ def importance_sampling(
     X: Any, y: ArrayLike, *, gamma: float, estimator: str = "wpdis", actions: Any = None, target_policy: Any = None,
     behavior_probability: PerRow = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None,
     discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
-    importance_ratio: PerRow = None,
+    importance_ratio: PerRow = None, **others: Any,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from whole episodes, by importance ratios.
 
@@ -68,12 +69,15 @@ def importance_sampling(
     importance_ratio : array-like of shape (T,), optional
         Ratio π/μ of each logged action, in place of `actions`, `target_policy` and `behavior_probability`, as
         :meth:`lstd.LSTD.fit` takes it: for continuous actions, say. Not for "dr" and "wdr".
+    **others
+        Any other argument is refused, such as weights of rows.
 
     Returns
     -------
     PolicyValue
         Its `effective_sample_size` counts episodes: it is that of the products of all ratios of an episode. Its
-        `step_values` are what each time step adds to the value.
+        `step_values` are what each time step adds to the value. The predicted values in its `ratios` are those of `q`,
+        or of a regression of logged returns on `X`.
 
     Raises
     ------
@@ -100,6 +104,7 @@ def importance_sampling(
     >>> round(found.value, 3), round(found.effective_sample_size)
     (2.5, 320)
     """
+    refuse_others(others, "importance_sampling", UNWEIGHTED)
     check_choice("estimator", estimator, ESTIMATORS)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
@@ -110,7 +115,7 @@ def importance_sampling(
     number = np.cumsum(logged.begins) - 1
     step = steps_of(logged)
     shape = (int(number[-1]) + 1, int(step.max()) + 1)
-    rewards, start = _rewards(logged, q, X, estimator)
+    rewards, start, predicted = _rewards(logged, q, X, estimator)
     D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
     D[number, step] = rows.discount[logged.full]
     D = np.cumprod(np.hstack([np.ones((shape[0], 1)), D[:, :-1]]), axis=1)
@@ -127,7 +132,7 @@ def importance_sampling(
     said = warn_of_support(logged)
     found = replace(
         _with_interval(float(steps.sum()), u, R[:, -1], level),
-        method=estimator, step_values=steps, ratios=RatioTable.of(logged), said=tuple(filter(None, [said])),
+        method=estimator, step_values=steps, ratios=RatioTable.of(logged, predicted), said=tuple(filter(None, [said])),
     )  # fmt: skip
     size = found.effective_sample_size or 0.0
     if logged.ratio is not None and size < FEW_EPISODES:
@@ -180,11 +185,18 @@ def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
     )
 
 
-def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array]:
-    """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
+def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array, Array]:
+    """Return what takes the place of rewards, (N,), the value at the start of each episode, and predicted values, (N,).
+
+    Without `q`, values are predicted by a regression of logged returns on the features.
+    """
     rewards = logged.rows.y[logged.full, 0]
     if estimator not in ("dr", "wdr"):
-        return rewards, np.zeros(int(logged.begins.sum()))
+        from sklearn.linear_model import Ridge
+
+        ends, states = np.append(logged.begins[1:], True), logged.rows.X[logged.full]
+        returns = run_backwards(rewards[:, np.newaxis].copy(), logged.rows.discount[logged.full], ends)[:, 0]
+        return rewards, np.zeros(int(logged.begins.sum())), Ridge(solver="lsqr").fit(states, returns).predict(states)
     if q is None or "importance_ratio" in logged.rows.given:
         name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
         raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
@@ -195,8 +207,8 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
     after = values[np.minimum(logged.full + 1, len(values) - 1)]
     delta = rewards + logged.rows.discount[logged.full] * (logged.successors * after).sum(axis=1)
     delta -= values[logged.full, logged.codes]
-    first = logged.full[logged.begins]
-    return delta, (logged.policy[first] * values[first]).sum(axis=1)
+    v = (logged.policy * values).sum(axis=1)[logged.full]
+    return delta, v[logged.begins], v
 
 
 def _estimate(weighted: bool, R: Array, x: Array, start: Array, first: NDArray[np.intp]) -> tuple[Array, Array]:

@@ -44,6 +44,7 @@ Places = NDArray[np.intp]
 
 TRACES = ("retrace", "tree_backup", "importance", "none")
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
+UNWEIGHTED = {"weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`."}
 PER_ROW = ("episode", "terminated", "X_next", "discount", "weight", "groups")
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
 _ROWS_PER_ACTION = 64  # but with so many rows for each action, on average
@@ -75,11 +76,10 @@ class LoggedRows:
         """Whether each transition is the first one of its episode, (N,)."""
         return np.concatenate([[True], np.diff(self.episode) != 0])
 
-    @property
-    def target(self) -> Array:
-        """Probabilities of the target policy in the states of transitions, (N, n_actions), where they are known."""
+    def policy_of(self, rows: Places) -> Array:
+        """Return the probabilities of the target policy in the states of some rows, where they are known."""
         assert self.policy is not None
-        return np.asarray(self.policy[self.full])
+        return np.asarray(self.policy[rows])
 
     @property
     def width(self) -> int:
@@ -187,17 +187,20 @@ def logged_rows(
     return LoggedRows(rows, full, codes, features, P, successors, coefficients, ratio)
 
 
-def warn_of_support(logged: LoggedRows, value: Array | None = None) -> str:
-    """Warn if the mean ratio is not one, and return the text; `value` (T,) are predicted values of states."""
-    rows = logged.rows
+def warn_of_support(logged: LoggedRows, value: Array | None = None, raw: Rows | None = None) -> str:
+    """Warn if the mean ratio is not one, and return the text.
+
+    `value` (T,) are predicted values of states, and `raw` the rows with other columns to look at.
+    """
     if logged.ratio is None:
         return ""
-    text = support_doubt(rows, scattered(logged.ratio, logged.full, len(rows)), value)
+    ratio = scattered(logged.ratio, logged.full, len(logged.rows))
+    text = support_doubt(logged.rows, ratio, value) or (support_doubt(raw, ratio) if raw else "")
     warn(text, SupportWarning)
     return text
 
 
-def scattered(values: Array, full: Places, n_rows: int, other: float = 1.0) -> Array:
+def scattered(values: Array | float, full: Places, n_rows: int, other: float = 1.0) -> Array:
     """Return the values of full transitions, (N,), as one per row, (T,), with `other` elsewhere."""
     column = np.full(n_rows, other)
     column[full] = values

@@ -27,8 +27,8 @@ from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from threadpoolctl import threadpool_limits
 
-from lstd.data.arguments import as_real, shown
-from lstd.data.feature_arrays import dense
+from lstd.data.arguments import as_real, check_integer, shown
+from lstd.data.feature_arrays import column_names, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
@@ -120,18 +120,17 @@ class LoggedStates:
 
     logged: LoggedRows
     gamma: float
-    at: Array  # (N, p)
-    after: Array  # (N, p) of successors; of terminal ones, anything
-    fold: Places  # (N,)
-    given: Settings | None = None  # of LSTD with ratios; by default, with a ridge coefficient that does not decide
+    columns: Array  # (T, p) raw columns of rows
+    names: tuple[str, ...]  # of raw columns that the features do not have; none, if the features are the raw columns
+    folds: Places  # (T,)
+    given: Model | None = None  # LSTD with ratios; by default, one with a ridge coefficient that does not decide
 
     @classmethod
     def of(
-        cls, logged: LoggedRows, gamma: float, state: Any = None, seed: int = 0, given: Settings | None = None
+        cls, logged: LoggedRows, gamma: float, state: Any = None, seed: Any = 0, given: Model | None = None
     ) -> LoggedStates:
         """Return the transitions with raw columns `state` (T, p) of the rows as given; by default the features."""
-        logged = replace(logged, factor=None)
-        rows = logged.rows
+        rows, names = logged.rows, tuple[str, ...]()
         columns = dense(rows.X) if state is None else as_real("state", state)
         if columns.ndim != 2 or len(columns) != len(rows):
             raise InvalidInputError(f"`state` must have one row per row of `X`, ({len(rows)}, p); got {columns.shape}.")
@@ -140,25 +139,24 @@ class LoggedStates:
                 "`state` must have no infinite number and no column of nan alone. Leave out the column, or write nan "
                 "where a number is not known."
             )
-        if state is not None and rows.order is not None:
-            columns = columns[rows.order]
-        if rows.X_next is None:
-            after = columns[np.minimum(logged.full + 1, len(rows) - 1)]
-        elif state is None:
-            after = dense(rows.X_next)[logged.full]
-        else:
-            raise InvalidInputError(
-                "`state` must not be given with `X_next`, of which raw columns are not known. Give rows in time order "
-                "with a last row for each episode that was cut off."
-            )
-        group = (np.cumsum(rows.begins) - 1)[logged.full]
-        if (n := group[-1] + 1) < FEWEST_BLOCKS:
+        if state is not None:
+            if rows.X_next is not None:
+                raise InvalidInputError(
+                    "`state` must not be given with `X_next`, of which raw columns are not known. Give rows in time "
+                    "order with a last row for each episode that was cut off."
+                )
+            columns = columns if rows.order is None else columns[rows.order]
+            names = column_names("state", state) or tuple(f"state[{j}]" for j in range(columns.shape[1]))
+        group = np.cumsum(rows.begins) - 1
+        says = np.unique(group[logged.full])
+        if (n := len(says)) < FEWEST_BLOCKS:
             raise InvalidInputError(
                 f"`episode` must have at least {FEWEST_BLOCKS} episodes, or `groups` as many groups; got {n}. Action "
                 "values and visits are fitted to some of them and predicted for the others."
             )
-        shuffled = np.random.default_rng(seed).permutation(int(group[-1]) + 1)
-        return cls(_without_lone_rows(logged), gamma, columns[logged.full], after, shuffled[group] % N_FOLDS, given)
+        folds = np.zeros(group[-1] + 1, np.intp)
+        folds[says] = np.random.default_rng(check_integer("random_state", seed, 0)).permutation(n) % N_FOLDS
+        return cls(replace(logged, factor=None), gamma, columns, names, folds[group], given)
 
     @property
     def ratio(self) -> Array:
@@ -175,10 +173,28 @@ class LoggedStates:
             )
         return self.logged.ratio
 
+    @cached_property
+    def at(self) -> Array:
+        """Raw columns of the states of transitions, (N, p)."""
+        return np.asarray(self.columns[self.logged.full])
+
+    @cached_property
+    def after(self) -> Array:
+        """Raw columns of successors, (N, p); of terminal ones, anything."""
+        rows, full = self.logged.rows, self.logged.full
+        return (
+            dense(rows.X_next)[full] if rows.X_next is not None else self.columns[np.minimum(full + 1, len(rows) - 1)]
+        )
+
+    @cached_property
+    def fold(self) -> Places:
+        """Fold of each transition, (N,)."""
+        return np.asarray(self.folds[self.logged.full])
+
     @property
     def first(self) -> Places:
-        """Row of the first state of each episode, (m,)."""
-        return np.asarray(self.logged.full[self.logged.begins])
+        """First row of each episode, (m,); one that was cut off at once has no transition."""
+        return np.flatnonzero(np.append(True, self.logged.rows.last[:-1]))
 
     @property
     def discount(self) -> Array:
@@ -217,14 +233,12 @@ class LoggedStates:
 
     def regressed(self, regressor: Any) -> tuple[Array, Array, Array]:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,), out of fold."""
-        logged, begins = self.logged, self.logged.begins
+        logged, fold, of_first = self.logged, self.fold, self.folds[self.first]
         rewards, pairs = logged.rows.y[logged.full, 0], self.pairs(self.at, logged.codes)
-        ends = np.append(begins[1:], True)
-        returns = run_backwards(rewards[:, np.newaxis].copy(), self.discount, ends)[:, 0]
-        q, after, start = np.empty(len(rewards)), np.empty(len(rewards)), np.empty(int(begins.sum()))
-        of_first = self.fold[begins]
-        for k in np.unique(self.fold):
-            own, rest = self.fold == k, self.fold != k
+        returns = run_backwards(rewards[:, np.newaxis].copy(), self.discount, np.append(logged.begins[1:], True))[:, 0]
+        q, after, start = np.empty(len(rewards)), np.empty(len(rewards)), np.empty(len(of_first))
+        for k in np.unique(fold):
+            own, rest, begun = fold == k, fold != k, self.first[of_first == k]
             model = clone(regressor).fit(pairs[rest], returns[rest])
             for _ in range(N_VALUES):
                 target = rewards[rest] + self.discount[rest] * self.mixture(
@@ -232,8 +246,7 @@ class LoggedStates:
                 )
                 model = clone(regressor).fit(pairs[rest], target)
             q[own], after[own] = model.predict(pairs[own]), self.mixture(model, self.after[own], logged.successors[own])
-            at, policy = self.at[begins][of_first == k], logged.target[begins][of_first == k]
-            start[of_first == k] = self.mixture(model, at, policy)
+            start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
         mean, slope = shrinkage(rewards + self.discount * after, q)
         return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
 
@@ -247,7 +260,7 @@ class LoggedStates:
         """Ratio of discounted visits of each transition's state, (N,); its mean is one."""
         plain = self.plain
         known = plain.fitted.settings.lmbda == 0.0
-        start = np.maximum(self._dual(plain), 0.0) * len(self.first) if known else np.ones(len(self.at))
+        start = np.maximum(self._dual(plain), 0.0) * len(self.first) if known else np.ones(len(self.fold))
         with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
             u = self.visits(start)
         return np.asarray(u / u.mean())
@@ -270,15 +283,16 @@ class LoggedStates:
     ) -> ValueByBlocks:
         """Fit LSTD with ratios, with `weight` and `rewards` (N,); return the mean of v(s_0) + `more` over episodes."""
         rows, full = self.logged.rows, self.logged.full
-        given = np.broadcast_to(weight, len(full))
         columns = {
             "importance_ratio": scattered(self.ratio, full, len(rows)),
-            "weight": rows.weight * scattered(given, full, len(rows)),
+            "weight": rows.weight * scattered(weight, full, len(rows)),
         }
         columns |= {} if rewards is None else {"y": scattered(rewards, full, len(rows), 0.0)[:, np.newaxis]}
         rows = rows.changed(**columns, given=rows.given | {"importance_ratio", "weight"})
-        settings = self.given or Settings(self.gamma, 0.0, SMALL * self._mean_square(rows))
-        model = Model.of_rows(rows, settings, {"n_blocks": "auto"}, warned=QUIET | {"breaks"}).checked()
+        given = self.given
+        settings = given.settings if given else Settings(self.gamma, 0.0, SMALL * self._mean_square(rows))
+        options = {"n_blocks": given.options["n_blocks"] if given else "auto"}
+        model = Model.of_rows(rows, settings, options, warned=QUIET | {"breaks"}).checked()
         X = rows.X[self.first]
         share = np.full(X.shape[0], 1.0 / X.shape[0])
         found = combined(model, dense(X.T @ share), model.predict(X) + more, share)
@@ -304,38 +318,45 @@ class LoggedStates:
         return RatioTable.of(self.logged, self.plain.fitted.predict(self.logged.rows.X[self.logged.full]))
 
     def support_said(self) -> tuple[str, ...]:
-        """Warn if the mean importance ratio is not one, and return the text, if there is one."""
-        text = warn_of_support(self.logged, self.plain.fitted.predict(self.logged.rows.X))
+        """Warn if the mean importance ratio is not one, also by raw columns; return the text, if there is one."""
+        raw = None
+        if self.names:
+            known = np.where(np.isnan(self.columns), np.nanmean(self.columns, axis=0), self.columns)
+            raw = self.logged.rows.changed(X=known, names=self.names)
+        text = warn_of_support(self.logged, self.plain.fitted.predict(self.logged.rows.X), raw)
         return (text,) if text else ()
 
     def action_values(self, q: Any) -> tuple[Array, Array, Array]:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,)."""
-        if q is None or (not hasattr(q, "action_values") and hasattr(q, "get_params")):
-            with threadpool_limits(1, "openmp"):
-                return self.regressed(boosting() if q is None else q)
-        if not callable(getattr(q, "action_values", q)):
+        if isinstance(q, type) or not (q is None or hasattr(q, "get_params") or callable(q)):
             raise InvalidInputError(
                 f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {shown(q)}."
             )
+        if not hasattr(q, "action_values") and (q is None or hasattr(q, "get_params")):
+            with threadpool_limits(1, "openmp"):
+                return self.regressed(boosting() if q is None else q)
         names, own_names = getattr(q, "feature_names_in_", None), self.logged.rows.names
         if names is not None and own_names is not None and (*names,) != (*own_names,):
             raise InvalidInputError(
                 f"`q` must be fitted to the columns of `X` in their order, {shown([*own_names])}; got "
                 f"{shown([*names])}. Fit it to the same columns."
             )
-        taken, after, start = np.empty((3, len(self.fold)))
+        logged, X, full = self.logged, self.logged.rows.X, self.logged.full
+        (taken, after), start = np.empty((2, len(full))), np.empty(len(self.first))
         for own, model in self._out_of_fold(q):
-            rows = self.logged.full[own]
-            here = values_in(model, self.logged.rows.X[rows], n_actions=self.logged.features.n_actions)
-            taken[own] = here[np.arange(len(rows)), self.logged.codes[own]]
-            start[own] = (here * self.logged.target[own]).sum(axis=1)
-            after[own] = (values_in(model, self.logged.next_states()[own]) * self.logged.successors[own]).sum(axis=1)
-        return taken, after, start[self.logged.begins]
+            part, begun = own[full], self.first[own[self.first]]
+            values = [values_in(model, states, n_actions=logged.features.n_actions) for states in (
+                X[full[part]], logged.next_states()[part], X[begun]
+            )]  # fmt: skip
+            taken[part] = values[0][np.arange(len(values[0])), logged.codes[part]]
+            after[part] = (values[1] * logged.successors[part]).sum(axis=1)
+            start[own[self.first]] = (values[2] * logged.policy_of(begun)).sum(axis=1)
+        return taken, after, start
 
     def _out_of_fold(self, q: Any) -> Iterator[tuple[Flags, Any]]:
-        """Yield transitions, and action values that were not fitted to them; a function serves for all."""
+        """Yield rows, and action values that were not fitted to them; a function serves for all."""
         if getattr(q, "logged_", None) is None:
-            yield np.ones(len(self.fold), np.bool_), q
+            yield np.ones(len(self.folds), np.bool_), q
             return
         if len(q.logged_.full) != len(self.fold):
             raise InvalidInputError(
@@ -343,7 +364,7 @@ class LoggedStates:
                 "Fit it to these rows, or give its `action_values` as a function."
             )
         for k in np.unique(self.fold):
-            yield self.fold == k, q.reweighted((self.fold != k) * 1.0)
+            yield self.folds == k, q.reweighted((self.fold != k) * 1.0)
 
 
 def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> FeatureCheck:
@@ -365,7 +386,7 @@ def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> Fea
 def td_errors(log: LoggedStates) -> ValueByBlocks:
     """Return the mean over episodes of Σ_{t<5} γ^t ρ_{0:t} δ_t."""
     model, logged, begins, m = log.plain.fitted, log.logged, log.logged.begins, len(log.first)
-    number, step = np.cumsum(begins) - 1, steps_of(logged)
+    number, step = logged.episode, steps_of(logged)
     c = np.zeros(len(number))
     c[begins] = log.ratio[begins]
     for t in range(1, FEW_STEPS):
@@ -383,15 +404,3 @@ def shrinkage(target: Array, predicted: Array) -> tuple[float, float]:
     mean, centred = float(predicted.mean()), predicted - predicted.mean()
     square = float(centred @ centred)
     return mean, float(np.clip(target @ centred / square, 0.0, 1.0)) if square else 0.0
-
-
-def _without_lone_rows(logged: LoggedRows) -> LoggedRows:
-    """Leave out episodes of a horizon row alone, which say nothing."""
-    rows = logged.rows
-    kept = rows.full | ~np.append(True, rows.last[:-1])
-    if kept.all():
-        return logged
-    policy = None if logged.policy is None else logged.policy[kept]
-    return replace(
-        logged, rows=rows.taken(np.flatnonzero(kept)), full=(np.cumsum(kept) - 1)[logged.full], policy=policy
-    )

@@ -375,7 +375,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         """Return the values of the states of the logged transitions, (N,), where the target policy is known in rows."""
         logged = self.logged_
         assert logged is not None
-        return np.asarray((self.values_at(logged.rows.X[logged.full]) * logged.target).sum(axis=1))
+        return np.asarray((self.values_at(logged.rows.X[logged.full]) * logged.policy_of(logged.full)).sum(axis=1))
 
     def policy_at(self, X: Features, target_policy: Any = None) -> Array:
         """Return the probabilities of the target policy, (T, n_actions), in checked states."""

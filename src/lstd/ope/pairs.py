@@ -282,8 +282,8 @@ def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name
 def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
     """Convert probabilities to an array; columns of a data frame that bear the labels of actions go in their order.
 
-    Labels are 0, 1, … unless they are known. A name may be the text of a label. Columns of which none
-    has such a name are in the order of the labels, unless both are text.
+    Labels are 0, 1, … unless they are known. A name may be the text of a label. Columns without names of their own, 0,
+    1, … in pandas, are in the order of the labels.
     """
     columns = getattr(values, "column_names", None)  # of a table of Arrow, whose `columns` are values
     columns = list(getattr(values, "columns", ()) if columns is None else columns)
@@ -294,10 +294,10 @@ def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
     known = [place for place in found if place is not None]
     if columns and len(found) == len(actions) and {*known} == {*range(len(actions))}:
         return np.asarray(array[:, np.argsort(known)])
-    if known or (columns and all(isinstance(one, str) for one in (*columns, *actions))):
+    if known or columns not in ([], [*range(len(columns))]):
         raise InvalidInputError(
             f"`{name}` must have a column for each action, {actions!r:.80}; got {columns!r:.80}. Rename its columns, "
-            "or pass an array with columns in this order."
+            "give `labels`, or pass an array with columns in this order."
         )
     return array
 

@@ -24,7 +24,6 @@ from lstd.statistics.intervals import check_level, degrees_of_freedom, half_widt
 from lstd.statistics.stream_sums import marks_until
 from lstd.types import Array
 
-_KEPT = ("method", "candidates", "features", "ratios", "said", "step_values")  # of values that are compared
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
 
 
@@ -106,8 +105,8 @@ def compare_policies(
     models : dict or sequence of fitted LSTDQ, or of fitted LSTD, or of PolicyValue
         At least two, fitted to the same rows, rewards and weights, in the same order. Target policies and settings may
         differ, and weights by ratios and visits. Or their values by :func:`evaluate_policy` or :func:`policy_value`,
-        for which other arguments but `level` and `seed` do not count. What :func:`evaluate_policy` shrinks is compared
-        before it is shrunk, since differences are known of the estimates. In a sequence, the names are 0, 1, ….
+        for which other arguments but `level` and `seed` do not count. In a sequence, the names are 0, 1, …. Intervals
+        of what :func:`evaluate_policy` shrinks are those of the estimates, as far as the values are inside.
     initial_states, weights, sample
         As in :func:`policy_value`.
     level : float in (0, 1), default 0.95
@@ -162,15 +161,21 @@ def compare_policies(
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
     values = tuple(
-        replace(evaluated(None, part, level), **{name: getattr(one, name) for name in _KEPT})
-        if isinstance(one, PolicyValue) else doubted(evaluated(one, part, level))
+        _at_level(one, level) if isinstance(one, PolicyValue) else doubted(evaluated(one, part, level))
         for one, part in zip(ones, parts, strict=True)
-    )  # fmt: skip
+    )
     shares = np.mean([part.fitted.influence.shares for part in parts], axis=0)
     half, error = _half_widths(parts, shares, level, check_integer("seed", seed, 0))
-    value = np.array([one.value for one in values])
-    difference = value[:, np.newaxis] - value
-    return PolicyComparison(tuple(names), values, difference, error, difference - half, difference + half, level)
+    shrunk, estimate = (np.array([one.value for one in each]) for each in (values, parts))
+    difference, middle = (one[:, np.newaxis] - one for one in (shrunk, estimate))
+    lower, upper = np.minimum(difference, middle - half), np.maximum(difference, middle + half)
+    return PolicyComparison(tuple(names), values, difference, error, lower, upper, level)
+
+
+def _at_level(value: PolicyValue, level: float) -> PolicyValue:
+    """Return a value with its interval at another level; a shrunk value stays in it."""
+    one = evaluated(None, value.by_blocks, level)
+    return replace(value, lower=min(one.lower, value.value), upper=max(one.upper, value.value), level=level)
 
 
 def _by_name(name: str, given: Any) -> dict[Any, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.arguments import check_choice, check_per_row
+from lstd.data.arguments import check_choice, check_per_row, shown
 from lstd.data.doubts import percent
 from lstd.data.feature_arrays import Features, dense
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning, SupportWarning, warn
@@ -72,7 +72,7 @@ class PolicyValue:
     features : FeatureCheck or None
         What was compared to notice features that are too coarse.
     ratios : RatioTable or None
-        Mean importance ratios, where the log is known.
+        Mean importance ratios, where the log is known: for an LSTD, with `data`.
     said : tuple of str
         Texts of the warnings about the value and about the fit.
     by_blocks : object
@@ -142,8 +142,9 @@ def policy_value(
         independent states. "fixed": exactly these states. "auto" is "episodes" if there is one state per episode,
         "fixed" for one state, and otherwise "independent".
     data : mapping, optional
-        For an LSTD with ratios and `state` or `q`: the log that it was fitted to, as arguments of :meth:`LSTDQ.fit` by
-        name, with actions and both policies.
+        For an LSTD with ratios: the log that it was fitted to, as arguments of :meth:`LSTDQ.fit` by name, with actions
+        and both policies. With `initial_states`, only for the table of ratios; otherwise as with `state`, of which the
+        features take the place.
     state : array-like of shape (T, p), optional
         Raw columns of the state of each row of the log, such as measurements; finer than the features. Rows then count
         by the ratio of discounted visits of the target policy, estimated from these columns out of fold, so that
@@ -184,8 +185,12 @@ def policy_value(
     (True, 320, 0.0)
     """
     level = check_level(level)
-    if data is None and state is None and q is None:
-        return doubted(evaluated(model, value_by_blocks(model, initial_states, target_policy, weights, sample), level))
+    if state is None and q is None and (data is None or initial_states is not None):
+        one = evaluated(model, value_by_blocks(model, initial_states, target_policy, weights, sample), level)
+        if data is not None:
+            log = _log_of(model, data, None)
+            one = replace(one, ratios=log.ratios, said=(*one.said, *log.support_said()))
+        return doubted(one)
     for name, given in (("initial_states", initial_states), ("weights", weights)):
         if given is not None:
             raise InvalidInputError(
@@ -210,6 +215,7 @@ def policy_value(
 
 def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
     """Return the log of a model: of an LSTDQ its own, of an LSTD that of `data`."""
+    _check_fitted(model)
     if isinstance(model, LSTDQ):
         if data is not None:
             raise InvalidInputError("`data` must not be given for an LSTDQ, which keeps its rows. Leave it out.")
@@ -221,7 +227,7 @@ def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
             "`data` must be given with `state` or `q` for an LSTD: arguments of `LSTDQ.fit` by name."
         )
     settings = model.model_.settings
-    log = LoggedStates.of(logged_data(data, settings.gamma), settings.gamma, state, given=settings)
+    log = LoggedStates.of(logged_data(data, settings.gamma), settings.gamma, state, given=model.model_)
     if not np.allclose(log.plain.fitted.coef, model.model_.coef, rtol=1e-6, atol=1e-9):
         raise InvalidInputError(
             "`data` must be the rows that `model` was fitted to, with `importance_ratio` from these policies; the fit "
@@ -283,6 +289,7 @@ def doubted(found: PolicyValue) -> PolicyValue:
 def value_by_blocks(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> ValueByBlocks:
     """Return the value of a policy with the contributions of blocks; the arguments are those of `policy_value`."""
     check_choice("sample", sample, SAMPLES)
+    _check_fitted(model)
     if isinstance(model, LSTDQ):
         if initial_states is None:
             X, P = model.first_states(target_policy)
@@ -291,13 +298,10 @@ def value_by_blocks(model: Any, initial_states: Any, target_policy: Any, weights
             P = model.policy_at(X, target_policy)
         fitted: Model = model.lstd_.model_
         values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
-    elif isinstance(model, Predictor):
-        check_is_fitted(model)
+    else:
         X, P = _states(model, initial_states, target_policy), None
         fitted = model.model_
         values = fitted.predict(X)
-    else:
-        raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {type(model).__name__}.")
     given = 1.0 if weights is None else weights
     share = check_per_row("weights", given, len(values), what="weight", of="initial_states")
     if not share.sum() > 0.0:
@@ -306,6 +310,12 @@ def value_by_blocks(model: Any, initial_states: Any, target_policy: Any, weights
     mean = dense(X.T @ share) if P is None else model.features_.total(X, P * share[:, np.newaxis])
     found = combined(fitted, mean, values, share, sample, initial=None if P is None else (X, P))
     return found if P is None else replace(found, log=model.logged_)
+
+
+def _check_fitted(model: Any) -> None:
+    if not isinstance(model, (LSTDQ, Predictor)):
+        raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {shown(model)}.")
+    check_is_fitted(model, "lstd_" if isinstance(model, LSTDQ) else None)
 
 
 def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
