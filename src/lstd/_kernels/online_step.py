@@ -84,7 +84,7 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
         if kinds[t] == IS_CUT or beyond(y[t, 1:], HUGE) > 0:
             return t, ASK
         if len(predictions) > 0:
-            if not predict(X[t], predictions[t, :m], LARGEST, state, numbers, counts):
+            if np.isnan(predict(X[t], predictions[t, :m], LARGEST, state, numbers, counts)):
                 return t, ASK
             level = max(numbers[CHARTS + LEVEL], numbers[CHARTS + N_CHART + LEVEL])
             predictions[t, m] = level if level >= 0.0 else np.nan
@@ -106,20 +106,26 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
 
 @kernel
 def predict(x, values, most, state, numbers, counts):  # type: ignore[no-untyped-def]
-    """Fill `values` (m,) with the predictions for `x` (n,) of each reward; return whether all are finite.
+    """Return the prediction for `x` (n,) of the first reward, and fill `values` (m,), or (0,), with those of each.
 
-    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term. False
-    too if weights are to be solved for, if this may multiply their errors by more than `most`, or `x` is to be checked.
+    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term. NaN if
+    one is not finite, if weights are to be solved for, if this may multiply their errors by more than `most`, or `x` is
+    to be checked.
     """
-    a = along(x, most, state, numbers, counts)
-    if len(values) != counts[REWARDS] or a != a:
-        return False
-    for j in range(len(values)):
+    a, first = along(x, most, state, numbers, counts), np.nan
+    if a != a:
+        return a
+    for j in range(max(1, len(values))):
         theta = state[THETA + j]
-        values[j] = dot(x, theta)
+        value = dot(x, theta)
         if a != 0.0:
-            values[j] += a * dot(theta[: len(x)], state[NEXT])
-    return beyond(values, LARGEST) == 0
+            value += a * dot(theta[: len(x)], state[NEXT])
+        if not abs(value) <= LARGEST:
+            return np.nan
+        first = value if j == 0 else first
+        if j < len(values):
+            values[j] = value
+    return first
 
 
 @kernel

@@ -38,7 +38,7 @@ from lstd.statistics.solve import Solution, solve
 from lstd.types import Array
 
 _PAGE = 512  # float64 in a page of 4 KiB
-_BUFFERED, _ENTRIES = 2048, 2**20  # largest number of rows in the buffer, and of features of rows and successors
+_BUFFERED, _ENTRIES = 4096, 2**20  # largest number of rows in the buffer, and of features of rows and successors
 _BYTES = 2**26  # of all blocks, with "auto"
 _SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
 _FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals
@@ -104,6 +104,7 @@ class Recursion:
         if watches:
             self.begin_charts()
         self.warned = False  # of ratios or weights
+        self._is_kept = False  # whether rows of the buffer must not change, see `kept`
         self.buffer = np.zeros((max(64, min(_BUFFERED, _ENTRIES // (2 * n))), 2 * n + m + 6))
         self.compile()
 
@@ -119,7 +120,8 @@ class Recursion:
         self.compile()  # a new process compiles its own
 
     def kept(self) -> dict[str, Any]:
-        """Return what :meth:`__setstate__` takes to undo what comes next; rows of the buffer are only added to."""
+        """Return what :meth:`__setstate__` takes to undo what comes next; rows are only added to the buffer then."""
+        self._is_kept = True
         return {**vars(self)} | {name: getattr(self, name).copy() for name in ("state", "numbers", "counts")}
 
     # ------------------------------------------------------------ views
@@ -206,7 +208,7 @@ class Recursion:
             soon = counts[at.RENEWED] + max(_FIRST, self.n // 8)
             counts[at.RENEW_AT] = min(counts[at.RENEW_AT], max(counts[at.UPDATES], soon))
         due = counts[at.UPDATES] >= counts[at.RENEW_AT] or self.numbers[at.GROWTH] >= at.GROWN_AT
-        if due or counts[at.BUFFERED] >= len(self.buffer):
+        if counts[at.BUFFERED] >= len(self.buffer):
             self._flush()
         if due:
             self._renew()
@@ -215,7 +217,9 @@ class Recursion:
 
     def _flush(self) -> None:
         """Move the rows of the buffer into the sums."""
-        self.blocks, self.buffer = self.summed(), np.empty_like(self.buffer)
+        self.blocks = self.summed()
+        if self._is_kept:
+            self.buffer, self._is_kept = np.empty_like(self.buffer), False
         self.counts[at.BUFFERED] = 0
 
     @property
@@ -233,13 +237,13 @@ class Recursion:
 
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:
-        """Compute P, y and θ from the sums, which have all rows; if they have no digits, solve from now on."""
+        """Compute P, y and θ from the sums of all rows; if they have no digits, solve from now on."""
         counts, n, state, numbers = self.counts, self.n, self.state, self.numbers
         ridge, z, again = self.ridge, state[at.TRACE, :n], max(_FIRST, n)
         numbers[at.BOOTSTRAP] /= numbers[at.GROWTH]
         numbers[at.GROWTH] = 1.0
         c = numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
-        total = self.blocks.total
+        total = self.total()
         A = total.matrix(self.variant) + np.outer(c * z, state[at.NEXT, :n])
         solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
         state[[at.Y, at.P_NEXT, at.NEXT_P]] = state[at.THETA :] = 0.0  # the padding may hold NaN
@@ -334,7 +338,7 @@ class Recursion:
         Returns False where `most` is given and reading the weights may multiply their errors by more, or they are to be
         solved for.
         """
-        if not isinstance(x, SparseRow) and kernels.predict(x, values, most, self.state, self.numbers, self.counts):
+        if not isinstance(x, SparseRow) and kernels.predict(x, values, most, *self.arrays[:3]) == values[0]:
             return True
         if most < np.inf:
             return False

@@ -33,6 +33,7 @@ from lstd.statistics.intervals import Interval, check_level
 from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
+_INFINITE, _NO_ROOM = np.inf, np.empty(0)
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
@@ -106,7 +107,7 @@ class RecursiveLSTD(OnlinePredictor):
 
     Notes
     -----
-    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 2048 transitions, or of 8 MiB.
+    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 4096 transitions, or of 8 MiB.
 
     Weights have at least eight correct digits, or those that :class:`lstd.LSTD` has on the same data. They are read
     from the recursion, in O(n), while the condition number of the system, after scaling rows and columns, was at most
@@ -240,7 +241,10 @@ class RecursiveLSTD(OnlinePredictor):
             core, ahead, code = self._core, self.gamma if discount is None else discount, BAD
             try:
                 if type(x) is ndarray:
-                    code = step(x, x_next, reward, ahead, importance_ratio, False, *core.arrays)
+                    code = step(
+                        x, x_next, reward, ahead, importance_ratio, False,
+                        core.state, core.numbers, core.counts, core.buffer,
+                    )  # fmt: skip
                 elif self._sparse and len(x) == 2 and len(x_next) == 2:
                     code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, *core.arrays)
             except Exception:  # arguments of other types are converted below, or raise
@@ -419,10 +423,11 @@ class RecursiveLSTD(OnlinePredictor):
             return self.predict(x), self._shaped(x, self.reader.influence().standard_error(self._rows_of(x)))
         if type(x) is ndarray and self._typed:  # no conversion needed
             core = self._core if self._bank is None else self._bank.chosen
+            values = _NO_ROOM if self.n_rewards is None else np.empty(self.n_rewards)
             try:
-                values = np.empty(self.n_rewards or 1)
-                if kernels.predict(x, values, np.inf, core.state, core.numbers, core.counts):
-                    return float(values[0]) if self.n_rewards is None else values
+                value = kernels.predict(x, values, _INFINITE, core.state, core.numbers, core.counts)
+                if value == value:
+                    return value if self.n_rewards is None else values
             except Exception:  # arguments of other types are converted below, or raise
                 pass
         return super().predict(x)
