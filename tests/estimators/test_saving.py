@@ -25,8 +25,8 @@ from lstd.estimators.model import Model, read_model, write_model
 from lstd.estimators.model_parts import Origin, Selection
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
+from lstd.statistics.counts import About
 from lstd.statistics.solve import Solution
-from lstd.statistics.stream_sums import About
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random

@@ -20,7 +20,6 @@ import lstd.statistics.adding as summing_module
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
-from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.merging import LSTDStatistics
 from streams import Stream, streams
 from tolerances import assert_close
@@ -261,19 +260,19 @@ def test_chunks_of_any_size_give_the_same(stream, size, work):
 
 def test_chunks_that_are_left_undone_leave_the_blas_as_it_was():
     before = threadpool_info()
-    rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
-    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000):
-        pieces = chunk_statistics(rows, LSTDStatistics.empty_like(rows, 0.5))
-        next(pieces)
-        pieces.close()
+    rows = check_rows(sparse.eye_array(3000, 4, format="csr"), np.ones(3000), gamma=0.9)
+    with mock.patch.multiple(summing_module, ENTRIES_AT_ONCE=1000, CHUNK_WORK=0):
+        totals = iter(LSTDStatistics.empty_like(rows, 0.5).totals(rows, threads=2))
+        assert next(totals).n_rows < 3000
+        del totals
     assert threadpool_info() == before
 
 
 def test_the_number_of_threads_does_not_change_a_bit():
     random = np.random.RandomState(0)
-    X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
+    X, y = sparse.random_array((3000, 4), density=0.2, rng=random, format="csr"), random.normal(size=3000)
     found = []
-    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000):
+    with mock.patch.multiple(summing_module, ENTRIES_AT_ONCE=1000, CHUNK_WORK=0):
         for threads in (1, 2):
             with threadpool_limits(threads, user_api="blas"):
                 found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))

@@ -139,10 +139,10 @@ def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
-    def fails(rows, lmbda, starts, *, threads):
+    def fails(nothing, rows, starts, *, threads):
         raise MemoryError("no 8 GiB")
 
-    monkeypatch.setattr("lstd.tables.sum_tables.chunk_statistics", fails)
+    monkeypatch.setattr("lstd.tables.sum_tables.LSTDStatistics.totals", fails)
     path = write(episodes([9], seed=3), tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"Memory ran out \(no 8 GiB\)\. A fit of 2 features"):
         lstd.fit_tables(path, **NAMES, n_jobs=n_jobs)

@@ -21,16 +21,16 @@ E, F, TOTAL, SQUARE = range(4)
 def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, cut, kept, u, left, b):  # type: ignore[no-untyped-def]
     """Compute traces of rows with dense features.
 
-    Parameters: `phi` (T, n); `rewards` (T, m); `discounts` (T,), zero where the trace ends; `ratios`, `lmbdas` and
-    `weights` (T,); `cut` (T,), horizon rows, which add nothing to b and leave no trace; `kept`, the factor of v in the
-    result, 1 or 0; `u`, at least (k,), the trace that enters the first row, replaced by the one that enters the row
-    after the last; `left` (T, k), overwritten by w_t z_t − kept v_t, but in the first row by w_t z_t alone; `b` (m, …),
-    added to.
+    Parameters: `phi` (T, n); `rewards` (T, m); `discounts`, zero where the trace ends, `ratios`, `lmbdas` and
+    `weights`, (T,), or (1,) for all rows; `cut`, likewise, horizon rows, which add nothing to b and leave no trace;
+    `kept`, the factor of v in the result, 1 or 0; `u`, at least (k,), the trace that enters the first row, replaced by
+    the one that enters the row after the last; `left` (T, k), overwritten by w_t z_t − kept v_t, but in the first row
+    by w_t z_t alone; `b` (m, …), added to.
     """
     n, width, before = phi.shape[1], left.shape[1], 0.0
-    for t in range(len(discounts)):
-        ratio, discount, lmbda, weight = ratios[t], discounts[t], lmbdas[t], weights[t]
-        if cut[t]:
+    for t in range(len(phi)):
+        ratio, discount, lmbda, weight = _of(ratios, t), _of(discounts, t), _of(lmbdas, t), _of(weights, t)
+        if _of(cut, t):
             ratio, discount = 0.0, 0.0
         for j in range(1, rewards.shape[1]):
             _add_trace(weight * rewards[t, j] * ratio, lmbda, phi[t], u, b[j], width)
@@ -45,6 +45,12 @@ def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, cut, kept, u,
             left[t, i] = weight * z_i - subtracted * u[i]
             u[i] = discount * z_i
             b[0, i] += reward * z_i
+
+
+@kernel
+def _of(column, t):  # type: ignore[no-untyped-def]
+    """Return the number of row t in a column, which may have one number for all rows."""
+    return column[t] if len(column) > 1 else column[0]
 
 
 @kernel
@@ -66,15 +72,17 @@ def sparse_sums(  # type: ignore[no-untyped-def]
     With successors, add Σ w_t z_t (φ_t − γ_t φ'_t)ᵀ, the second term where `inner`; to that of B where `cut`.
 
     Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`; its successor likewise, if `indptr_next` is not
-    empty. `discounts` (T,) are those of the traces, zero where one ends, `outgoing` those of successors. `u` and `v`
-    (k,) enter the first row, and are replaced; `sums` (n + m, k) are A and b, transposed; `cuts` (n, k) B. `left` (k,)
-    is scratch: a row stays in the cache until it is multiplied by the few entries of φ_t.
+    empty. `discounts` are those of the traces, zero where one ends; they, `ratios`, `lmbdas` and `weights` are (T,), or
+    (1,) for all rows. `outgoing` (T,) are the discounts of successors. `u` and `v` (k,) enter the first row, and are
+    replaced; `sums` (n + m, k) are A and b, transposed; `cuts` (n, k) B. `left` (k,) is scratch: a row stays in the
+    cache until it is multiplied by the few entries of φ_t.
     """
     b, given = sums[len(sums) - rewards.shape[1] :], len(indptr_next) > 0
-    for t in range(len(discounts)):
+    for t in range(len(rewards)):
         row, ends = slice(indptr[t], indptr[t + 1]), cut[t] and not given
         active = 0.0 if ends else 1.0
-        factors = (active * ratios[t], active * discounts[t], lmbdas[t], weights[t], 0.0 if given else 1.0)
+        ratio, discount = active * _of(ratios, t), active * _of(discounts, t)
+        factors = (ratio, discount, _of(lmbdas, t), _of(weights, t), 0.0 if given else 1.0)
         _sparse_trace(indices[row], values[row], rewards[t], factors, u, v, left, b)
         _add_columns(indices[row], values[row], -1.0 if ends else 1.0, left, cuts if ends else sums)
         if given:

@@ -159,7 +159,7 @@ def small(size: Array, lmbda: float) -> tuple[bool, bool]:
 def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
     """Give an EffectiveSampleWarning if ratios, or weights, leave little of much data; return whether it was given.
 
-    `sizes` (3,) and `off_policy` are those of :class:`lstd.statistics.stream_sums.Sample`.
+    `sizes` (3,) and `off_policy` are those of :class:`lstd.statistics.counts.Sample`.
     """
     products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
     rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"

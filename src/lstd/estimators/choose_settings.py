@@ -41,9 +41,9 @@ from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_wei
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks, Selection, needs_matrix
 from lstd.estimators.sparse_solver import Solver, solve_grid
+from lstd.statistics.counts import check_weighted
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
-from lstd.statistics.stream_sums import check_weighted
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 

@@ -29,11 +29,11 @@ from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.model_parts import Checks, Limits, MatrixFree, MisfitCheck, Origin, Selection, needs_matrix
 from lstd.files import read_record, write_record
 from lstd.statistics.blocks import Blocks, joined, may_wait, no_blocks, with_waiting
+from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import Influence, Interval, influence_of, summed
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import warn_of_ridge
 from lstd.statistics.solve import Solution, solve, without_rounding
-from lstd.statistics.stream_sums import check_weighted
 from lstd.types import Array
 
 _SOLVER = ("solver", "tol", "max_iter")
@@ -106,27 +106,24 @@ class Model(Record):
     def then(self, rows: Rows, settings: Settings, options: Mapping[str, Any], forgetting: float) -> Model:
         """Return the model of the stream with its next rows, as :meth:`of_rows` takes them, and with these settings."""
         blocks, waiting = (self.blocks, ()) if "blocks" in vars(self) else (self.summed, self.waiting)
-        end = StreamEnd.of(waiting[-1]) if waiting else blocks.total.end
-        if not blocks.total.n_rows:
+        total, goes_on, successor = blocks.total, False, None
+        if not total.n_rows:
             return self.of_rows(rows, settings, options, warned=self.warned, rewards=self.rewards)
-        goes_on, successor = False, None
         if len(rows):
-            blocks.total.check_successors(rows.X_next is not None)
-            goes_on = end.goes_on_with(rows.first_episode)
-        if goes_on and (pending := blocks.total.pending) is not None and pending.complete:
-            successor = pending.phi
+            group, end = None if rows.groups is None else rows.groups[0], StreamEnd.of(waiting[-1]) if waiting else None
+            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, group, end=end)
+            if goes_on and total.pending is not None and total.pending.complete:
+                successor = total.pending.phi
         limits = self.limits and self.limits.then(rows, goes_on)
         rows = rows.with_intercept() if settings.fit_intercept else rows
         episodes = episodes_seen(rows, self.episodes, continues=goes_on)
-        if forgetting == 1.0 and may_wait(rows, blocks.total):
+        if forgetting == 1.0 and may_wait(rows, total):
             if goes_on:
-                end.check_continued()
+                (end or total.end).check_continued()
             waiting, is_full = with_waiting(waiting, rows)
-            if is_full:
-                blocks, waiting = blocks.extended(joined(waiting)), ()
+            blocks, waiting = (blocks.extended(joined(waiting)), ()) if is_full else (blocks, waiting)
         else:
-            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)), ()
-            blocks = blocks.extended(rows) if len(rows) else blocks
+            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)).extended(rows), ()
         return Model.of(
             summed=blocks, settings=settings, rewards=self.rewards, options=options, episodes=episodes, waiting=waiting,
             limits=limits, ridge_at=self._ridge_at, said=self.said,
@@ -155,7 +152,7 @@ class Model(Record):
         """Names of the features, if given."""
         if self.free is not None:
             return self.free.names
-        return self.summed.total.about.feature_names  # rows with names do not wait
+        return self.summed.total.about.feature_names
 
     @property
     def feature_names(self) -> tuple[str, ...]:

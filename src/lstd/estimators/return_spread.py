@@ -52,10 +52,10 @@ from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import SavedModel
 from lstd.estimators.validate_data import checked_features, comparable_rows, refuse_others
 from lstd.files import Saved
+from lstd.statistics.counts import check_weighted
 from lstd.statistics.horizon_sums import LagSums, lag_sums
 from lstd.statistics.intervals import check_level
 from lstd.statistics.solve import check_range, solve
-from lstd.statistics.stream_sums import check_weighted
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 

@@ -34,11 +34,11 @@ from lstd.estimators.model import Model, warned_of
 from lstd.estimators.model_parts import Limits, MatrixFree
 from lstd.statistics.adding import parts_of
 from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import NOTHING, warn_of_movement
 from lstd.statistics.solve import Solution, check_range, without_rounding
-from lstd.statistics.stream_sums import marks_until
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 

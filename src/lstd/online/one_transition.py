@@ -21,7 +21,7 @@ from lstd.data.feature_arrays import by_name, check_features, check_indices, pro
 from lstd.data.follow import StreamEnd
 from lstd.data.rows import FACTORS, Rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.stream_sums import Pending
+from lstd.statistics.adding import Pending
 from lstd.types import Array
 
 _LINE = 8  # float64 in a cache line

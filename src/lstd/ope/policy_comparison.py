@@ -20,8 +20,8 @@ from lstd.errors import InvalidInputError
 from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated, value_by_blocks
 from lstd.ope.value_by_blocks import ValueByBlocks
+from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
-from lstd.statistics.stream_sums import marks_until
 from lstd.types import Array
 
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent

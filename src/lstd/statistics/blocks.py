@@ -28,8 +28,7 @@ from lstd.data.rows import FACTORS, Record, Rows
 from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import CHUNK_WORK
-from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.stream_sums import check_sums
+from lstd.statistics.merging import LSTDStatistics, check_sums
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
@@ -38,6 +37,7 @@ _FEWEST = 10  # blocks that are worth their memory
 _BYTES = 2**28  # of all prefix sums
 _ENTRIES, MOST_WAITING = 2**20, 64  # features, 8 MiB, and chunks that may wait
 _FAR_FROM_OVERFLOW = 1e200  # sum of squares of features and of rewards
+_TINY_WORK = 2**18  # products for which the BLAS starts no thread
 
 
 @dataclass(frozen=True)
@@ -173,48 +173,44 @@ class Blocks(Record):
         InvalidInputError
             When the chunk does not fit the stream, a feature is NaN or infinite, or the sums overflow.
         """
-        total = self.total
+        total, work = self.total, len(rows) * rows.n_features**2
         if not len(rows):
             return self.changed(total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
-        goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None)
-        if rows.groups is not None:
-            goes_on = self._in_last_group(rows)
-        rows = rows.changed(place=total.n_rows) if total.n_rows else rows
-        begins = rows.begins
-        begins[0] = not goes_on
-        layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
-        # Starting the threads of the BLAS takes longer than the sums of a short block.
-        short = len(starts) > 1 and len(rows) * rows.n_features**2 < len(starts) * CHUNK_WORK
+        begins, groups = rows.begins, rows.groups
+        if total.n_rows:
+            group = None if groups is None else groups[0]
+            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, group)
+            begins[0] = not (goes_on if groups is None else total.in_group(group))
+            rows = rows.changed(place=total.n_rows)
+        layout, starts = self.layout.extended(begins, grouped=groups is not None)
+        # Starting the threads of the BLAS takes longer than the sums of a short block; of a tiny one, it starts none.
+        short = len(starts) * _TINY_WORK < work < len(starts) * CHUNK_WORK
         with one_blas_thread() if short else nullcontext():
             return self._continued(rows, total.totals(rows, starts, threads=threads), layout, starts)
 
-    def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
-        """Return the blocks with the next rows, summed in chunks that are cut where :meth:`Layout.extended` says.
+    def joined(self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
+        """Return the blocks with the next rows; `later` are their :meth:`LSTDStatistics.totals`, alone, at `starts`.
 
-        Raises as :meth:`extended` does.
+        These are the rows where :meth:`Layout.extended` says that blocks begin. Raises as :meth:`extended` does.
         """
-        return self._continued(rows, accumulate(chunks, LSTDStatistics.merged, initial=self.total), layout, starts)
+        return self._continued(rows, map(self.total.merged, later), layout, starts)
 
     def _continued(
         self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]
     ) -> Blocks:  # fmt: skip
         """Return the blocks with the next rows; `later` are the sums of the stream after each chunk of them."""
-        seen = groups_seen(rows, self.seen, continues=self._in_last_group(rows))
+        seen, total, n_before = self.seen, self.total, self.total.n_rows
+        if rows.groups is not None:
+            seen = groups_seen(rows, seen, continues=n_before > 0 and total.in_group(rows.groups[0]))
         step = layout.size // self.size if layout.by_episode == self.by_episode else 0
         prefixes = [*self.prefixes[step - 1 :: step]] if step else []
-        total, n_before, begins = self.total, self.total.n_rows, {*starts}
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-            for after in later:
-                if total.n_rows - n_before in begins and after is not total:
-                    prefixes.append(total)
-                total = after
+        for after in later:
+            if total.n_rows - n_before in {*starts} and after is not total:
+                prefixes.append(total)
+            total = after
         check_sums(total, rows)
         kept = prefixes[max(0, len(prefixes) + 1 - _most(self.limit, layout.by_episode)) :]
         return self.changed(total=total, prefixes=tuple(kept), size=layout.size, seen=seen)
-
-    def _in_last_group(self, rows: Rows) -> bool:
-        """Return whether the first of the next rows is of the last group."""
-        return rows.groups is not None and self.total.n_rows > 0 and self.total.in_group(rows.groups[0])
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
         """Return the blocks of this stream followed by a later one, which was summed apart.
@@ -233,7 +229,7 @@ class Blocks(Record):
         if not (one.n_rows and two.n_rows):
             return (self if one.n_rows else later).changed(total=one.then(two))
         if begins is None:
-            begins = two.apart or not one.goes_on_with(two.first_episode, two.successors)
+            begins = two.apart or not one.goes_on_with(two.first_episode, two.successors, two.first_group)
         both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
         goes_on = one.in_group(two.first_group) if one.n_groups is not None else not begins
         if self.seen is not None and later.seen is not None:

@@ -29,29 +29,40 @@ The arrays hold transposes, so that the columns that a sparse row touches are co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Unpack
+from itertools import accumulate, islice
+from operator import attrgetter
+from typing import Annotated, Any, Self, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 
-from lstd._kernels.traces import add_later_sums
-from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
+from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.check_rows import check_rows
-from lstd.data.doubts import warn_of_breaks
-from lstd.data.rows import Columns, Rows
+from lstd.data.doubts import warn_of_breaks, warn_of_ratios
+from lstd.data.feature_arrays import check_finite
+from lstd.data.follow import StreamEnd
+from lstd.data.parsing import same_id
+from lstd.data.rows import Columns, ReadOnly, Rows
 from lstd.data.seen_ids import groups_seen
+from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, Adding, chunk_edges, chunk_statistics
-from lstd.statistics.solve import check_range
-from lstd.statistics.stream_sums import UNKNOWN, About, Counts, Pending, StreamSums, check_sums
+from lstd.statistics.adding import Added, Adding, Pending, chunk_edges
+from lstd.statistics.counts import UNKNOWN, About, Counts
+from lstd.statistics.solve import Solution, check_range, solve
+from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
+
+_NO_ROWS = Counts()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LSTDStatistics(StreamSums, Saved):
+class LSTDStatistics(ReadOnly, Saved):
     """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
     Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
@@ -98,6 +109,88 @@ class LSTDStatistics(StreamSums, Saved):
     """
 
     file_kind = "statistics"
+
+    gamma: Annotated[float, (0.0, 1.0)]
+    lmbda: Annotated[float, (0.0, 1.0)]
+    sums: Annotated[Array, "n+m n+2"]
+    cuts: Annotated[Array, "n n+2"] | None
+    trace: Annotated[Array, "2 n+2"]  # u and v that enter the pending row
+    pending: Pending | None
+    first_episode: Annotated[Any, "episode"]
+    last_episode: Annotated[Any, "episode"]
+    n_episodes: int
+    single: bool  # one reward, given as a vector
+    successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
+    apart: bool = False  # begins with a sum of independent data, which continues no stream
+    n_groups: int | None = None  # None without `groups`
+    first_group: Annotated[Any, "groups"] = None
+    last_group: Annotated[Any, "groups"] = None
+    about: About = UNKNOWN
+    counts: Counts = _NO_ROWS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.feature_names
+        if names is not None and len(names) != self.n_features - self.has_intercept:
+            raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
+        if self.single and self.n_rewards > 1:
+            raise InvalidInputError(f"`single` must be False for {self.n_rewards} rewards; got True.")
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, n."""
+        return int(self.trace.shape[1]) - 2
+
+    @property
+    def n_rewards(self) -> int:
+        """Number of rewards, m."""
+        return len(self.sums) - self.n_features
+
+    @property
+    def A(self) -> Array:  # noqa: N802
+        """Matrix of the Uncorrected estimator, (n, n)."""
+        n = self.n_features
+        return self.sums[:n, :n].T
+
+    @property
+    def B(self) -> Array:  # noqa: N802
+        """Boundary terms at truncated ends, (n, n)."""
+        n = self.n_features
+        return np.broadcast_to(0.0, (n, n)) if self.cuts is None else self.cuts[:, :n].T
+
+    @property
+    def b(self) -> Array:
+        """Sums of traces times rewards, (n, m)."""
+        n = self.n_features
+        return self.sums[n:, :n].T
+
+    n_rows = property(attrgetter("counts.n_rows"), doc="Number of rows.")
+    n_transitions = property(attrgetter("counts.n_transitions"), doc="Number of full transitions.")
+    total_weight = property(attrgetter("counts.total_weight"), doc="Sum of the weights of the full transitions.")
+    feature_names = property(attrgetter("about.feature_names"), doc="Names of the features but the ones, or None.")
+    labels = property(attrgetter("about.labels"), doc="Labels of the data.")
+
+    @property
+    def n_unused_rewards(self) -> int:
+        """Number of rewards on horizon rows that are neither 0 nor NaN, and not used; the last row counts."""
+        row = self.pending
+        last = row is not None and not (row.complete or row.missing) and bool(row.reward.any())
+        return self.counts.unused + last
+
+    @property
+    def observed_share(self) -> float | None:
+        """Share of the discounted weight of all returns that was observed; None if successors were given.
+
+        The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
+        terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
+        """
+        seen, total = float(self.counts.observed[2, 0]), self.total_weight
+        return None if np.isnan(seen) or not total > 0.0 else min(1.0, seen / total)  # above one by rounding
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the last feature is the column of ones."""
+        return bool(self.about.intercept)
 
     @classmethod
     def empty(
@@ -167,15 +260,16 @@ class LSTDStatistics(StreamSums, Saved):
         groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
         warn_of_breaks(rows, lmbda)
-        return statistics if label is None else statistics._with(replace(statistics.about, labels=frozenset({label})))
+        return (
+            statistics
+            if label is None
+            else statistics.changed(about=replace(statistics.about, labels=frozenset({label})))
+        )
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
         """Statistics of checked rows, whose features may still hold NaN and inf."""
-        total = cls.empty_like(rows, lmbda)
-        if len(rows):
-            with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-                *_, total = total.totals(rows)
+        *_, total = cls.empty_like(rows, lmbda), *(cls.empty_like(rows, lmbda).totals(rows) if len(rows) else ())
         check_sums(total, rows)
         return total
 
@@ -205,94 +299,66 @@ class LSTDStatistics(StreamSums, Saved):
 
     def merged(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
         """Merge as :meth:`then` does, without the check for overflow, which :func:`check_sums` may do later."""
-        about = self.check_alike(later)
-        if later.n_rows == 0:
-            return self._with(about)
-        if self.n_rows == 0:
-            return later._with(about)
-        apart = later.apart and begins is None
-        goes_on = not apart and self._goes_on(later.first_episode, later.first_group, later.successors, begins)
-        (sums, cuts, trace), counts = self._settled(goes_on)
+        about, goes_on = self.check_alike(later), False
+        if not (self.n_rows and later.n_rows):
+            one = later if later.n_rows else self
+            return one if about == one.about else one.changed(about=about)
+        if not later.apart or begins is not None:
+            goes_on = self.goes_on_with(later.first_episode, later.successors, later.first_group, begins=begins)
+        arrays, counts = self._settled(goes_on)
         return later.changed(
-            sums=_joined(sums, later.sums, trace),
-            cuts=_joined(cuts, later.cuts, trace),
-            trace=_joined(None, later.trace, trace),
-            first_episode=self.first_episode,
-            apart=self.apart,
+            **arrays.then(Added(later.sums, later.cuts, later.trace))._asdict(), counts=counts.then(later.counts),
             n_episodes=self.n_episodes + later.n_episodes - goes_on,
             n_groups=_together(self, later, self.in_group(later.first_group)),
-            first_group=self.first_group,
-            about=about,
-            counts=counts.then(later.counts),
-        )
-
-    @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
-    def followed_by(self, rows: Rows) -> LSTDStatistics:
-        """Return the statistics with the next rows of the stream, not checked for overflow.
-
-        They are those that :meth:`merged` gives with the statistics of the rows.
-        """
-        (total,) = self._passed(rows, [len(rows)])
-        return total
-
-    def totals(self, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None) -> Iterator[LSTDStatistics]:
-        """Yield the statistics after each chunk of the next rows of the stream; not checked for overflow.
-
-        The caller ignores warnings of NumPy, which overflow gives. The chunks are cut before each row of `at` too.
-        They, and how they are summed, depend on the rows only, so the result does not depend on `threads`.
-        """
-        total, (edges, many) = self, chunk_edges(rows, self.lmbda, at)
-        if not many and hasattr(rows.X, "dtype"):
-            yield from self._passed(rows, edges[1:])
-            return
-        nothing = self.empty_like(rows, self.lmbda)
-        for chunk in chunk_statistics(rows, nothing, at, threads=threads):
-            yield (total := total.merged(chunk))
-
-    def _passed(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
-        """Yield the statistics with the next rows of the stream up to each of `ends`, in one pass.
-
-        All but the last have the effective sample and the observed share of `self`.
-        """
-        about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
-        new, group = not self.n_rows, None if rows.groups is None else rows.groups[0]
-        goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
-        arrays, counts = (Added(self.sums, self.cuts, self.trace), self.counts) if new else self._settled(goes_on)
-        adding, groups = Adding(rows, self.lmbda, arrays), None if group is None else np.flatnonzero(rows.begins)
-        pending, summed = [], []
-        for end in ends:
-            row = None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1)
-            pending.append(row)
-            summed.append(end - (row is not None and not row.complete))
-        counted = counts.with_rows(rows, ends, summed)
-        counted[-1] = counted[-1].with_chains(rows, slice(0, summed[-1]), self.lmbda)
-        n_episodes = self.n_episodes + (not goes_on) + np.searchsorted(np.flatnonzero(rows.last), np.array(ends) - 1)
-        n_groups = (self.n_groups or 0) - (not new and self.in_group(group))
-        start = self.changed(
-            about=about, successors=rows.X_next is not None, first_group=group if new else self.first_group,
-            first_episode=rows.first_episode if new else self.first_episode,
+            first_episode=self.first_episode, first_group=self.first_group, apart=self.apart, about=about,
         )  # fmt: skip
-        for k, end in enumerate(np.array(ends) - 1):
-            adding.add_until(summed[k])
-            now = adding.sums_before(pending[k], done=k == len(ends) - 1)
-            yield start.changed(
-                **now._asdict(), pending=pending[k], counts=counted[k],
-                n_episodes=int(n_episodes[k]),
-                n_groups=None if groups is None else n_groups + int(np.searchsorted(groups, end, side="right")),
-                last_episode=None if rows.episode is None else rows.episode[end],
-                last_group=None if rows.groups is None else rows.groups[end],
-            )  # fmt: skip
 
-    def _with(self, about: About) -> LSTDStatistics:
-        return self if about == self.about else self.changed(about=about)
+    @np.errstate(over="ignore", invalid="ignore")  # `_in_range` and `check_sums` report overflow
+    def _settled(self, goes_on: bool) -> tuple[Added, Counts]:
+        """Return sums and counts with the pending row as a transition if the stream `goes_on`, else as a cut."""
+        row, counts, arrays = self.pending, self.counts, Added(self.sums, self.cuts, self.trace)
+        if row is not None and goes_on:
+            if not row.complete:
+                self.end.check_continued()
+                counts = counts.with_transition(row, self.lmbda)
+            return arrays.continued(row, self.lmbda), counts
+        if row is not None:
+            arrays = arrays.ended(row)
+        if not counts.n_rows:
+            return arrays, counts
+        return arrays._replace(trace=np.zeros_like(self.trace)), counts.closed(self.n_unused_rewards)
 
-    def _goes_on(self, episode: Any, group: Any, successors: bool | None, begins: bool | None) -> bool:
-        """Return whether a chunk, with this first row, continues the last episode; check that it may follow."""
-        self.check_successors(successors)
+    # ------------------------------------------------------------ the next rows, and merging
+
+    def goes_on_with(
+        self, episode: Any, successors: bool | None, group: Any = None, *, begins: bool | None = None,
+        end: StreamEnd | None = None,
+    ) -> bool:  # fmt: skip
+        """Return whether the next rows continue the last episode.
+
+        Parameters
+        ----------
+        episode, group
+            Ids of the first of them; None without ids.
+        successors : bool or None
+            Whether they are given with `X_next`; None if that is not known.
+        begins : bool, optional
+            Whether they begin an episode; by default the ids say so.
+        end : StreamEnd, optional
+            The row before them, if others follow those of the statistics.
+
+        Raises
+        ------
+        InvalidInputError
+            When they may not follow: the episode terminated, or lies in another group; or ids, groups or successors
+            were given for only some rows.
+        """
+        if None not in (self.successors, successors) and self.successors != successors:
+            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
         if (self.n_groups is None) != (group is None):
             raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
-        goes_on = self.goes_on_with(episode, successors) if begins is None else not begins
-        if goes_on and self.pending is None:
+        goes_on = (end or self.end).goes_on_with(episode) if begins is None else not begins
+        if begins is False and self.pending is None:
             raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
         if goes_on and not self.in_group(group):
             raise InvalidInputError(
@@ -302,25 +368,65 @@ class LSTDStatistics(StreamSums, Saved):
             )
         return goes_on
 
-    @np.errstate(over="ignore", invalid="ignore")  # `_in_range` and `check_sums` report overflow
-    def _settled(self, goes_on: bool) -> tuple[Added, Counts]:
-        """Return sums and counts with the pending row as a transition if the stream `goes_on`, else as a cut."""
-        row, n, v, counts = self.pending, self.n_features, self.trace[1], self.counts
-        sums, cuts, trace = self.sums, self.cuts, self.trace
-        if row is None or not goes_on:
-            if row is not None:
-                boundary = np.multiply.outer(row.phi, v)
-                cuts = boundary if cuts is None else cuts + boundary
-            if counts.n_rows:
-                trace, counts = np.zeros_like(trace), counts.closed(self.n_unused_rewards)
-        elif row.complete:
-            sums = sums.copy()
-            sums[:n] -= np.multiply.outer(row.phi, v)
-        else:
-            self.end.check_continued()
-            sums, trace = row.added(sums, trace, self.lmbda)
-            counts = counts.with_transition(row, self.lmbda)
-        return Added(sums, cuts, trace), counts
+    @property
+    def end(self) -> StreamEnd:
+        """The last row."""
+        row = self.pending
+        return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
+
+    def in_group(self, group: Any) -> bool:
+        """Return whether the last row is of this group; also without groups."""
+        return self.n_groups is None or (group is not None and same_id(self.last_group, group))
+
+    @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
+    def followed(self, rows: Rows, ends: Sequence[int]) -> list[LSTDStatistics]:
+        """Return the statistics with the next rows of the stream up to each of `ends`, not checked for overflow.
+
+        The last of `ends` is that of the rows. The statistics at others have the effective sample and the observed
+        share of `self`.
+        """
+        nothing, new = LSTDStatistics.empty_like(rows, self.lmbda), not self.n_rows
+        about = self.about if nothing is self else self.check_alike(nothing)
+        given, episode, group = rows.X_next is not None, rows.first_episode, None
+        groups = () if rows.groups is None else np.flatnonzero(rows.begins)
+        if rows.groups is not None:
+            group = rows.groups[0]
+        goes_on = not new and self.goes_on_with(episode, given, group)
+        n_groups = (self.n_groups or 0) - (not new and self.in_group(group))
+        before, counts = self._settled(goes_on)
+        adding, place = Adding(rows, self.lmbda, before), np.array(ends) - 1
+        n_episodes = self.n_episodes + (not goes_on) + np.searchsorted(np.flatnonzero(rows.last), place)
+        start = self.changed(
+            about=about, successors=given, first_group=group if new else self.first_group,
+            first_episode=episode if new else self.first_episode,
+        )  # fmt: skip
+        found = []
+        for end, n, counted in zip(ends, n_episodes.tolist(), counts.with_rows(rows, ends, self.lmbda), strict=True):
+            arrays, pending = adding.until(end, done=end == len(rows))
+            found.append(start.changed(
+                **arrays._asdict(), pending=pending, counts=counted, n_episodes=n,
+                n_groups=None if group is None else n_groups + int(np.searchsorted(groups, end)),
+                last_episode=None if rows.episode is None else rows.episode[end - 1],
+                last_group=None if rows.groups is None else rows.groups[end - 1],
+            ))  # fmt: skip
+        return found
+
+    def totals(self, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None) -> Iterable[LSTDStatistics]:
+        """Return the statistics before some of the next rows of the stream, among them those `at`, and after all.
+
+        They are not checked for overflow. Sparse rows are summed in chunks by `threads` threads (default: the limit of
+        the BLAS), each with a single-threaded BLAS. The chunks depend on the rows only, so the result does not depend
+        on `threads`.
+        """
+        edges, many = chunk_edges(rows, self.lmbda, at)
+        if not many and not hasattr(rows.X, "sums"):
+            return self.followed(rows, [*sorted({*at} - {0}), len(rows)])
+        nothing = LSTDStatistics.empty_like(rows, self.lmbda)
+        chunks = in_threads(
+            lambda chunk: nothing.followed(chunk, [len(chunk)])[0],
+            rows.split(edges), (threads or blas_threads()) if many else 1,
+        )  # fmt: skip
+        return islice(accumulate(chunks, LSTDStatistics.merged, initial=self), 1, None)
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
         """Merge independent data: pending rows become horizon rows, and no chunk continues an episode of the sum."""
@@ -328,12 +434,9 @@ class LSTDStatistics(StreamSums, Saved):
             return NotImplemented
         about = self.check_alike(other)
         (one, counts), (two, more) = self._settled(False), other._settled(False)
-        nothing = np.zeros_like(self.trace)
         given = {s.successors for s in (self, other) if s.n_rows}
         return _in_range(self.changed(
-            sums=_joined(_alone(one.sums), two.sums, nothing),
-            cuts=_joined(_alone(one.cuts), two.cuts, nothing),
-            trace=nothing, pending=None, first_episode=None, last_episode=None, apart=True,
+            **one.alone().then(two)._asdict(), pending=None, first_episode=None, last_episode=None, apart=True,
             n_episodes=self.n_episodes + other.n_episodes,
             n_groups=_together(self, other, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
@@ -361,31 +464,93 @@ class LSTDStatistics(StreamSums, Saved):
 
     __rmul__ = __mul__
 
+    def uncentred(self, centre: ArrayLike | None) -> Self:
+        """Return the sums over the features from those over the features less their centre, (n − 1,), with ones."""
+        if centre is None:
+            return self
+        n, row, S = self.n_features, self.pending, np.eye(self.n_features + 2)
+        S[: n - 1, n - 1] = centre
+        sums = self.sums @ S.T
+        sums[:n] = S[:n, :n] @ sums[:n]
+        return self.changed(
+            sums=sums, cuts=None if self.cuts is None else S[:n, :n] @ self.cuts @ S.T, trace=self.trace @ S.T,
+            pending=None if row is None else row.changed(phi=S[:n, :n] @ row.phi),
+        )  # fmt: skip
+
+    def check_alike(self, other: Any) -> About:
+        """Check that these sums fit together with others; return the description of both."""
+        if not isinstance(other, LSTDStatistics):
+            raise InvalidInputError(f"Statistics merge with statistics only; got {other!r:.80}.")
+        about = self.about.merged(other.about)
+        for name, left, right in (
+            ("gamma", self.gamma, other.gamma),
+            ("lmbda", self.lmbda, other.lmbda),
+            ("number of features", self.n_features, other.n_features),
+            ("number of rewards", self.n_rewards, other.n_rewards),
+        ):
+            if left != right:
+                raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
+        if self.single != other.single:
+            raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
+        return about
+
+    def matrix(self, variant: str = "boyan") -> Array:
+        """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
+        n, row, share = self.n_features, self.pending, boundary_share(variant, self.lmbda)
+        M = self.sums[:n, :n].copy()
+        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
+            if share and self.cuts is not None:
+                M -= share * self.cuts[:, :n]
+            if share and row is not None:
+                M -= np.multiply.outer(share * row.phi, self.trace[1, :n])
+        return M.T
+
+    def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
+        """Solve (A + αI) θ = b.
+
+        Parameters
+        ----------
+        alpha : float, at least 0, or array-like of shape (n,), default 1.0
+            Ridge coefficient, or one for each feature. An array may leave out the column of ones, which then has no
+            penalty.
+        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
+
+        Returns
+        -------
+        Solution
+            With `weights` of shape (n,) or (n, m), `condition_number` and `singular`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or the sums or the weights overflow.
+
+        Warns
+        -----
+        IllConditionedWarning
+            When the system is singular or nearly so.
+        EffectiveSampleWarning
+            When importance ratios, trace coefficients or weights leave little of the data.
+        """
+        if is_single(alpha):
+            ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
+        else:
+            given = check_ridge("alpha", alpha)
+            short = self.has_intercept and len(given) == self.n_features - 1
+            ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
+        solution = solve(self.matrix(variant), self.b, ridge)
+        if (sample := self.counts.sample) is not None:
+            warn_of_ratios(sample.size, sample.off_policy, self.lmbda)
+        return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
+
+    def __repr__(self) -> str:
+        names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
+
 
 @lru_cache(maxsize=8)
 def _empty(n: int, m: int, gamma: float, lmbda: float, single: bool, about: About) -> LSTDStatistics:
     return LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=single, about=about)
-
-
-def _joined(one: Array | None, two: Array | None, trace: Array) -> Any:
-    """Join sums (k, n + 2), changed in place if they may be, and those of a chunk that a trace (2, n + 2) enters.
-
-    None stands for zeros.
-    """
-    if two is None:
-        return one
-    out = np.zeros(two.shape) if one is None else one if one.flags.writeable else one.copy()
-    add_later_sums(out, np.ascontiguousarray(two), *trace)
-    return out
-
-
-def _alone(sums: Array | None) -> Array | None:
-    """Return sums of data that no trace enters."""
-    if sums is None:
-        return None
-    alone = sums.copy()
-    alone[:, -2:] = 0.0
-    return alone
 
 
 def _in_range(s: LSTDStatistics) -> LSTDStatistics:
@@ -399,3 +564,25 @@ def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | N
     if not (one.n_rows and two.n_rows):
         return one.n_groups if one.n_rows else two.n_groups
     return None if one.n_groups is None or two.n_groups is None else one.n_groups + two.n_groups - shared
+
+
+def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
+    """Raise if the last `rows` had features that are NaN or infinite, or the sums overflow.
+
+    Such a feature makes the diagonal of A or the pending row NaN, as 0·inf is NaN. So only if the sums are not finite
+    does it take a pass over all features.
+    """
+    for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
+        if sparse.issparse(phi):  # entries may meet no others
+            check_finite(name, phi, rows.names)
+    s = statistics
+    sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(sum(float(array.sum()) for array in sums)):
+            return
+    if all(np.isfinite(array).all() for array in sums):  # only a sum of them overflows
+        return
+    for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
+        if isinstance(phi, np.ndarray):
+            check_finite(name, phi, rows.names)
+    check_range(*sums)

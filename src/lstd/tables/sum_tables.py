@@ -38,10 +38,9 @@ from lstd.estimators.choose_settings import Choice, OnProgress, choose
 from lstd.estimators.limits import doubted
 from lstd.estimators.model import Model, model_of
 from lstd.estimators.model_parts import Limits, Origin
-from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.blocks import Layout
+from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.stream_sums import About
 from lstd.statistics.threads import Ahead, available_cores, one_blas_thread
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, chunks_of, opened, times_of, watched
@@ -256,7 +255,7 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
         rows = work.chunk.rows
         rows = rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         nothing = LSTDStatistics.empty_like(rows, settings.lmbda)
-        return work, rows, list(chunk_statistics(rows, nothing, work.starts, threads=1))
+        return work, rows, [*nothing.totals(rows, work.starts, threads=1)]
 
 
 @contextmanager
