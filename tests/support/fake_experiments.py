@@ -69,7 +69,7 @@ class Fakes:
         table = io.BytesIO()
         write_table(table, results.sweeps)
         yield "results.parquet", table.getvalue(), 3
-        yield "figures/figure2.svg", b"<svg/>", 3
+        yield "figures/figure2.png", b"PNG", 3
         yield "report.html", b"<html/>" * 40_000, 3
 
     def _call(self, name: str) -> None:

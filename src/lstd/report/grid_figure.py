@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from lstd.data.arguments import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.rendering import share
-from lstd.report.style import COLOURS, INK, LINES, legend_above, panels
+from lstd.report.style import COLOURS, INK, LINES, legend_above, mean_and_band, panels
 from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
@@ -194,13 +194,8 @@ def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes |
                 rule = f"shape (n_runs, {len(at)}, n_alphas), with a λ of `lmbdas` for each of the second"
                 raise InvalidInputError(f"`errors[{name!r}]` must have {rule}; got {array.shape}.")
             best = array[:, np.arange(len(at)), array.mean(axis=0).argmin(axis=1)]
-            best[:, ~np.isfinite(best).all(axis=0)] = np.nan  # where every α diverged in some run
-            mean = best.mean(axis=0)
             look: dict[str, Any] = {"color": COLOURS.get(name, f"C{number}"), "linestyle": LINES.get(name, "-")}
-            lines += panel.plot(at, mean, label=name.replace("_", " "), **look)
-            if len(best) > 1:
-                half = 2.0 * best.std(axis=0, ddof=1) / np.sqrt(len(best))
-                panel.fill_between(at, mean - half, mean + half, color=look["color"], alpha=0.2, linewidth=0)
+            lines.append(mean_and_band(panel, at, best, label=name.replace("_", " "), **look))
         panel.set(xlabel="trace decay λ", ylabel="lowest error over α")
         panel.legend()
     return lines

@@ -52,9 +52,10 @@ def powers(text: object) -> Markup:
     return Markup(_POWER.sub(lambda match: f"<sup>{match[1].replace('-', '−')}</sup>", escape(text)))
 
 
-def data_uri(svg: bytes) -> str:
-    """Encode a figure as the source of an image, so that its identifiers cannot clash with another figure's."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
+def data_uri(image: bytes) -> str:
+    """Encode a figure, SVG or PNG, as the source of an image: identifiers of two figures cannot clash."""
+    kind = "png" if image.startswith(b"\x89PNG") else "svg+xml"
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode('ascii')}"
 
 
 def seconds(value: float | None) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from lstd.experiments import protocol
 from lstd.experiments.reproduce.results import (
@@ -25,17 +26,16 @@ from lstd.experiments.reproduce.results import (
     select,
     sensitivity_limits,
 )
-from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
+from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, mean_and_band, new_figure
 from lstd.types import Array
 
-# Best errors that differ by more than this factor within one panel are drawn on a log axis.
-LOG_SPAN = 20.0
+WIDTHS = {"uncorrected": 2.0, "boyan": 1.8}  # of lines; 1.4 for others
 VARIANTS = ("uncorrected", "mixed", "boyan")
-THEOREM2_VARIANTS = {"uncorrected": 2.2, "mixed": 1.6, "boyan": 1.8}  # and the widths of their lines
 QUANTITIES = (("error_A", "A / T"), ("error_b", "b / T"), ("error_theta", "weights θ"))
 # Error bars of simulated values, in standard errors: about 95 % of them cover the exact value.
 BAR = 2.0
 LABELLED = {0, 20, 40, 60, 80, 90, 95, 100}  # values of λ, in hundredths, named beside their colours
+ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
 LEADING: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 1.0}
 _TINY = 1e-300
 
@@ -52,21 +52,32 @@ def drawn(name: str, results: Results) -> Figure:
 def figure2(results: Results) -> Figure:
     """Draw Figure 2, the best error over α against λ: a row of panels per problem, columns are features."""
     figure = _against_lmbda(results, _best_panel, "normalised MSE", 2.35, 0.18)
-    handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in protocol.FIGURE2_ALGORITHMS]
-    figure.legend(handles=handles, loc="upper center", ncols=4, handlelength=3.4)
-    return figure
+    return _with_legend(figure, [_handle(name, marker=MARKERS[name]) for name in protocol.FIGURE2_ALGORITHMS])
 
 
 def differences(results: Results) -> Figure:
     """Draw the best errors of Uncorrected and Mixed less Boyan's in the same runs, in % of Boyan's, against λ."""
     figure = _against_lmbda(results, _difference_panel, "less Boyan's, %", 2.1, 0.24)
-    handles = [Line2D([], [], label=protocol.ALGORITHM_NAMES[name], **_line(name)) for name in VARIANTS]
-    figure.legend(handles=handles, loc="upper center", ncols=3, handlelength=3.4)
+    return _with_legend(figure, [_handle(name) for name in VARIANTS])
+
+
+def _line(algorithm: str) -> dict[str, Any]:
+    return {
+        "color": COLOURS[algorithm], "linestyle": LINES[algorithm], "linewidth": WIDTHS.get(algorithm, 1.4),
+    }  # fmt: skip
+
+
+def _handle(algorithm: str, **more: Any) -> Line2D:
+    return Line2D([], [], label=protocol.ALGORITHM_NAMES[algorithm], **_line(algorithm), **more)
+
+
+def _with_legend(figure: Figure, handles: Sequence[Line2D]) -> Figure:
+    figure.legend(handles=handles, loc="upper center", ncols=len(handles), columnspacing=1.2, handlelength=3.0)
     return figure
 
 
 def _against_lmbda(
-    results: Results, draw: Callable[[Axes, Results, str, str], None], unit: str, height_of_row: float, wspace: float
+    results: Results, draw: Callable[[Axes, dict[str, Sweep]], None], unit: str, height_of_row: float, wspace: float
 ) -> Figure:
     n_rows = len(results.problems)
     figure = new_figure(9.6, height := 0.75 + height_of_row * n_rows)
@@ -75,77 +86,38 @@ def _against_lmbda(
     for row, problem in zip(axes, results.problems, strict=True):
         for ax, features in zip(row, protocol.FEATURES, strict=True):
             ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
-            draw(ax, results, problem, features)
+            draw(ax, {name: results.sweeps[problem, features, name] for name in results.algorithms})
         row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\n{unit}")
     for ax in axes[-1]:
         ax.set_xlabel("λ")
     return figure
 
 
-def _difference_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
-    ax.axhline(0.0, **_line("boyan"))
-    for name in ("uncorrected", "mixed"):
-        _difference(ax, *(results.sweeps[problem, features, each] for each in (name, "boyan")), algorithm=name)
-
-
-def _difference(ax: Axes, sweep: Sweep, boyan: Sweep, *, algorithm: str) -> None:
+def _difference_panel(ax: Axes, sweeps: dict[str, Sweep]) -> None:
     """Draw the mean difference over runs, with a band of two standard errors."""
-    errors, less = (one.errors[:, np.arange(len(one.lmbdas)), one.best_alpha] for one in (sweep, boyan))
-    with np.errstate(invalid="ignore"):  # infinite where both diverged
-        difference = 100.0 * (errors - less) / less.mean(axis=0)
-    difference[:, ~np.isfinite(difference).all(axis=0)] = np.nan
-    mean = difference.mean(axis=0)
-    ax.plot(sweep.lmbdas, mean, **_line(algorithm))
-    if len(difference) > 1:
-        half = BAR * difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
-        ax.fill_between(sweep.lmbdas, mean - half, mean + half, color=COLOURS[algorithm], alpha=0.2, linewidth=0)
+    ax.axhline(0.0, **_line("boyan"))
+    less = sweeps["boyan"].best_errors
+    for name in ("uncorrected", "mixed"):
+        with np.errstate(invalid="ignore"):  # infinite where both diverged
+            difference = 100.0 * (sweeps[name].best_errors - less) / less.mean(axis=0)
+        mean_and_band(ax, sweeps[name].lmbdas, difference, **_line(name))
 
 
-def _handle(algorithm: str, **look: Any) -> Line2D:
-    return Line2D([], [], marker=MARKERS[algorithm], label=protocol.ALGORITHM_NAMES[algorithm], **look)
-
-
-def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
-    means, spreads = [], []
-    for position, algorithm in enumerate(protocol.FIGURE2_ALGORITHMS):
-        sweep = results.sweeps[problem, features, algorithm]
-        lmbdas, best = sweep.lmbdas, (np.arange(len(sweep.lmbdas)), sweep.best_alpha)
-        mean, std = sweep.mean[best], sweep.std[best]
-        on_tenths = np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9  # with an error bar in the paper's Figure 2
-        ax.plot(lmbdas, np.where(np.isfinite(mean), mean, np.nan), **_line(algorithm))
-        drawn = on_tenths & np.isfinite(mean)
-        error = np.nan_to_num(std[drawn])
+def _best_panel(ax: Axes, sweeps: dict[str, Sweep]) -> None:
+    """Draw the lowest mean error of each λ; with an error bar, a standard deviation, at tenths, as in the paper."""
+    for position, name in enumerate(protocol.FIGURE2_ALGORITHMS):
+        sweep = sweeps[name]
+        best = np.arange(len(sweep.lmbdas)), sweep.best_alpha
+        mean, std = np.where(np.isfinite(sweep.mean[best]), sweep.mean[best], np.nan), np.nan_to_num(sweep.std[best])
+        ax.plot(sweep.lmbdas, mean, **_line(name))
+        tenths = np.flatnonzero((np.abs(10 * sweep.lmbdas - np.round(10 * sweep.lmbdas)) < 1e-9) & np.isfinite(mean))
+        bars = std[tenths] if std[tenths].any() else None  # one run has no standard deviation: markers only
         ax.errorbar(
-            lmbdas[drawn] + 0.007 * (position - 1.5), mean[drawn],
-            error if error.any() else None,  # one run has no standard deviation: markers only
-            fmt=MARKERS[algorithm], color=COLOURS[algorithm], markersize=3.2, elinewidth=0.8, capsize=1.8, capthick=0.8,
+            sweep.lmbdas[tenths] + 0.007 * (position - 1.5), mean[tenths], bars, fmt=MARKERS[name],
+            color=COLOURS[name], markersize=3.2, elinewidth=0.8, capsize=1.8, capthick=0.8,
         )  # fmt: skip
-        means.append(mean)
-        spreads.append(np.nan_to_num(np.where(on_tenths, std, 0.0)))
-    ax.set_xlim(-0.03, 1.03)
-    ax.set_xticks(np.linspace(0, 1, 6))
-    _best_limits(ax, np.concatenate(means), np.concatenate(spreads))
+    ax.set(xlim=(-0.03, 1.03), xticks=np.linspace(0, 1, 6), ylim=(max(0.0, ax.get_ylim()[0]), ax.get_ylim()[1]))
     ax.axhline(1.0, color=REFERENCE, linewidth=0.7, zorder=1)
-
-
-def _best_limits(ax: Axes, mean: Array, spread: Array) -> None:
-    """Linear from the lowest bar to the highest, cut at 0; logarithmic where the means span decades."""
-    finite = np.isfinite(mean)
-    if not finite.any():
-        return
-    mean, spread = mean[finite], spread[finite]
-    if 0 < LOG_SPAN * mean.min() < mean.max():
-        ax.set_yscale("log")
-        ax.set_ylim(0.7 * mean.min(), 1.4 * (mean + spread).max())
-        return
-    bottom, top = (mean - spread).min(), (mean + spread).max()
-    margin = 0.05 * (top - bottom) or 0.05
-    ax.set_ylim(max(0.0, bottom - margin), top + margin)
-
-
-def _line(algorithm: str) -> dict[str, Any]:
-    width = {"uncorrected": 2.0, "boyan": 1.8}.get(algorithm, 1.4)
-    return {"color": COLOURS[algorithm], "linestyle": LINES[algorithm], "linewidth": width}
 
 
 def sensitivity(results: Results, problem: str) -> Figure:
@@ -156,7 +128,7 @@ def sensitivity(results: Results, problem: str) -> Figure:
     """
     figure = new_figure(9.6, 8.9)
     figure.suptitle(protocol.PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold")
-    axes = figure.subplots(3, 3, sharex=False)
+    axes = figure.subplots(3, 3)
     figure.subplots_adjust(0.08, 0.145, 0.985, 0.905, wspace=0.18, hspace=0.15)
     for panels, features in zip(axes.T, protocol.FEATURES, strict=True):
         limits = sensitivity_limits(results, problem, features)
@@ -179,59 +151,54 @@ def sensitivity(results: Results, problem: str) -> Figure:
     return figure
 
 
-def _in_order(n: int) -> Array:
+def _in_order(n: int, last: float = 0.93) -> Array:
     """`n` colours from dark to light in the order of λ; equal steps, as λ is dense near 1."""
-    return np.asarray(colormaps["viridis"](np.linspace(0, 0.93, n)))
+    return np.asarray(colormaps["viridis"](np.linspace(0, last, n)))
 
 
 def _alpha_panel(ax: Axes, sweep: Sweep, bottom: float, top: float) -> None:
     # Far above the axis: the line leaves it in the right direction, and no coordinate is infinite.
-    mean = np.minimum(sweep.mean, 1e6 * top)
-    for curve, colour in zip(mean, _in_order(len(mean)), strict=True):
-        ax.plot(sweep.alphas, curve, color=colour, linewidth=1.0)
+    curves = [np.column_stack([sweep.alphas, np.minimum(curve, 1e6 * top)]) for curve in sweep.mean]
+    ax.add_collection(LineCollection(curves, colors=_in_order(len(curves)), linewidths=1.0))
     ax.axhline(1.0, color=REFERENCE, linewidth=0.7, zorder=1)
-    _alpha_axis(ax, sweep.alphas)
+    ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set_ylim(bottom, top)
-    _plain_log_ticks(ax, bottom, top)
+    ax.set(xlim=(sweep.alphas.min() / 1.25, sweep.alphas.max() * 1.25), ylim=(bottom, top))
+    ax.xaxis.set_major_locator(FixedLocator(list(sweep.alphas[::4])))
+    ax.yaxis.set_major_locator(FixedLocator(list(ERROR_TICKS)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    _without_minor_ticks(ax)
     if above := points_above(sweep, top):
         text = f"↑ {above} of {sweep.mean.size} above"
         ax.text(1.0, 1.01, text, transform=ax.transAxes, ha="right", va="bottom", fontsize=8.5)
 
 
-def _alpha_axis(ax: Axes, alphas: Array) -> None:
-    exponents = np.arange(np.ceil(np.log2(alphas.min())), np.floor(np.log2(alphas.max())) + 1)
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(alphas.min() / 1.25, alphas.max() * 1.25)
-    ax.xaxis.set_major_locator(FixedLocator(list(2.0 ** exponents[exponents % 4 == 0])))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"$2^{{{int(np.round(np.log2(value)))}}}$"))
-    ax.xaxis.set_minor_locator(FixedLocator(list(2.0**exponents)))
-    ax.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _plain_log_ticks(ax: Axes, bottom: float, top: float) -> None:
-    """Label a log axis of a decade or less with plain numbers, about five of them."""
-    decades = 10.0 ** np.arange(np.floor(np.log10(bottom)), np.ceil(np.log10(top)) + 1)
-    fine = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8), fine):
-        ticks = np.unique(np.outer(decades, digits))
-        ticks = ticks[(ticks >= bottom) & (ticks <= top)]
-        if len(ticks) >= 4:
-            break
-    ax.yaxis.set_major_locator(FixedLocator(list(ticks)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_minor_locator(NullLocator())
+def _without_minor_ticks(ax: Axes) -> None:
+    """Leave out the minor ticks of logarithmic axes, which take half of the time of a figure."""
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_locator(NullLocator())
 
 
 def proposition1(theory: Row) -> Figure:
     """Draw Proposition 1 against T for each λ: bias of Uncorrected and Boyan's, variances, and their ratio minus 1."""
     rows, ratios = theory["rows"], theory["ratio_rows"]
     lmbdas = levels(rows, "lmbda")
-    colours = dict(zip(lmbdas, map(tuple, colormaps["viridis"](np.linspace(0, 0.88, len(lmbdas)))), strict=True))
+    colours = dict(zip(lmbdas, map(tuple, _in_order(len(lmbdas), 0.88)), strict=True))
     figure = new_figure(9.6, 8.0)
     axes = figure.subplots(2, 2)
     figure.subplots_adjust(0.075, 0.065, 0.985, 0.91, wspace=0.2, hspace=0.28)
     sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
+    titles = (
+        "bias of Uncorrected LSTD(λ), sign reversed",
+        "bias of Boyan's LSTD(λ): none",
+        "variance: Uncorrected (solid) and Boyan's (dotted)",
+        "variance ratio Boyan's / Uncorrected, minus 1",
+    )
+    for number, (ax, title) in enumerate(zip(axes.flat, titles, strict=True)):
+        ax.set(title=title, xlabel="steps T", xscale="log")
+        if number != 1:  # the bias of Boyan's has both signs
+            ax.set_yscale("log", nonpositive="clip")
+        _without_minor_ticks(ax)
     for index, (lmbda, colour) in enumerate(colours.items()):
         jitter = 1.05 ** (index - (len(lmbdas) - 1) / 2)
         uncorrected, boyan = (select(rows, lmbda=lmbda, variant=name) for name in ("uncorrected", "boyan"))
@@ -241,24 +208,13 @@ def proposition1(theory: Row) -> Figure:
         _curve(axes[1, 0], uncorrected, "variance", jitter, colour)
         _curve(axes[1, 0], boyan, "variance", jitter, colour, linestyle=":")
         _curve(axes[1, 1], ratio, "ratio", jitter, colour, offset=1.0, leading=True)
-    titles = (
-        "bias of Uncorrected LSTD(λ), sign reversed",
-        "bias of Boyan's LSTD(λ): none",
-        "variance: Uncorrected (solid) and Boyan's (dotted)",
-        "variance ratio Boyan's / Uncorrected, minus 1",
-    )
-    for ax, title in zip(axes.flat, titles, strict=True):
-        ax.set(title=title, xlabel="steps T", xscale="log")
-    for ax in axes.flat[[0, 2, 3]]:
-        ax.set_yscale("log", nonpositive="clip")
     kinds = [
         Line2D([], [], color=REFERENCE, label="exact"),
         Line2D([], [], **LEADING, label="leading term"),
         Line2D([], [], color=REFERENCE, marker="o", linestyle="", label="simulated ± 2 standard errors"),
     ]
     kinds += [Line2D([], [], color=colour, label=f"λ = {lmbda:g}") for lmbda, colour in colours.items()]
-    figure.legend(handles=kinds, loc="upper center", ncols=len(kinds), columnspacing=1.2)
-    return figure
+    return _with_legend(figure, kinds)
 
 
 def _curve(
@@ -268,8 +224,7 @@ def _curve(
     """Draw leading term and exact values as lines, simulated values as points with error bars."""
     T = column(rows, "T")
     if leading:
-        values = factor * column(rows, f"{name}_asymptotic") - offset
-        ax.plot(T, values, **LEADING, zorder=3)
+        ax.plot(T, factor * column(rows, f"{name}_asymptotic") - offset, **LEADING, zorder=3)
     ax.plot(T, factor * column(rows, f"{name}_exact") - offset, **{"color": colour, **line})
     simulated, error = factor * column(rows, f"{name}_simulated") - offset, column(rows, f"{name}_stderr")
     yerr = BAR * np.nan_to_num(error)
@@ -283,34 +238,29 @@ def theorem2(theory: Row) -> Figure:
     figure = new_figure(9.6, 8.0)
     axes = figure.subplots(len(QUANTITIES), len(lmbdas), sharex=True, sharey="row", squeeze=False)
     figure.subplots_adjust(0.085, 0.065, 0.985, 0.915, wspace=0.1, hspace=0.12)
-    for i, (quantity, label) in enumerate(QUANTITIES):
-        for j, lmbda in enumerate(lmbdas):
-            _distance_panel(axes[i, j], select(rows, lmbda=lmbda), quantity)
-        axes[i, 0].set_ylabel(f"relative distance of {label}")
-    for j, lmbda in enumerate(lmbdas):
-        axes[0, j].set_title(f"λ = {lmbda:g}")
-        axes[-1, j].set_xlabel("steps T")
-    handles = [_handle(v, color=COLOURS[v], linestyle=LINES[v]) for v in THEOREM2_VARIANTS]
-    handles.append(Line2D([], [], color=REFERENCE, linewidth=1.0, label="slope −1/2"))
-    figure.legend(handles=handles, loc="upper center", ncols=4, handlelength=3.4)
-    return figure
+    axes[0, 0].set_xscale("log")
+    for panels, (quantity, label) in zip(axes, QUANTITIES, strict=True):
+        panels[0].set_yscale("log", nonpositive="clip")
+        panels[0].set_ylabel(f"relative distance of {label}")
+        for ax, lmbda in zip(panels, lmbdas, strict=True):
+            _distance_panel(ax, select(rows, lmbda=lmbda), quantity)
+    for ax, last, lmbda in zip(axes[0], axes[-1], lmbdas, strict=True):
+        ax.set_title(f"λ = {lmbda:g}")
+        last.set_xlabel("steps T")
+    handles = [_handle(name, marker=MARKERS[name]) for name in VARIANTS]
+    return _with_legend(figure, [*handles, Line2D([], [], color=REFERENCE, linewidth=1.0, label="slope −1/2")])
 
 
-def _distance_panel(ax: Axes, rows: Sequence[Row], quantity: str) -> None:
-    for position, (variant, width) in enumerate(THEOREM2_VARIANTS.items()):
+def _distance_panel(ax: Axes, rows: Iterable[Row], quantity: str) -> None:
+    for position, variant in enumerate(VARIANTS):
         path = select(rows, variant=variant)
-        T, colour = column(path, "T"), COLOURS[variant]
-        look: dict[str, Any] = {"linestyle": LINES[variant], "marker": MARKERS[variant], "linewidth": width}
-        ax.plot(T, column(path, quantity), color=colour, markersize=3.4, **look)
+        T = column(path, "T")
+        ax.plot(T, column(path, quantity), **_line(variant), marker=MARKERS[variant], markersize=3.4)
         if quantity == "error_theta":
             low, high = (np.maximum(column(path, name), _TINY) for name in ("low_theta", "high_theta"))
-            ax.vlines(T * 1.06 ** (position - 1), low, high, color=colour, linewidth=0.9)
-    # A line of slope −1/2 a little below the Uncorrected estimator's distance at the longest T.
-    path = select(rows, variant="uncorrected")
-    T, error = column(path, "T"), column(path, quantity)
-    ax.plot(T, 0.6 * error[-1] * np.sqrt(T[-1] / T), color=REFERENCE, linewidth=1.0, zorder=1)
-    ax.set_xscale("log")
-    ax.set_yscale("log", nonpositive="clip")
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(numticks=7))
-        axis.set_minor_formatter(NullFormatter())
+            ax.vlines(T * 1.06 ** (position - 1), low, high, color=COLOURS[variant], linewidth=0.9)
+        if variant == "uncorrected":  # a line of slope −1/2 a little below its distance at the longest T
+            guide = 0.6 * path[-1][quantity] * np.sqrt(T[-1] / T)
+            ax.plot(T, guide, color=REFERENCE, linewidth=1.0, zorder=1)
+    ax.yaxis.set_major_locator(LogLocator(numticks=7))
+    _without_minor_ticks(ax)

@@ -30,7 +30,7 @@ FIGURES = ("figure2", "differences", "figure3", "figure4", "figure5", "propositi
 SUBFOLDERS = ("cells", "figures", "tables")
 RESULTS = {
     "report.html": "all figures, tables and findings in one page",
-    "figures": "Figures 2-5 and those of the theory, as PDF, PNG and SVG",
+    "figures": "Figures 2-5 and those of the theory, as PDF and PNG",
     "tables": "Tables 1-3 as CSV and Markdown",
     "results.parquet": "a row per problem, features, algorithm, λ, α and run",
     "timings.json": "seconds per run beside a NumPy loop and the paper",
@@ -43,7 +43,7 @@ OUR_FILES = (
     *("timings.json", "theory.json", "results.parquet", "report.html", PROVENANCE),
     *(f"cells/{Cell(*names, runs=0).name}.npz" for names in product(PROBLEMS, FEATURES, GROUPS)),
     *("cells/timings.npz", "cells/theory.npz"),
-    *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png", "svg")),
+    *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png")),
     *(f"tables/{name}.{kind}" for name in ("table1", "table2", "table3", "best") for kind in ("csv", "md")),
 )
 _MOST_DIFFERENCES, _LONGEST_VALUE = 3, 24  # that a message names

@@ -21,7 +21,7 @@ from lstd.experiments.reproduce.verdicts import evaluate, simulated_text, verdic
 from lstd.report.rendering import render
 
 THEORY_FIGURES = ("proposition1", "theorem2")
-Drawn = dict[str, bytes]  # suffix -> content
+Drawn = dict[str, bytes]  # kind -> content
 
 
 def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Iterator[tuple[str, bytes, int]]:
@@ -32,7 +32,7 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
     names = ["figure2", "differences", *(protocol.FIGURE_OF[problem] for problem in results.problems)]
     tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
     files = [file for table in tables for file in table_files(table)]
-    n_files = len(files) + 3 * len([*names, *THEORY_FIGURES]) + 2
+    n_files = len(files) + 2 * len([*names, *THEORY_FIGURES]) + 2
     with _drawing(min(n_jobs, len(names))) as pool:
         futures = {name: _submit(pool, name, results) for name in names}
         results = replace(results, theory=theory())
@@ -41,23 +41,22 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
         write_table(buffer, results.sweeps)
         for name, content in [("results.parquet", buffer.getvalue()), *files]:
             yield name, content, n_files
-        svgs = {}
+        images = {}
         for name, future in futures.items():
-            drawn = future.result()
-            svgs[name] = drawn[".svg"]
-            for suffix, content in drawn.items():
-                yield f"figures/{name}{suffix}", content, n_files
-    yield "report.html", page(results, tables, svgs).encode("utf-8", "backslashreplace"), n_files
+            for kind, content in future.result().items():
+                yield f"figures/{name}.{kind}", content, n_files
+            images[name] = content
+    yield "report.html", page(results, tables, images).encode("utf-8", "backslashreplace"), n_files
 
 
 def draw(name: str, results: Results) -> Drawn:
-    """Draw one figure as .svg, .pdf and .png."""
+    """Draw one figure as pdf, and as png for the page."""
     from lstd.experiments.reproduce.figures import drawn
     from lstd.report.style import figure_style, rendered
 
     with figure_style():
         figure = drawn(name, results)
-    return {suffix: rendered(figure, suffix) for suffix in (".svg", ".pdf", ".png")}
+    return {kind: rendered(figure, kind) for kind in ("pdf", "png")}
 
 
 @contextmanager
@@ -116,8 +115,8 @@ SECTIONS = {
 }
 
 
-def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -> str:
-    """Render the page with the tables of files and the figures by name."""
+def page(results: Results, tables: Sequence[Table], images: Mapping[str, bytes]) -> str:
+    """Render the page with the tables of files and the images by name."""
     outcomes = evaluate(results)
     return render(
         "paper.html",
@@ -133,7 +132,7 @@ def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -
         absent=[problem for problem in protocol.PROBLEMS if problem not in results.problems],
         facts=_facts(results.provenance),
         figure_of=protocol.FIGURE_OF,
-        svgs=svgs,
+        images=images,
         lowest=[lowest_text(results, *panel) for panel in results.panels],
         above={problem: above_text(results, problem) for problem in results.problems},
         top=protocol.TOP,

@@ -59,6 +59,11 @@ class Sweep:
         return np.asarray(np.argmin(self.mean, axis=1))
 
     @property
+    def best_errors(self) -> Array:
+        """Errors of each run and λ at that α, shape (runs, lmbdas)."""
+        return self.errors[:, np.arange(len(self.lmbdas)), self.best_alpha]
+
+    @property
     def best(self) -> tuple[int, int] | None:
         """Indices of the λ and α with the lowest mean error; None if all of them diverged."""
         if not np.isfinite(self.mean).any():
