@@ -76,7 +76,7 @@ def test_it_is_linear_mql_mwl_dualdice_and_doubly_robust_with_its_own_weights(se
     found, log = policy_value(model), model.logged_
     phi, rewards = log.pairs(slice(None)), log.rows.y[log.full, 0]
     after = log.expected(slice(None)) * log.rows.discount[log.full, np.newaxis]
-    X, P = model.first_states()
+    X, P = model.initial()
     initial = np.mean([naive.expected_pair(x, p) for x, p in zip(X, P, strict=True)], axis=0)
     values, weights = naive.linear_minimax(phi, after, rewards, initial)
     for name in values:

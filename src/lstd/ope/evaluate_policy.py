@@ -110,20 +110,17 @@ def evaluate_policy(
     features = None if labels is None else StateActionFeatures(labels)
     logged = logged_rows(rows, actions, features, (target_policy, None), behavior_probability, "none", 0.0)
     log = LoggedStates.of(logged, gamma, state, random_state)
-    said = log.support_said()
     direct, robust = log.robust(q)
     parts = {
         "state values": log.plain, "weighted state values": log.weighted, "action values": direct,
         "doubly robust": robust,
     }  # fmt: skip
-    found = {name: evaluated(None, one, level) for name, one in parts.items()}
+    found = {name: evaluated(one, level, name) for name, one in parts.items()}
     widest = _WIDER * found["weighted state values"].standard_error
     best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
-    found = {name: replace(one, method=name) for name, one in found.items()}
     one = found[best]
     value = min(max(_shrunk(parts[best], direct), one.lower), one.upper)
-    check = feature_check(log, robust)
-    return doubted(replace(one, value=value, candidates=found, features=check, ratios=log.ratios, said=said))
+    return doubted(replace(one, value=value, candidates=found, said=()), log, feature_check(log, robust))
 
 
 def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:

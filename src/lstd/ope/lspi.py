@@ -12,7 +12,6 @@ import numpy as np
 
 from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
-from lstd.estimators.validate_data import checked_features
 from lstd.ope.logged_rows import PER_ROW, log_columns
 from lstd.ope.lstdq import LSTDQ
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
@@ -139,10 +138,7 @@ def _value(model: LSTDQ, initial_states: Any, level: float) -> PolicyValue:
     """Return the value of the policy of a model, with an infinite interval if the model has none."""
     if not model.lstd_.model_.no_intervals:
         return policy_value(model, initial_states, level)
-    X, P = model.first_states()
-    if initial_states is not None:
-        X = checked_features(model, initial_states)
-        P = model.policy_at(X)
+    X, P = model.initial(initial_states)
     value = float((model.values_at(X) * P).sum(axis=1).mean())
     return PolicyValue(value, -np.inf, np.inf, np.inf, 0.0, 0.0, True, check_level(level), "fixed")
 

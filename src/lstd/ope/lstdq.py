@@ -28,6 +28,7 @@ from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
+from lstd.ope.value_by_blocks import dual_solution
 from lstd.statistics.ridge_warning import scales_doubt
 from lstd.types import Array
 
@@ -371,12 +372,6 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         values = self.action_values(X)
         return np.asarray((values * self.policy_at(checked_features(self, X), target_policy)).sum(axis=1))
 
-    def values_of_rows(self) -> Array:
-        """Return the values of the states of the logged transitions, (N,), where the target policy is known in rows."""
-        logged = self.logged_
-        assert logged is not None
-        return np.asarray((self.values_at(logged.rows.X[logged.full]) * logged.policy_of(logged.full)).sum(axis=1))
-
     def policy_at(self, X: Features, target_policy: Any = None) -> Array:
         """Return the probabilities of the target policy, (T, n_actions), in checked states."""
         policy = self.target_policy_ if target_policy is None else target_policy
@@ -387,17 +382,33 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             )
         return probabilities_of(policy, X, self.features_.labels)
 
-    def first_states(self, target_policy: Any = None) -> tuple[Features, Array]:
-        """Return the first state of each episode, (m, n), and the probabilities of actions there, (m, n_actions)."""
-        logged = self.logged_
-        if logged is None:
+    def initial(self, states: Any = None, target_policy: Any = None) -> tuple[Features, Array]:
+        """Return initial states, (m, n), by default the first ones of episodes, and the probabilities of actions."""
+        logged, P = self.logged_, None
+        if states is not None:
+            X = checked_features(self, states)
+        elif logged is None:
             X, P = self.initial_
-            return X, P if target_policy is None else self.policy_at(X, target_policy)
-        first = logged.full[logged.begins]
-        X = logged.rows.X[first]
-        if target_policy is None and logged.policy is not None:
-            return X, logged.policy[first]
-        return X, self.policy_at(X, target_policy)
+        else:
+            first = logged.full[logged.begins]
+            X, P = logged.rows.X[first], None if logged.policy is None else logged.policy[first]
+        return X, self.policy_at(X, target_policy) if P is None or target_policy is not None else P
+
+    def coverage(self, X: Features, P: Array, phi: Array) -> dict[str, Any]:
+        """Return what the log says of a value over initial states of mean features `phi`, by field of `ValueByBlocks`.
+
+        From a file, or without the matrix, there are no dual weights.
+        """
+        fitted, logged, (unlogged, pairs) = self.lstd_.model_, self.logged_, self.unlogged_
+        if fitted.unseen.any():
+            unlogged += float((P * self.features_.touching(X, fitted.unseen)).sum())
+        known: dict[str, Any] = {"unlogged": unlogged / (pairs + float(P.sum())), "log": logged}
+        if logged is not None and fitted.free is None:
+            known["dual"] = logged.dual_weights(*dual_solution(fitted, phi), fitted.statistics.lmbda)
+        if logged is not None and logged.ratio is not None:
+            values = self.values_at(logged.rows.X[logged.full]) * logged.policy_of(logged.full)
+            known["predicted"] = values.sum(axis=1)
+        return known
 
     def to_record(self) -> SavedActionValues:
         """Return what a file holds of the fitted model."""
@@ -414,7 +425,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
                 "`features` must have labels of one type to be saved, numbers or text; got "
                 f"{features.labels.tolist()!r:.80}. Number the actions 0, 1, …."
             )
-        names, (X, P) = vars(self).get("feature_names_in_"), self.first_states()
+        names, (X, P) = vars(self).get("feature_names_in_"), self.initial()
         if sparse.issparse(X):
             indices, indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
             X = SparseStates(X.data.astype(np.float64), indices, indptr)

@@ -145,7 +145,7 @@ def compare_policies(
     ([2, 1, 0], (0.9,), array([0. , 0. , 1.5]))
     """
     level, given = check_level(level), _by_name("models", models)
-    names, ones = [*given], [*given.values()]
+    names = [*given]
     if len(names) < 2:
         raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
     policies = dict.fromkeys(names) if target_policies is None else _by_name("target_policies", target_policies)
@@ -161,8 +161,8 @@ def compare_policies(
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
     values = tuple(
-        _at_level(one, level) if isinstance(one, PolicyValue) else doubted(evaluated(one, part, level))
-        for one, part in zip(ones, parts, strict=True)
+        _at_level(one, level) if isinstance(one, PolicyValue) else doubted(evaluated(part, level))
+        for one, part in zip(given.values(), parts, strict=True)
     )
     shares = np.mean([part.fitted.influence.shares for part in parts], axis=0)
     half, error = _half_widths(parts, shares, level, check_integer("seed", seed, 0))
@@ -174,7 +174,7 @@ def compare_policies(
 
 def _at_level(value: PolicyValue, level: float) -> PolicyValue:
     """Return a value with its interval at another level; a shrunk value stays in it."""
-    one = evaluated(None, value.by_blocks, level)
+    one = evaluated(value.by_blocks, level)
     return replace(value, lower=min(one.lower, value.value), upper=max(one.upper, value.value), level=level)
 
 

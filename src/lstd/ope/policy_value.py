@@ -31,7 +31,7 @@ from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.ratio_table import RatioTable
-from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, dual_solution, effective_size
+from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -184,33 +184,26 @@ def policy_value(
     >>> found.lower < 2.5 < found.upper, round(found.effective_sample_size), found.unlogged_share
     (True, 320, 0.0)
     """
-    level = check_level(level)
-    if state is None and q is None and (data is None or initial_states is not None):
-        one = evaluated(model, value_by_blocks(model, initial_states, target_policy, weights, sample), level)
-        if data is not None:
-            log = _log_of(model, data, None)
-            one = replace(one, ratios=log.ratios, said=(*one.said, *log.support_said()))
-        return doubted(one)
+    level, of_states = check_level(level), state is None and q is None and (data is None or initial_states is not None)
+    log = _log_of(model, data, state) if not of_states or data is not None else None
+    if of_states or log is None:
+        return doubted(evaluated(value_by_blocks(model, initial_states, target_policy, weights, sample), level), log)
     for name, given in (("initial_states", initial_states), ("weights", weights)):
         if given is not None:
             raise InvalidInputError(
                 f"`{name}` must not be given with `data`, `state` or `q`, where the value is that of the first "
                 "states of the log. Leave it out."
             )
-    log = _log_of(model, data, state)
     robust = None
     if q is not None:
         robust = found = log.robust(q)[1]
         method = "doubly robust"
     elif isinstance(model, LSTDQ):
         factor = log.ratio * log.u / (row_factor(log.logged) if model.is_weighted_ else 1.0)
-        model, method = model.reweighted(factor), "weighted action values"
-        found = value_by_blocks(model, None, target_policy, None, "episodes")
+        found, method = value_by_blocks(model.reweighted(factor), None, target_policy), "weighted action values"
     else:
         found, method = log.weighted, "weighted state values"
-    one = evaluated(model if q is None else None, found, level)
-    said = (*one.said, *log.support_said())
-    return doubted(replace(one, method=method, features=feature_check(log, robust), ratios=log.ratios, said=said))
+    return doubted(evaluated(found, level, method), log, feature_check(log, robust))
 
 
 def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
@@ -236,20 +229,22 @@ def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
     return log
 
 
-def evaluated(model: Any, found: ValueByBlocks, level: float) -> PolicyValue:
-    """Return the value of a policy and its interval; `model` is an LSTDQ or LSTD whose value it is, if any."""
+def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyValue:
+    """Return the value of a policy and its interval."""
     fitted, squares = found.fitted, (found.blocks**2)[np.newaxis, :, np.newaxis]
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(half_width(error, freedom, level, found.shift))
     check_range(np.array([found.value, half]))
-    little = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
-    size, unlogged, dual = _coverage(model, found)
-    method, ratios = "state values" if found.initial is None else "action values", None
-    if isinstance(model, LSTDQ) and model.logged_ is not None and model.logged_.ratio is not None:
-        ratios = RatioTable.of(model.logged_, model.values_of_rows())
+    little, size = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any()), None
+    if found.dual is not None:
+        size = effective_size(found.dual)
+    elif found.unlogged is None and (sample := fitted.statistics.counts.sample) is not None and sample.off_policy:
+        size = float(sample.size[0])
+    ratios = None if found.predicted is None or found.log is None else RatioTable.of(found.log, found.predicted)
     return PolicyValue(
         found.value, found.value - half, found.value + half, error, freedom, -found.shift, little, level, found.sample,
-        size, unlogged, dual, method, said=fitted.said, ratios=ratios, by_blocks=found,
+        size, found.unlogged, found.dual, method or ("state values" if found.unlogged is None else "action values"),
+        said=fitted.said, ratios=ratios, by_blocks=found,
     )  # fmt: skip
 
 
@@ -263,8 +258,12 @@ def _combined(found: ValueByBlocks, freedom: float) -> tuple[float, float]:
     return error, 1.0 / known
 
 
-def doubted(found: PolicyValue) -> PolicyValue:
-    """Warn of what the log says against a value, and return the value with it."""
+def doubted(
+    found: PolicyValue, log: LoggedStates | None = None, check: FeatureCheck | None = None
+) -> PolicyValue:  # fmt: skip
+    """Warn of what the log says against a value, and return the value with it and with the table of ratios."""
+    if log is not None:
+        found = replace(found, features=check, ratios=log.ratios, said=(*found.said, *log.support_said()))
     part = found.by_blocks
     texts: dict[type[Warning], str] = {}
     sample = part.fitted.statistics.counts.sample
@@ -286,30 +285,30 @@ def doubted(found: PolicyValue) -> PolicyValue:
     return replace(found, said=(*found.said, *texts.values()))
 
 
-def value_by_blocks(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> ValueByBlocks:
+def value_by_blocks(
+    model: Any, initial_states: Any, target_policy: Any, weights: Any = None, sample: str = "episodes"
+) -> ValueByBlocks:
     """Return the value of a policy with the contributions of blocks; the arguments are those of `policy_value`."""
     check_choice("sample", sample, SAMPLES)
     _check_fitted(model)
+    P: Any = None
     if isinstance(model, LSTDQ):
-        if initial_states is None:
-            X, P = model.first_states(target_policy)
-        else:
-            X = checked_features(model, initial_states)
-            P = model.policy_at(X, target_policy)
+        X, P = model.initial(initial_states, target_policy)
         fitted: Model = model.lstd_.model_
         values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
     else:
-        X, P = _states(model, initial_states, target_policy), None
-        fitted = model.model_
+        X, fitted = _states(model, initial_states, target_policy), model.model_
         values = fitted.predict(X)
-    given = 1.0 if weights is None else weights
-    share = check_per_row("weights", given, len(values), what="weight", of="initial_states")
+    share = check_per_row(
+        "weights", 1.0 if weights is None else weights, len(values), what="weight", of="initial_states"
+    )
     if not share.sum() > 0.0:
         raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
     share = share / share.sum()
-    mean = dense(X.T @ share) if P is None else model.features_.total(X, P * share[:, np.newaxis])
-    found = combined(fitted, mean, values, share, sample, initial=None if P is None else (X, P))
-    return found if P is None else replace(found, log=model.logged_)
+    if P is None:
+        return combined(fitted, dense(X.T @ share), values, share, sample)
+    found = combined(fitted, model.features_.total(X, P * share[:, np.newaxis]), values, share, sample)
+    return replace(found, **model.coverage(X, P, found.phi))
 
 
 def _check_fitted(model: Any) -> None:
@@ -327,21 +326,3 @@ def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
     if not model.model_.statistics.single:
         raise InvalidInputError("`model` must be fitted to one reward per row, given as a vector.")
     return X
-
-
-def _coverage(model: Any, found: ValueByBlocks) -> tuple[float | None, float | None, Array | None]:
-    """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
-    fitted, s = found.fitted, found.fitted.statistics
-    if found.initial is None or model is None:
-        if found.dual is not None:
-            return effective_size(found.dual), None, found.dual
-        sample = s.counts.sample
-        return float(sample.size[0]) if sample is not None and sample.off_policy else None, None, None
-    (unlogged, pairs), (X, P) = model.unlogged_, found.initial
-    if fitted.unseen.any():
-        unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())
-    share = unlogged / (pairs + float(P.sum()))
-    if model.logged_ is None or fitted.free is not None:  # the dual weights need the matrix
-        return None, share, None
-    g = model.logged_.dual_weights(*dual_solution(fitted, found.phi), s.lmbda)
-    return effective_size(g), share, g

@@ -13,11 +13,11 @@ numbers v_i of episodes with the derivative φ̄₀ by θ has such contributions
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows
@@ -38,18 +38,19 @@ class ValueByBlocks:
     sample: str
     phi: Array  # (k,) φ̄₀
     fitted: Model
-    initial: tuple[Features, Array] | None = None  # initial states and probabilities of actions there, of an LSTDQ
     log: LoggedRows | None = None  # the transitions, if they are known
     dual: Array | None = None  # (N,) weights g_t of rewards, or of the errors of action values
+    unlogged: float | None = None  # share of the policy's actions without data, of an LSTDQ
+    predicted: Array | None = None  # (N,) values of the states of transitions, of an LSTDQ
 
 
 def combined(
     fitted: Model, mean: Array, values: Array, share: Array, sample: str = "episodes", *, ones: float = 1.0,
-    initial: tuple[Features, Array] | None = None,
+    **known: Any,
 ) -> ValueByBlocks:  # fmt: skip
     """Return what each block contributes to the error of a weighted mean of values of initial states.
 
-    `mean` (k,) and `ones` are the derivative of the mean by the weights of `fitted`.
+    `mean` (k,) and `ones` are the derivative of the mean by the weights of `fitted`; `known` are further fields.
     """
     value = float(share @ values)
     [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], ones)
@@ -61,7 +62,7 @@ def combined(
         contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
     elif sample == "independent":
         of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
-    return ValueByBlocks(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
+    return ValueByBlocks(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, **known)
 
 
 def dual_solution(fitted: Model, phi: Array) -> tuple[Array, float]:
