@@ -58,15 +58,19 @@ def test_words_and_missing_values_become_columns_in_fit_predict_and_score(tmp_pa
         assert said in capsys.readouterr().err
 
 
-def test_a_row_of_sorted_tables_is_named_by_its_file_and_place(tmp_path, monkeypatch, capsys):
+def test_a_row_of_sorted_tables_is_named_by_its_file_and_place_its_id_and_time(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     table = machines(tmp_path).sample(frac=1.0, random_state=0)
     table.to_csv("m.csv", index=False)
     fit = ["--features", "temperature", *ROLES, "-o", "model"]
     assert run(["fit", "m.csv", *fit, "--time", "day", "--sort"]) == 2
     said = capsys.readouterr().err
-    row = int(re.search(r"m.csv: column 'temperature', row (\d+) .*: has no value", said)[1])
+    place = (
+        r"m.csv: column 'temperature', row (\d+) \(the first row of data is 1\) \(machine (\d+), day (\d+)\): has"
+    )
+    row, *name = map(int, re.search(place, said).groups())
     assert table["temperature"].isna().iloc[row - 1]
+    assert name == table[["machine", "day"]].iloc[row - 1].tolist()
 
 
 @pytest.mark.filterwarnings("default::lstd.errors.LSTDWarning")

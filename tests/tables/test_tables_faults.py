@@ -31,7 +31,7 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
         (
             "2,2,2,a",
             "2,2,n/a,a",
-            "NaN, n/a or the like), and column 'done' is true in this row, which says that",
+            "has 'n/a', which counts as no value, and column 'done' is true in this row, which says that",
         ),
         ("4,4,4,b", "4,4,$4,b", "column 'r', row 4 (the first row of data is 1): has '$4', which is not a number"),
         ("c,0", "c,2", "column 'done', row 5 (the first row of data is 1): has '2', which is neither 0 nor 1"),

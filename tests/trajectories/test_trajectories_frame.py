@@ -120,7 +120,7 @@ def test_rows_out_of_order_are_named_before_their_ends():
 REFUSED = {
     "missing column": ({}, {"features": ["x", "onn"]}, r"'onn' \(`features`\) is not in the frame.*mean 'on'\?"),
     "missing reward column": ({}, {"reward": "zzz"}, r"'zzz' \(`reward`\) is not in the frame"),
-    "text": ({}, {"features": ["note"]}, r"'note' \(`features`\), row 0 .* has no value"),
+    "text": ({}, {"features": ["note"]}, r"'note' \(`features`\), row 0 .* has 'n/a', which counts as no value; "),
     "reward at an end": ({"r": [1.0, None, None, 1.0, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 1 .* 'end' is true"),
     "word as flag": ({"end": ["no", "dead", *["no"] * 4]}, {}, r"'end' \(`terminated`\), row 1 .* has 'dead', which"),
     "time falls": ({"t": [0, 1, 0, 6, 5, 9]}, {"time": "t"}, r"'t' \(`time`\), row 4 .* is earlier .*sort=True"),

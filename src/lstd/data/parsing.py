@@ -59,6 +59,13 @@ def described(value: Any) -> str:
     return f"has {text!r}" if isinstance(value, str) else f"has {text}"
 
 
+def quoting(text: str, cell: Any) -> str:
+    """Return what is wrong with a value with its text, if that counts as no value."""
+    if not text.startswith(NO_VALUE) or not isinstance(cell, str) or not cell.strip():
+        return text
+    return f"has {cell.strip()!r}, which counts as no value{text.removeprefix(NO_VALUE)}"
+
+
 def times(values: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | None]:
     """Return times, (T,), none of which may be missing, as integers or floats in their order, and the first bad one.
 
@@ -286,8 +293,7 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
         if not name.isdigit():  # most ids are digits, and need no other check
             name = name.strip()
             if name.lower() in MISSING:
-                found = f"has {name!r}, which counts as no value" if name else NO_VALUE
-                return up_to(Ids(np.array(rows, np.intp), kept, Fault(row, column, f"{found}; {NEEDS_ID}")))
+                return up_to(Ids(np.array(rows, np.intp), kept, Fault(row, column, f"{NO_VALUE}; {NEEDS_ID}")))
             name = _plain_text(name)
         if not kept or kept[-1] != name:
             rows.append(row)

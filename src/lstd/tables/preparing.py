@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
-from lstd.data.parsing import Fault
+from lstd.data.parsing import Fault, quoting
 from lstd.distributed.on_dask import is_future
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
@@ -42,7 +42,7 @@ class Prepared(Table):
         made = {name: self._made[name] for name in columns if name in self._made}
         needed = list(dict.fromkeys(made[name][0] if name in made else name for name in columns))
         known, unseen = {*self._made.values()}, Counter[tuple[str, str]]()
-        for batch in _batches(self._table, needed, most_rows):
+        for batch in self._table.records(needed, most_rows):
             words = {column: _words(batch.column(column)) for column, _ in made.values()}
             for column in words.keys() - self._fills.keys():
                 counts = Counter(words[column].tolist())
@@ -58,7 +58,7 @@ class Prepared(Table):
             return batch.column(name)
         values, fault = convert.numbers(batch.column(name), name)
         if fault is not None:
-            raise at_row(self.file, self.rows_read + fault.row, fault.column, fault.text)
+            raise self.error(self.rows_read + fault.row, fault.column, fault.text)
         return convert.from_numpy(np.where(np.isnan(values), self._fills[name], values))
 
     def unseen(self, X: Array, features: Sequence[str]) -> Flags:
@@ -68,9 +68,11 @@ class Prepared(Table):
         none = [~X[:, sources == column].any(axis=1) for column in words]
         return np.asarray(np.any(np.array(none).reshape(-1, len(X)), axis=0), np.bool_)
 
+    def error(self, row: int, column: str, text: str) -> InvalidInputError:
+        return self._table.error(row, column, text)
+
     @property
     def done(self) -> float:
-        """Share of the table that has been read."""
         return self._table.done
 
 
@@ -93,16 +95,6 @@ def _split(name: str, own: set[str]) -> tuple[str, str] | None:
     """Divide a name into a column and a word; None if no column fits."""
     parts = ((name[:i], name[i + 1 :]) for i, letter in enumerate(name) if letter == "=")
     return next((part for part in parts if part[0] in own), None)
-
-
-def _batches(table: Table, columns: list[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a table, of text parsed."""
-    for batch in table.batches(columns, most_rows):
-        found, failure = batch.parsed(columns) if table.text else (batch, None)
-        if found is not None:
-            yield found
-        if failure is not None:
-            raise failure
 
 
 def _words(column: pa.Array) -> NDArray[Any]:
@@ -131,7 +123,7 @@ def prepared(
     words: dict[str, set[str]] = {name: set() for name in categories}
     sums = {name: np.zeros(3) for name in counted}  # of values, known ones and missing ones
     for table in tables:
-        for batch in _batches(table, [*categories, *counted]):
+        for batch in table.records([*categories, *counted]):
             for name, found in words.items():
                 found |= {*_words(batch.column(name))}
                 if len(found) > _MOST_WORDS:
@@ -177,7 +169,7 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []
     n_bytes = 0
-    for together in itertools.chain.from_iterable(_batches(table, reader.columns) for table in reader.tables):
+    for together in itertools.chain.from_iterable(table.records(reader.columns) for table in reader.tables):
         n_bytes += together.nbytes
         if 2 * n_bytes > memory:
             raise InvalidInputError(
@@ -192,21 +184,23 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
 
 
 class SortedTable(FrameTable):
-    """All rows of tables, sorted; errors name their files, and their places there."""
+    """All rows of tables, sorted; errors name rows by their files, their places there, and their ids and times."""
 
     def __init__(self, tables: Sequence[Table], rows: pa.Table, roles: Roles) -> None:
-        self._files, self._ends = [table.file for table in tables], np.cumsum([table.rows_read for table in tables])
+        self._tables, self._ends = tables, np.cumsum([table.rows_read for table in tables])
+        self._rows, self._named_by = rows, [name for name in (roles.episode, roles.time) if name]
         self._order = np.arange(len(rows))
         self._order = convert.sorted_order(rows, roles, self._known)
-        super().__init__(", ".join(self._files), rows.take(convert.from_numpy(self._order)))
+        super().__init__(", ".join(table.file for table in tables), rows.take(convert.from_numpy(self._order)))
 
-    def at(self, row: int) -> tuple[str, int]:
-        """Return the file of a row, and its place there."""
+    def error(self, row: int, column: str, text: str) -> InvalidInputError:
         place = int(self._order[row])
         file = int(np.searchsorted(self._ends, place, side="right"))
-        return self._files[file], place - int(self._ends[file - 1] if file else 0)
+        cells = (f"{name} {self._rows.column(name)[place].as_py()}" for name in self._named_by)
+        text, place_in_file = quoting(text, self._rows.column(column)[place].as_py()), place - [0, *self._ends][file]
+        return at_row(self._tables[file].file, int(place_in_file), column, text, f" ({', '.join(cells)})")
 
     def _known(self, values: Any, fault: Fault | None) -> Any:
         if fault is not None:
-            raise at_row(*self.at(fault.row), fault.column, fault.text)
+            raise self.error(fault.row, fault.column, fault.text)
         return values

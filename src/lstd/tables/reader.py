@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,7 +36,7 @@ from lstd.tables.table import (
     dataset_tables,
 )
 
-T = TypeVar("T")
+R = TypeVar("R", bound="RowReader")
 
 
 class Chunk(NamedTuple):
@@ -54,17 +54,16 @@ class Chunk(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """Rows as they were read, or the end of the tables of a reader, without rows."""
+    """Rows as they were read; or the end of the tables of a reader, without a table."""
 
-    owner: Any
-    reader: Any  # RowReader, or None
+    reader: Any  # RowReader
     table: Any = None
     first: int = 0  # place of its first row in the table
     batch: Any = None  # RecordBatch or TextBlock
 
     def size(self) -> int:
         """Return the bytes of the rows, as read and converted."""
-        if self.batch is None:
+        if self.table is None:
             return 0
         width = 8 * len(self.reader.columns)
         if not self.table.text:  # adding up the bytes of many columns is slow in Arrow
@@ -85,30 +84,29 @@ class RowReader:
     """
 
     def __init__(
-        self, paths: Sequence[str | Table], roles: Roles, *, gamma: float = 1.0, chunk_rows: int | None = None,
+        self, paths: Iterable[str | Table], roles: Roles, *, gamma: float = 1.0, chunk_rows: int | None = None,
         memory: int = chunk_sums.MEMORY, part: bool = False,
     ) -> None:  # fmt: skip
         self.tables = [*map(open_table, paths)]
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))  # to read
-        self.episodes = Episodes(roles, at_row, part=part)
-        self.gamma, self.part = gamma, part
-        self._chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
+        self.episodes = Episodes(roles, self.error, part=part)
+        self.gamma, self.is_part = gamma, part
+        self.chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
+
+    def error(self, file: str, row: int, column: str, text: str) -> InvalidInputError:
+        """Return the error for a value; its row in the file is counted from 0."""
+        table = next((table for table in self.tables if table.file == file), None)
+        return at_row(file, row, column, text) if table is None else table.error(row, column, text)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
         with Ahead(1) as ahead:
-            for _, chunk in chunks_of([(None, self)], ahead):
+            for _, chunk in chunks_of([self], ahead):
                 if chunk is not None:
                     yield chunk
                 del chunk
-
-    def raw(self, owner: Any = None) -> Iterator[Raw]:
-        """Yield rows as they are read."""
-        for table in self.tables:
-            for batch in table.batches(self.columns, self._chunk_rows):
-                yield Raw(owner, self, table, table.rows_read - len(batch), batch)
 
     def checked(self, table: Table, first: int, found: Converted) -> Chunk:
         """Check the next rows."""
@@ -123,31 +121,31 @@ def times_of(column: pa.Array, name: str) -> NDArray[Any]:
     return times.view("M8[us]") if convert.clock_of(column)[0] else times
 
 
-def chunks_of(
-    readers: Iterable[tuple[T, RowReader | None]], ahead: Ahead, most_bytes: int = 0
-) -> Iterator[tuple[T, Chunk | None]]:
-    """Yield the checked chunks of readers one after another, each with what came with its reader, and None at its end.
+def chunks_of(readers: Iterable[R], ahead: Ahead, most_bytes: int = 0) -> Iterator[tuple[R, Chunk | None]]:
+    """Yield the checked chunks of readers one after another, each with its reader, and None at the end of each.
 
     Up to `most_bytes` are read ahead, also of the next readers, and converted in the threads of `ahead`.
     """
 
     def read() -> Iterator[Raw]:
-        for owner, reader in readers:
-            yield from () if reader is None else reader.raw(owner)
-            yield Raw(owner, reader)
+        for reader in readers:
+            for table in reader.tables:
+                for batch in table.batches(reader.columns, reader.chunk_rows):
+                    yield Raw(reader, table, table.rows_read - len(batch), batch)
+            yield Raw(reader)
 
-    for raw, found, failure in ahead.map(_converted, read(), Raw.size, most_bytes):
-        chunk = None
+    for (reader, table, first, _), found, failure in ahead.map(_converted, read(), Raw.size, most_bytes):
         if found is not None:
-            chunk = raw.reader.checked(raw.table, raw.first, found)
-        elif raw.reader is not None and failure is None and not raw.reader.part:
-            raw.reader.episodes.finish()
-        del found
-        if chunk is not None or failure is None:
-            yield raw.owner, chunk
+            chunk = reader.checked(table, first, found)
+            del found
+            yield reader, chunk
+            del chunk
         if failure is not None:
             raise failure
-        del raw, chunk
+        if table is None:
+            if not reader.is_part:
+                reader.episodes.finish()
+            yield reader, None
 
 
 def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | None]:

@@ -130,20 +130,19 @@ class SumTables(Leaf):
 
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of tables in their order. Threads share the chunks; this one reads and merges."""
-        tables = ahead.map(partial(_Summed, self), tasks)
-        for work, rows, pieces in ahead.map(_summed, _works(tables, ahead, self.memory), attrgetter("share"), 1.0):
+        chunks = chunks_of(ahead.map(partial(_Summed, self), tasks), ahead, bytes_ahead(self.memory))
+        works = map(_work, chunks)  # which holds no chunk
+        for work, rows, pieces in ahead.map(_summed, works, attrgetter("share"), 1.0):
             if work.chunk is None:
                 yield work.table.finished()
             else:
                 work.table.add(work, rows, pieces)
             del work, rows, pieces  # before the next chunk is drawn
 
-    def reader(self, place: int, chunk: Any) -> RowReader:
-        """Open a table, without the rules that concern rows of the tables before and after."""
-        return RowReader(
-            [opened(place, chunk)], self.roles, gamma=self.settings.gamma, chunk_rows=self.chunk_rows,
-            memory=self.memory, part=True,
-        )  # fmt: skip
+    def of_reader(self) -> dict[str, Any]:
+        """Return arguments of :class:`RowReader`, which leaves rules about rows of other tables to `merge`."""
+        s, part = self.settings, not (self.alone or self.independent)
+        return {"gamma": s.gamma, "chunk_rows": self.chunk_rows, "memory": self.memory, "part": part}
 
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over tables that follow one another."""
@@ -178,19 +177,20 @@ class _Work(NamedTuple):
     share: float = 0.0  # of the memory for all under way, that the chunk and its sums take
 
 
-class _Summed:
+class _Summed(RowReader):
     """The sums over the rows of a table so far, unless the store has those of the whole."""
 
     def __init__(self, leaf: SumTables, task: Task) -> None:
         place, chunk, key = task
-        self.leaf, self.place, self.reader = leaf, place, None
-        self.path, self.part = leaf.look_up(place, chunk, key)
-        if self.part is not None:
+        self.leaf, self.place = leaf, place
+        self.path, self.sums = leaf.look_up(place, chunk, key)
+        if self.sums is not None:
+            self.tables, self.is_part = [], True
             return
-        self.reader = leaf.reader(place, chunk)
+        super().__init__([opened(place, chunk)], leaf.roles, **leaf.of_reader())
         s, m = leaf.settings, len(leaf.roles.rewards)
-        self.n = n = len(self.reader.features) + s.fit_intercept
-        about = About(tuple(self.reader.features), s.fit_intercept)
+        self.n = n = len(self.features) + s.fit_intercept
+        about = About(tuple(self.features), s.fit_intercept)
         nothing = LSTDStatistics.empty(n, m, gamma=s.gamma, lmbda=s.lmbda, single=m == 1, about=about)
         self.blocks = leaf.no_blocks(nothing)
         self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
@@ -199,10 +199,8 @@ class _Summed:
         self.limits: Limits | None = None
         self._most_bytes = leaf.bytes_under_way(n, self.blocks.limit)
 
-    def work(self, chunk: Chunk | None) -> _Work:
+    def work(self, chunk: Chunk) -> _Work:
         """Divide the next chunk at the starts of blocks, which are known before the sums are."""
-        if chunk is None:
-            return _Work(self, None)
         rows, begins = chunk.rows, chunk.rows.begins
         limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(rows))
         goes_on = bool(self._episode == rows.first_episode)
@@ -227,24 +225,20 @@ class _Summed:
             raise work.chunk.error(error) from error
 
     def finished(self) -> Part:
-        """Return the sums over the table, and add them to the store; check both ends if tables are independent."""
-        if self.part is None:
-            assert self.reader is not None
-            rows = self.reader.episodes.state._replace(groups=NO_IDS)
-            ends = Ends(self.reader.tables[0].file, self.reader.roles, rows, self.limits)
-            self.part = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
-            self.leaf.keep(self.path, self.part)
-        if self.leaf.independent:
-            self.part.ends.check()
-        return self.part
+        """Return the sums over the table, and add them to the store."""
+        if self.sums is None:
+            rows = self.episodes.state._replace(groups=NO_IDS)
+            ends = Ends(self.tables[0].file, self.roles, rows, self.limits)
+            self.sums = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
+            self.leaf.keep(self.path, self.sums)
+        elif self.leaf.independent:  # the one who stored them may have left this to `merge`
+            self.sums.ends.check()
+        return self.sums
 
 
-def _works(tables: Iterable[_Summed], ahead: Ahead, memory: int) -> Iterator[_Work]:
-    for table, chunk in chunks_of(((table, table.reader) for table in tables), ahead, bytes_ahead(memory)):
-        work = table.work(chunk)
-        del chunk
-        yield work
-        del work
+def _work(pair: tuple[_Summed, Chunk | None]) -> _Work:
+    table, chunk = pair
+    return _Work(table, None) if chunk is None else table.work(chunk)
 
 
 def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
@@ -274,7 +268,7 @@ def chunks_in_order(tables: Iterable[Any], leaf: SumTables) -> Iterator[Chunk]:
     """Yield the chunks of tables one after another, with episodes numbered through."""
     before = Followed()
     for place, table in enumerate(tables):
-        reader = leaf.reader(place, table)
+        reader = RowReader([opened(place, table)], leaf.roles, **leaf.of_reader())
         reader.episodes.state = Followed(before.n_episodes) if leaf.independent else before
         yield from reader.chunks()
         leaf, before = replace(leaf, roles=replace(leaf.roles, features=reader.features)), reader.episodes.state
@@ -334,9 +328,9 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
         settings, selection, checks = _choose(chunks_in_order(first, leaf), leaf, on_progress)
         leaf = replace(leaf, settings=settings)
     part = runner.sum(leaf, tables)
-    if not leaf.independent:
+    if not leaf.independent and part.last > part.first:
         part.ends.check()
-        if roles.episode is None and part.last > part.first and not isinstance(tables, Partitions):
+        if roles.episode is None and not isinstance(tables, Partitions):
             _LOG.warning(
                 "without a column of episodes, the first row of each table is taken as the successor of the last row "
                 "of the table before, unless that ended its episode"

@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from lstd.data.arguments import listed
 from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
+from lstd.data.parsing import NO_VALUE, quoting
 from lstd.errors import InvalidInputError
 from lstd.files import reason
 
@@ -60,9 +61,26 @@ class Table:
             f"{self.file}: column {column!r} is missing; the {self.kind} has {listed([*map(repr, names)])}.{hint}"
         )
 
-    def at(self, row: int) -> tuple[str, int]:
-        """Return the file and the place that errors name a row by."""
-        return self.file, row
+    def error(self, row: int, column: str, text: str) -> InvalidInputError:
+        """Return the error for a value of a row, counted from 0, which is read again if it counts as no value."""
+        return at_row(self.file, row, column, quoting(text, self.cell(row, column) if NO_VALUE in text else None))
+
+    def cell(self, row: int, column: str) -> Any:
+        """Return a value, as text if the table has text."""
+        for batch in self.records([column]):
+            if row < len(batch):
+                return batch.column(0)[row].as_py()
+            row -= len(batch)
+        return None
+
+    def records(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        """Yield batches as `batches` does, of text parsed; raises InvalidInputError at a row that cannot be read."""
+        for batch in self.batches(columns, most_rows):
+            found, failure = batch.parsed(columns) if self.text else (batch, None)
+            if found is not None:
+                yield found
+            if failure is not None:
+                raise failure
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[Any]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
@@ -123,9 +141,9 @@ def equal_parts(n_rows: int, about: int) -> int:
     return max(1, -(-n_rows // max(1, round(n_rows / about))))
 
 
-def at_row(file: str, row: int, column: str, text: str) -> InvalidInputError:
-    """Return the error for a value; its row is counted from 0."""
-    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} {FROM_ONE}: {text}")
+def at_row(file: str, row: int, column: str, text: str, name: str = "") -> InvalidInputError:
+    """Return the error for a value; its row is counted from 0, and may have a name too."""
+    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} {FROM_ONE}{name}: {text}")
 
 
 def could_not_be_read(file: str, why: object) -> InvalidInputError:

@@ -15,7 +15,7 @@ from scipy import sparse
 from lstd.data.arguments import check_choice, check_columns, check_integer, check_real
 from lstd.data.doubts import warn_of_assumed
 from lstd.data.follow import Episodes
-from lstd.data.parsing import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows
+from lstd.data.parsing import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows, quoting
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError, TerminationWarning, missing_extra, warn
 from lstd.types import Array, Flags
@@ -182,6 +182,7 @@ class FrameRows:
         """Make the error for a row; without `role`, it is that of the column other than a feature."""
         others = [role for role, names in self.roles.items() if column in names and role != "features"]
         role = role or (others or ["features"])[0]
+        text = quoting(text, self._batch.column(column)[row].as_py())
         place = self._first_row + (row if self._order is None else int(self._order[row]))
         return InvalidInputError(f"Column {column!r} (`{role}`), row {place} (counting from {self._first_row}): {text}")
 
