@@ -65,9 +65,7 @@ def test_a_row_of_sorted_tables_is_named_by_its_file_and_place_its_id_and_time(t
     fit = ["--features", "temperature", *ROLES, "-o", "model"]
     assert run(["fit", "m.csv", *fit, "--time", "day", "--sort"]) == 2
     said = capsys.readouterr().err
-    place = (
-        r"m.csv: column 'temperature', row (\d+) \(the first row of data is 1\) \(machine (\d+), day (\d+)\): has"
-    )
+    place = r"m.csv: column 'temperature', row (\d+) \(the first row of data is 1\) \(machine (\d+), day (\d+)\): has"
     row, *name = map(int, re.search(place, said).groups())
     assert table["temperature"].isna().iloc[row - 1]
     assert name == table[["machine", "day"]].iloc[row - 1].tolist()
