@@ -114,6 +114,12 @@ def fakes(monkeypatch):
 
 
 @pytest.fixture
+def no_pictures(monkeypatch):
+    """Pages of fits without the figures as pictures, which take most of their time."""
+    monkeypatch.setattr("lstd.report.model_page.rendered", lambda figure: b"<svg/>")
+
+
+@pytest.fixture
 def few_pairs(monkeypatch):
     """The first, a middle and the last of the default trace decays and ridge coefficients."""
     from lstd.estimators import choose_settings

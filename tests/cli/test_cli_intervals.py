@@ -191,6 +191,7 @@ def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept
 # The report
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("words", [[], ["--alpha", "auto", "--no-intercept"]])
 def test_report(folder, capsys, words):
     assert run([*FIT, *words, "--report", "fit.html"]) == 0
@@ -212,6 +213,7 @@ def test_report(folder, capsys, words):
     assert json.loads(capsys.readouterr().out)["report"] == {"file": "fit.html", "rows": 1000}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_report_on_the_first_rows(folder, capsys, monkeypatch):
     monkeypatch.setattr("lstd.tables.sum_tables.SAMPLE_ENTRIES", 2 * 410)
     assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
@@ -236,6 +238,7 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
     assert not Path("model").exists()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_groups_from_the_shell(folder, capsys):
     """Ten episodes of each patient; the page takes patients as independent, and refusals name the column."""
     data = table(1000)

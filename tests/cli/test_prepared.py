@@ -103,9 +103,8 @@ def test_words_that_the_fit_has_not_seen_are_named(tmp_path, monkeypatch, capsys
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
-def test_a_report_names_rows_by_the_ids_and_times_of_the_table(tmp_path, monkeypatch):
+def test_a_report_names_rows_by_the_ids_and_times_of_the_table(tmp_path, monkeypatch, no_pictures):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lstd.report.model_page.rendered", lambda figure: b"<svg/>")
     table = machines(tmp_path)
     table["machine"] = [f"M{5000 + number}" for number in table["machine"]]
     table["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(table["day"], "D")

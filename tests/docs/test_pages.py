@@ -80,7 +80,7 @@ def run_blocks(page, folder):
 
 
 @pytest.mark.parametrize("page", [*filter(is_run, PAGES)], ids=name_of)
-def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch, no_pictures):
     monkeypatch.chdir(tmp_path)
     for code, printed, shown in run_blocks(page, tmp_path):
         assert printed == shown, code

@@ -165,8 +165,7 @@ def test_standard_errors_of_categories_with_a_long_tail(alpha):
         assert_close(model.predict(np.eye(n), return_std=True)[1], direct, within)
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("given_next", [True, False])
+@pytest.mark.parametrize(("fit_intercept", "given_next"), [(True, False), (False, True)])
 def test_states_that_are_rare_or_never_visited(fit_intercept, given_next):
     """Without a ridge term, they have the weight that a vanishing one gives."""
     X, y, columns = states(n=400, T=300, given_next=given_next)

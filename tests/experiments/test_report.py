@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +27,6 @@ from lstd.experiments.reproduce.results import (
 from lstd.experiments.reproduce.tables import best_table, table_files, timing_table, to_csv
 from lstd.experiments.reproduce.verdicts import TESTS, evaluate, verdict_text
 from lstd.report.style import figure_style
-from other_user import other_user
 from page_outline import assert_sound, outline
 from synthetic_results import DIVERGED, PROBLEMS, synthetic_results
 
@@ -144,17 +141,6 @@ def test_sensitivity_figures_draw_every_lmbda_and_count_what_they_clip(results):
     assert panel.get_ylim()[1] == top
     assert f"↑ {above} of 340 above" in [text.get_text() for text in panel.texts]
     assert axes[0].get_ylim() == axes[3].get_ylim() == axes[6].get_ylim()
-
-
-def test_the_bytes_depend_on_the_results_only(tmp_path):
-    """Not on Python's hashes, on the process that draws, or on the user's configuration of Matplotlib."""
-    program = "import sys, test_report; test_report.write_again(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", program, tmp_path / "again"], check=True, env=other_user(tmp_path))
-    write_again(tmp_path / "once")
-    written = sorted(path.relative_to(tmp_path / "once") for path in (tmp_path / "once").rglob("*.*"))
-    assert len(written) == 2 + 2 + 2 + 2
-    for name in written:
-        assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
 
 
 def write_again(folder):

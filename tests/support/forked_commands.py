@@ -1,6 +1,6 @@
 """The command ``lstd`` in processes that get into trouble: killed or stopped before a step on files, or short of room.
 
-As a program it is a server: all modules are imported once, and each command runs in a process forked from it.
+A server imports all modules once, and each command runs in a process forked from it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from forked_workers import asking
 
 SECONDS = 300  # for a command to end or to stop; then it is killed
 COMMAND_MODULES = (  # that commands load when they are first used; imported before the server forks
@@ -55,11 +58,12 @@ class Commands:
     """Runs commands in forked processes; leaving it ends the server, which has imported `modules`."""
 
     def __init__(self, *modules: str) -> None:
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # with the folders of the tests
-        self._server = subprocess.Popen(
-            [sys.executable, __file__, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
+        line = f"import sys; sys.path[:] = {sys.path!r}; import forked_commands; forked_commands.serve({modules!r})"
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        command = asking() or [sys.executable, "-c", "import sys; exec(eval(sys.stdin.readline()))"]
+        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        assert self._server.stdin is not None
+        self._server.stdin.write(f"{line!r}\n".encode())
 
     def __enter__(self) -> Commands:
         return self
@@ -148,7 +152,12 @@ def _draw_quickly() -> None:
     page.rendered = lambda figure: b"<svg/>" * 5000
 
 
-def _serve() -> None:
+def serve(modules: Iterable[str]) -> None:
+    """Import modules; then run the commands in standard input until it is closed."""
+    warnings.simplefilter("ignore")
+    for module in modules:
+        importlib.import_module(module)
+    _load()
     gc.freeze()  # forked processes share the pages of what is loaded until they write there
     pipes: dict[int, list[int]] = {}
     for line in sys.stdin:
@@ -290,10 +299,3 @@ class _Written(io.FileIO):
         while written < len(view):
             written += super().write(view[written:])
         return written
-
-
-if __name__ == "__main__":
-    for imported in sys.argv[1:]:
-        importlib.import_module(imported)
-    _load()
-    _serve()

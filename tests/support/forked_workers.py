@@ -1,7 +1,7 @@
 """Processes of pytest-xdist forked from one that has collected the tests: all that is imported is imported once.
 
-As a program it stands in for Python where pytest-xdist starts a process: it asks the server for a fork that reads and
-writes in its place, and waits until that ends.
+As a program it stands in for Python where pytest-xdist or a test starts a process: it asks the server for a fork that
+reads and writes in its place, and waits until that ends. The fork runs the code in its first line of input.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import signal
 import socket
 import sys
 import types
+
+ADDRESS = "LSTD_TESTS_SERVER"  # the variable that names the server's socket
 
 # Tests wait longest for kernels of the recursion; they are compiled on another core while the tests are collected.
 COMPILES = """
@@ -34,9 +36,9 @@ def start(config, specs):
 
     folder = tempfile.TemporaryDirectory()
     config.add_cleanup(folder.cleanup)
-    address = f"{folder.name}/socket"
+    os.environ[ADDRESS] = f"{folder.name}/socket"
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
+    listener.bind(os.environ[ADDRESS])
     listener.listen()
     options = ["-c", str(config.inipath)] if config.inipath else []
     command = [sys.executable, __file__, f"--serve={listener.fileno()}", *options, *config.args]
@@ -46,7 +48,13 @@ def start(config, specs):
     config.add_cleanup(lambda: (compiler.kill(), compiler.wait(), server.communicate(timeout=60)))
     for spec in specs:
         if spec.popen and not spec.python:
-            spec.python = shlex.join([sys.executable, "-S", "-I", __file__, f"--ask={address}"])
+            spec.python = shlex.join(asking())
+
+
+def asking():
+    """Return the command of a process forked from the server; None where there is no server."""
+    address = os.environ.get(ADDRESS)
+    return [sys.executable, "-S", "-I", __file__, f"--ask={address}"] if address else None
 
 
 def _serve(listener, arguments):
