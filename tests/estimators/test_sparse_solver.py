@@ -20,7 +20,7 @@ from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import Settings
 from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
-from lstd.estimators import iterative
+from lstd.estimators import sparse_solver
 from lstd.ope import LSTDQ, policy_value
 from streams import all_streams, definition
 from tolerances import assert_close
@@ -35,7 +35,7 @@ def system_of(stream, ridge=0.0):
     """The system of a stream without the column of ones, and the settings."""
     rows = check_rows(**stream.sparse.data, gamma=stream.gamma)
     chosen = Settings(stream.gamma, stream.lmbda, ridge, stream.variant, False)
-    return iterative.System(rows, chosen, chosen.ridge(rows.n_features), ones=False)
+    return sparse_solver.System(rows, chosen, chosen.ridge(rows.n_features), ones=False)
 
 
 @given(all_streams(rows=(1, 2, 5, 12, 24), forms=SPARSE), st.integers(0, 2**32 - 1), st.sampled_from(sorted(BOTH)))
@@ -45,9 +45,9 @@ def test_products_are_those_of_the_definition(stream, seed, body):
     A, b = definition(stream, stream.variant)
     v = np.random.default_rng(seed).normal(size=len(A))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iterative, "BATCH", 5)
+        patch.setattr(sparse_solver, "BATCH", 5)
         for name in ("add_td_errors", "add_squares"):
-            patch.setattr(iterative, name, getattr(BOTH[body].products, name))
+            patch.setattr(sparse_solver, name, getattr(BOTH[body].products, name))
         system = system_of(stream)
         size = max(1.0, np.abs(A).max(), np.abs(b).max())
         for j, column in enumerate(b.T):
@@ -201,7 +201,7 @@ def test_indices_of_both_widths():
 def test_auto_takes_the_iterative_solver_for_many_sparse_features_alone(monkeypatch):
     X, y, columns = states()
     assert LSTD().fit(X, y, **columns).n_iter_ == 1
-    monkeypatch.setattr(iterative, "DENSE_UP_TO", 50)
+    monkeypatch.setattr(sparse_solver, "DENSE_UP_TO", 50)
     assert LSTD().fit(X, y, **columns).n_iter_ > 1
     assert LSTD().fit(X.toarray(), y, **columns).n_iter_ == 1
     assert LSTD(solver="direct").fit(X, y, **columns).n_iter_ == 1
@@ -352,10 +352,10 @@ def test_memory_is_that_of_the_rows_and_the_features():
 
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     X, y, columns = states()
-    monkeypatch.setattr(iterative, "LEAST_ROWS", 100)
+    monkeypatch.setattr(sparse_solver, "LEAST_ROWS", 100)
     fits = []
     for threads in (1, 3):
-        monkeypatch.setattr(iterative, "blas_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(sparse_solver, "blas_threads", lambda threads=threads: threads)
         fits.append(LSTD(solver="iterative").fit(X, y, **columns).predict(X, return_std=True))
     assert np.array_equal(*fits)
     monkeypatch.undo()
