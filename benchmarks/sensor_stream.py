@@ -178,7 +178,7 @@ def draw(by_block: dict[str, Array], sample: tuple[dict[str, Array], Array], n_s
 
 def main(quick: bool = False, figure: str | None = None) -> dict[str, Any]:
     """Print the table and verdicts; `quick` uses fewer and shorter streams, and fewer step sizes."""
-    n_steps, n_streams, step_sizes = (5000, 3, STEP_SIZES[1::2]) if quick else (20000, 10, STEP_SIZES)
+    n_steps, n_streams, step_sizes = (10000, 2, STEP_SIZES[1::2]) if quick else (20000, 10, STEP_SIZES)
     runs = []
     for seed in range(n_streams):
         print(f"stream {seed + 1} of {n_streams}", file=sys.stderr)
