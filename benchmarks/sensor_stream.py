@@ -177,8 +177,8 @@ def draw(by_block: dict[str, Array], sample: tuple[dict[str, Array], Array], n_s
 
 
 def main(quick: bool = False, figure: str | None = None) -> dict[str, Any]:
-    """Print the table and verdicts; `quick` uses fewer and shorter streams, and fewer step sizes."""
-    n_steps, n_streams, step_sizes = (10000, 2, STEP_SIZES[1::2]) if quick else (20000, 10, STEP_SIZES)
+    """Print the table and verdicts; `quick` uses fewer and shorter streams, and one step size."""
+    n_steps, n_streams, step_sizes = (10000, 3, STEP_SIZES[3:4]) if quick else (20000, 10, STEP_SIZES)
     runs = []
     for seed in range(n_streams):
         print(f"stream {seed + 1} of {n_streams}", file=sys.stderr)
@@ -210,6 +210,6 @@ def main(quick: bool = False, figure: str | None = None) -> dict[str, Any]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter streams, fewer step sizes")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter streams, one step size")
     parser.add_argument("--figure", help="path of the figure")
     main(**vars(parser.parse_args()))
