@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+import lstd
 import naive
 from lstd._kernels import online_state as at
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError
@@ -329,3 +330,12 @@ def test_predict():
     assert isinstance(model.predict(X[0]), float)
     assert_close(model.predict(X[0]), expected[0], "sums")
     assert_close(model.predict(entries(X[0])), expected[0], "sums")
+
+
+@pytest.mark.parametrize("model", [RecursiveLSTD(2), TD(2), lstd.HorizonLSTD(2, n_blocks=0)])
+def test_a_feature_without_a_value_is_named_by_its_column(model):
+    frame = pytest.importorskip("pandas").DataFrame(np.eye(2), columns=["a", "b"])
+    model.partial_fit(frame, [1.0, 0.0])
+    frame.loc[1, "b"] = np.nan
+    with pytest.raises(InvalidInputError, match="row 1 has nan in column 'b'"):
+        model.predict(frame)

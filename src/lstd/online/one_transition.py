@@ -17,7 +17,7 @@ from scipy import sparse
 from lstd._kernels.online_state import HUGE
 from lstd.data.arguments import check_array, check_real, to_real_array
 from lstd.data.check_rows import check_rows
-from lstd.data.feature_arrays import by_name, check_features, check_indices, product
+from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
 from lstd.data.follow import StreamEnd
 from lstd.data.rows import FACTORS, Rows
 from lstd.errors import InvalidInputError
@@ -263,7 +263,8 @@ class OnlinePredictor(ABC):
 
     def _checked_features(self, x: Any) -> Any:
         """Check a matrix of features, (k, n)."""
-        phi = check_features("x", x)
+        phi = check_features("x", x, finite=False)
+        check_finite("x", phi, self._names)
         if phi.shape[1] != self.n_features:
             raise InvalidInputError(
                 f"`x` must have {self.n_features} features, as the estimator has; got shape {phi.shape}."
