@@ -398,7 +398,7 @@ def choices(repeats: int = 12, first: int = 74_000) -> Iterable[dict[str, Any]]:
             errors_of = []
             for lmbda, alpha in zip(*(state.choice.results[key] for key in ("lmbda", "alpha")), strict=True):
                 theta = state.recursion(state.total, lmbda, alpha).run()[[horizon // 4 - 1, horizon // 2 - 1, -1], :, 0]
-                values = theta[:, :-1] @ (case.test - state.centre).T + theta[:, -1:]
+                values = theta[:, :-1] @ (case.test - (state.settings.centre or 0.0)).T + theta[:, -1:]
                 errors_of.append(np.mean((values - truth) ** 2 @ case.weights / scale))
             results = state.choice.results
             pair = (results["lmbda"] == state.choice.lmbda) & (results["alpha"] == state.choice.alpha)

@@ -199,7 +199,8 @@ def test_a_loaded_model_goes_on_where_it_was_saved(tmp_path, form, cut):
     first["X"], rest["X"] = form(first["X"]), form(rest["X"])
     whole.partial_fit(**first).save(tmp_path / "model")
     loaded = lstd.load(tmp_path / "model").partial_fit(**rest)
-    given = HorizonLSTD(HORIZON, alpha=whole.alpha_ * whole.model_.penalty).partial_fit(**first).partial_fit(**rest)
+    ridge_of = whole.alpha_ * np.array(whole.model_.settings.penalty)
+    given = HorizonLSTD(HORIZON, alpha=ridge_of).partial_fit(**first).partial_fit(**rest)
     assert (loaded.alpha, loaded.alpha_, loaded.n_episodes_) == ("auto", whole.alpha_, given.n_episodes_)
     assert_close(weights_of(loaded), weights_of(given), "solve")
     with pytest.raises(InvalidInputError, match="files do not keep"):

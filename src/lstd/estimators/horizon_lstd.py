@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, Unpack
 
@@ -204,7 +205,7 @@ class HorizonLSTD(Regressor):
         horizon, settings, bounds = self._parameters()
         if before is None:
             return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, **about)
-        if (horizon, settings) != (before.stream.horizon, before.settings):
+        if (horizon, settings) != (before.stream.horizon, replace(before.settings, penalty=None, centre=None)):
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )

@@ -70,9 +70,7 @@ class HorizonModel(Record):
     compared: ClassVar[bool] = True  # predictions for rows of the fit with what rewards allow
 
     stream: LagBlocks  # sums, whose last feature is the column of ones if there is an intercept
-    settings: Settings  # with "auto" in `choose`
-    centre: Annotated[Array, "features"]  # that the sums subtract from dense features
-    penalty: Annotated[Array, "features"]  # squared spread in the first rows, in which `alpha` is chosen
+    settings: Settings  # with "auto" in `choose`; a penalty, squared spreads in the first rows, if `alpha` is chosen
     unit: float  # of `alpha`, if it is chosen
     single: bool  # whether rewards were given as a vector
     names: tuple[str, ...] | None
@@ -92,25 +90,22 @@ class HorizonModel(Record):
         n, full = rows.n_features, rows.full
         X = rows.X[full] if full.any() else rows.X
         weight = None if uniform(rows.weight) or not rows.weight[full].any() else rows.weight[full]
+        settings.ridge(n)  # checks the number of coefficients
         centre, spread, square = column_spread(X, weight, about_zero=not settings.fit_intercept)
-        if not settings.fit_intercept or not isinstance(rows.X, np.ndarray):
-            centre = np.zeros(n)
-        ridge = settings.ridge(n)
-        penalty = spread if "alpha" in settings.choose else ridge / (ridge.max() or 1.0)
-        terms = np.divide(square, penalty, out=np.zeros(n), where=penalty > 0.0)
-        unit = float(terms.sum()) * (1.0 if weight is None else float(weight.mean()))
-        limit = _limit(n + settings.fit_intercept, horizon, n_blocks)
-        empty = cls(
-            LagBlocks.empty(rows, horizon, limit), settings, centre, penalty, unit or 1.0, rows.single, rows.names,
-            Limits.of_rows(rows), **about,
-        )  # fmt: skip
-        prepared = empty.prepared(rows)
-        return empty.changed(stream=LagBlocks.empty(prepared, horizon, limit).extended(prepared))
+        unit, k = 1.0, n + settings.fit_intercept
+        if "alpha" in settings.choose:
+            unit = float((square / spread).sum()) * (1.0 if weight is None else float(weight.mean())) or 1.0
+            settings = replace(settings, penalty=tuple(spread.tolist()))
+        if settings.fit_intercept and isinstance(rows.X, np.ndarray) and centre.any():
+            settings = replace(settings, centre=tuple(centre.tolist()))
+        nothing = LagBlocks.empty(horizon, k, rows.y.shape[1], _limit(k, horizon, n_blocks))
+        empty = cls(nothing, settings, unit, rows.single, rows.names, Limits.of_rows(rows), **about)
+        return empty.changed(stream=nothing.extended(empty.prepared(rows)))
 
     def prepared(self, rows: Rows) -> Rows:
         """Return rows less the centre, with the column of ones if there is an intercept."""
-        if self.centre.any():
-            rows = rows.less(self.centre)
+        if self.settings.centre is not None:
+            rows = rows.less(np.array(self.settings.centre))
         return rows.with_ones() if self.settings.fit_intercept else rows
 
     def then(self, rows: Rows, **about: Any) -> HorizonModel:
@@ -131,7 +126,7 @@ class HorizonModel(Record):
     @property
     def n_features(self) -> int:
         """Number of features, without the column of ones."""
-        return len(self.centre)
+        return len(self.stream.blocks[0].full[0]) - self.settings.fit_intercept
 
     @property
     def n_transitions(self) -> int:
@@ -159,11 +154,9 @@ class HorizonModel(Record):
             )
         return total
 
-    def ridge(self, alpha: Any, share: float = 1.0) -> Array:
-        """Return the ridge coefficient of each weight, zero for the column of ones."""
-        n = self.n_features
-        ridge = alpha * self.penalty if "alpha" in self.settings.choose else self.settings.ridge(n)
-        return np.append(ridge * share, [0.0] * self.settings.fit_intercept)
+    def ridge(self, alpha: float) -> Array:
+        """Return the ridge coefficient of each weight, zero for the column of ones; `alpha` is 1 if none is chosen."""
+        return np.append(alpha * self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
 
     @property
     def vanishing(self) -> Array:
@@ -172,7 +165,7 @@ class HorizonModel(Record):
 
     def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
-        ridge = self.ridge(alpha, sums.weight / self.total.weight)
+        ridge = self.ridge(alpha * sums.weight / self.total.weight)
         return HorizonSolution.of_sums(sums, lmbda, ridge, self.vanishing, warn=warn)
 
     @cached_property
@@ -194,13 +187,8 @@ class HorizonModel(Record):
             influence = self._influence(recursion, theta)
         except InvalidInputError as error:
             reason = str(error)
-        weights = self.uncentred(theta.swapaxes(1, 2)).swapaxes(1, 2)
+        weights = self.settings.uncentred(theta.swapaxes(1, 2)).swapaxes(1, 2)
         return Solved(weights, lmbda, alpha, influence, reason)
-
-    def uncentred(self, weights: Array) -> Array:
-        """Return weights (…, n) of features from those of features less their centre."""
-        centre = tuple(self.centre.tolist()) if self.centre.any() else None
-        return replace(self.settings, centre=centre).uncentred(weights)
 
     @property
     def observed_share(self) -> float | None:
@@ -242,12 +230,12 @@ class HorizonModel(Record):
         shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, self.ridge(alpha)
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
         moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
-        vectors = self.uncentred(np.array(moves).swapaxes(2, 3))
+        vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
         n = len(ridge)
         pulled = np.hstack([*(ridge[:, np.newaxis] * theta)])
         added = np.linalg.lstsq(self.total.full[0, :, :n] + np.diag(ridge), pulled, rcond=None)[0]
         added = added.reshape(n, len(theta), -1).transpose(1, 0, 2)
-        shift = self.uncentred(recursion.run(added).swapaxes(1, 2))
+        shift = self.settings.uncentred(recursion.run(added).swapaxes(1, 2))
         flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
         return Influence(*flat, shares, self.settings.fit_intercept, np.zeros((len(shares), 4), np.uint64))
 

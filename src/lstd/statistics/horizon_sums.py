@@ -227,9 +227,9 @@ class LagBlocks(Record):
     n_episodes: int = 0
 
     @classmethod
-    def empty(cls, rows: Rows, horizon: int, limit: int) -> LagBlocks:
-        """Return the blocks of no data, for data like `rows`."""
-        return cls(horizon, Layout(limit), (LagSums.zero(horizon, rows.n_features, rows.y.shape[1]),))
+    def empty(cls, horizon: int, n: int, m: int, limit: int) -> LagBlocks:
+        """Return the blocks of no data of n features and m rewards, at most `limit`."""
+        return cls(horizon, Layout(limit), (LagSums.zero(horizon, n, m),))
 
     @property
     def total(self) -> LagBlocks:
