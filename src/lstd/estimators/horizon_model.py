@@ -159,14 +159,14 @@ class HorizonModel(Record):
         return np.append(alpha * self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
 
     @property
-    def vanishing(self) -> Array:
+    def penalty(self) -> Array:
         """Penalty of each weight in a vanishing ridge term."""
         return np.append(np.ones(self.n_features), [0.0] * self.settings.fit_intercept)
 
     def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
         ridge = self.ridge(alpha * sums.weight / self.total.weight)
-        return HorizonSolution.of_sums(sums, lmbda, ridge, self.vanishing, warn=warn)
+        return HorizonSolution.of_sums(sums, lmbda, ridge, self.penalty, warn=warn)
 
     @cached_property
     def choice(self) -> Choice:

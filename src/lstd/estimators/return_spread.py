@@ -390,7 +390,7 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
     ridge = state.ridge(alpha)
-    return _Held(rows, places, ridge, weights, state.vanishing, state.settings.uncentred, state.bounded, steps)
+    return _Held(rows, places, ridge, weights, state.penalty, state.settings.uncentred, state.bounded, steps)
 
 
 def _groups(held: _Held) -> NDArray[np.intp]:

@@ -34,7 +34,7 @@ from lstd.data.arguments import check_integer, check_real
 from lstd.data.feature_arrays import dense
 from lstd.data.parsing import last_rows
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
-from lstd.metrics.calibration import Calibration, bins_of
+from lstd.metrics.calibration import Calibration, bins_of, calibration
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
 from lstd.trajectories import Trajectories
 from lstd.trajectories.frame import to_frame
@@ -136,18 +136,17 @@ class Backtest:
         """
         from scipy import special  # takes 0.1 s to import
 
-        bins = bins_of(self.value, check_integer("n_bins", n_bins, 1))(self.value)
-        lines = []
-        for inside in (bins == b for b in range(bins.max() + 1)):
-            subject = np.unique(self.subject[inside], return_inverse=True)[1]
-            difference = (self.observed - self.predicted)[inside]
-            scatter = _standard_error(difference, subject)
-            freedom = 1.0 / np.sum((np.bincount(subject) / len(subject)) ** 2) - 1.0
-            scatter *= 0.5 * float(special.stdtrit(max(freedom, 1e-3), special.ndtr(2.0)))
-            means = self.predicted[inside].mean(), self.observed[inside].mean()
-            lines.append((*means, 1.0, scatter, inside.sum(), subject.max() + 1))
-        predicted, observed, share, error, count, n_groups = (np.array(column) for column in zip(*lines, strict=True))
-        return Calibration(predicted, observed, share, error, count, n_groups)
+        difference, predicted, observed = (
+            calibration(self.value, column, n_bins, groups=self.subject)
+            for column in (self.observed - self.predicted, self.predicted, self.observed)
+        )
+        bins = bins_of(self.value, n_bins)(self.value)
+        counts = np.zeros((len(difference.count), self.subject.max() + 1))
+        np.add.at(counts, (bins, self.subject), 1.0)
+        freedom = counts.sum(axis=1) ** 2 / (counts**2).sum(axis=1) - 1.0
+        factor = 0.5 * special.stdtrit(np.maximum(freedom, 1e-3), special.ndtr(2.0))
+        error = difference.standard_error * factor
+        return replace(difference, predicted=predicted.observed, observed=observed.observed, standard_error=error)
 
     def difference(self, other: Backtest) -> Interval:
         """Compute the mean of (R − f)² less that of another model, with its interval: below 0, this one is better.
