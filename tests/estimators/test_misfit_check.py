@@ -14,7 +14,7 @@ import lstd
 import naive
 from lstd import LSTD, LSTDCV
 from lstd.errors import InvalidInputError, LSTDWarning, MisfitWarning
-from lstd.estimators import checks
+from lstd.estimators import bias_check
 from lstd.mrp import RandomWalk
 from tolerances import assert_close
 
@@ -152,7 +152,7 @@ def test_warnings_after_a_choice_say_that_only_the_first_rows_were_checked(monke
     with pytest.warns(MisfitWarning, match=r"does not help\.$"):
         LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
     for name in ("_ENTRIES_OF_CHOICE", "_ROWS_OF_CHOICE"):
-        monkeypatch.setattr(checks, name, 1)
+        monkeypatch.setattr(bias_check, name, 1)
     first = int(np.flatnonzero(np.diff(columns["episode"]))[63]) + 1
     with pytest.warns(MisfitWarning, match=rf"does not help\. Only the first {first} rows were checked\.$"):
         LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
