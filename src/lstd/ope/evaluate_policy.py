@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
-from lstd.estimators.validate_data import checked_rows, refuse_others
-from lstd.ope.logged_rows import UNWEIGHTED, logged_rows
+from lstd.estimators.validate_data import refuse_others
+from lstd.ope.logged_rows import UNWEIGHTED, logged_rows, states_of
 from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
@@ -106,9 +105,9 @@ def evaluate_policy(
     refuse_others(others, "evaluate_policy", UNWEIGHTED)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
-    rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
     features = None if labels is None else StateActionFeatures(labels)
-    logged = logged_rows(rows, actions, features, (target_policy, None), behavior_probability, "none", 0.0)
+    rows = states_of(X, y, columns, gamma)
+    logged = logged_rows(rows, actions, (target_policy, None), behavior_probability, features)
     log = LoggedStates.of(logged, gamma, state, random_state)
     direct, robust = log.robust(q)
     parts = {

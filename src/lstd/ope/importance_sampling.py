@@ -22,17 +22,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_choice, check_real
-from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
-from lstd.estimators.validate_data import checked_rows, refuse_others
-from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, warn_of_support
+from lstd.estimators.validate_data import refuse_others
+from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, states_of, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policy_value import PolicyValue
-from lstd.ope.ratio_table import RatioTable, steps_of
+from lstd.ope.ratio_table import RatioTable
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -109,18 +107,17 @@ def importance_sampling(
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
     columns |= {} if importance_ratio is None else {"importance_ratio": importance_ratio}
-    rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
     features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
+    rows = states_of(X, y, columns, gamma)
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
-    number = np.cumsum(logged.begins) - 1
-    step = steps_of(logged)
+    number, step = np.cumsum(logged.begins) - 1, logged.step
     shape = (int(number[-1]) + 1, int(step.max()) + 1)
     rewards, start, predicted = _rewards(logged, q, X, estimator)
     D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
-    D[number, step] = rows.discount[logged.full]
+    D[number, step] = logged.discount
     D = np.cumprod(np.hstack([np.ones((shape[0], 1)), D[:, :-1]]), axis=1)
-    if logged.coefficients is not None:
-        R[number, step] = logged.coefficients
+    if logged.ratio is not None:
+        R[number, step] = logged.ratio
     with np.errstate(over="ignore", invalid="ignore"):
         R = np.cumprod(R, axis=1)
         r[number, step] = rewards
@@ -147,7 +144,7 @@ def importance_sampling(
 
 
 def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
-    """Return transitions whose trace coefficients are importance ratios, none on policy."""
+    """Return transitions with importance ratios, without them on policy."""
     given = [name for name, one in (("actions", actions), ("behavior_probability", behavior)) if one is not None]
     if "importance_ratio" in rows.given and (given or policy is not None):
         name = "target_policy" if policy is not None else given[0]
@@ -157,10 +154,9 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
     if policy is None:
         if given:
             raise InvalidInputError(f"`target_policy` must be given with `{given[0]}`; without it, leave out both.")
-        on_policy = np.ones((len(rows), 1))
-        logged = logged_rows(rows, np.zeros(len(rows), np.intp), None, (on_policy, None), None, "none", 0.0)
-        ratio = rows.importance_ratio[logged.full]
-        return replace(logged, coefficients=ratio, ratio=ratio) if "importance_ratio" in rows.given else logged
+        logged = logged_rows(rows, np.zeros(len(rows), np.intp), (np.ones((len(rows), 1)), None), None)
+        ratio = rows.importance_ratio[logged.full] if "importance_ratio" in rows.given else None
+        return replace(logged, ratio=ratio)
     if actions is None:
         raise InvalidInputError("`actions` must be given with `target_policy`: the logged action of each row.")
     if behavior is None:
@@ -168,7 +164,7 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
             "`behavior_probability` must be given with `target_policy`: the probability with which each action was "
             "taken. Without it, use an LSTDQ."
         )
-    return logged_rows(rows, actions, features, (policy, None), behavior, "importance", 1.0)
+    return logged_rows(rows, actions, (policy, None), behavior, features)
 
 
 def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
@@ -190,13 +186,11 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
 
     Without `q`, values are predicted by a regression of logged returns on the features.
     """
-    rewards = logged.rows.y[logged.full, 0]
     if estimator not in ("dr", "wdr"):
         from sklearn.linear_model import Ridge
 
-        ends, states = np.append(logged.begins[1:], True), logged.rows.X[logged.full]
-        returns = run_backwards(rewards[:, np.newaxis].copy(), logged.rows.discount[logged.full], ends)[:, 0]
-        return rewards, np.zeros(int(logged.begins.sum())), Ridge(solver="lsqr").fit(states, returns).predict(states)
+        states, zeros = logged.rows.X[logged.full], np.zeros(int(logged.begins.sum()))
+        return logged.rewards, zeros, Ridge(solver="lsqr").fit(states, logged.returns).predict(states)
     if q is None or "importance_ratio" in logged.rows.given:
         name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
         raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
@@ -205,7 +199,7 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
     values = values_in(q, X if by_name else logged.rows.X, n_actions=logged.features.n_actions)
     values = values[logged.rows.order] if by_name and logged.rows.order is not None else values
     after = values[np.minimum(logged.full + 1, len(values) - 1)]
-    delta = rewards + logged.rows.discount[logged.full] * (logged.successors * after).sum(axis=1)
+    delta = logged.rewards + logged.discount * (logged.successors * after).sum(axis=1)
     delta -= values[logged.full, logged.codes]
     v = (logged.policy * values).sum(axis=1)[logged.full]
     return delta, v[logged.begins], v

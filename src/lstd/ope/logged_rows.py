@@ -32,13 +32,14 @@ from sklearn.base import BaseEstimator
 from lstd._kernels.forward_view import dual_weights, forward_rows
 from lstd.data.doubts import support_doubt, unused_rows, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
+from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows, repeated
 from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of
 from lstd.statistics.adding import Added
 from lstd.statistics.blocks import Blocks, no_blocks
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 Places = NDArray[np.intp]
 
@@ -72,9 +73,30 @@ class LoggedRows:
         return np.concatenate([[0], np.cumsum(self.rows.last[:-1])])[self.full]
 
     @cached_property
-    def begins(self) -> NDArray[np.bool_]:
+    def begins(self) -> Flags:
         """Whether each transition is the first one of its episode, (N,)."""
         return np.concatenate([[True], np.diff(self.episode) != 0])
+
+    @property
+    def step(self) -> Places:
+        """Number of each transition in its episode, (N,)."""
+        first = np.flatnonzero(self.begins)
+        return np.asarray(np.arange(len(self.full)) - first[np.cumsum(self.begins) - 1])
+
+    @property
+    def rewards(self) -> Array:
+        """Reward of each transition, (N,)."""
+        return np.asarray(self.rows.y[self.full, 0])
+
+    @property
+    def discount(self) -> Array:
+        """Discount of each transition, (N,)."""
+        return np.asarray(self.rows.discount[self.full])
+
+    @property
+    def returns(self) -> Array:
+        """Discounted rewards from each transition to the end of its episode in the log, (N,)."""
+        return run_backwards(self.rewards[:, np.newaxis], self.discount, np.append(self.begins[1:], True))[:, 0]
 
     def policy_of(self, rows: Places) -> Array:
         """Return the probabilities of the target policy in the states of some rows, where they are known."""
@@ -149,9 +171,16 @@ class LoggedRows:
         return found, float(self.successors.sum())
 
 
+def states_of(X: Any, y: Any, columns: Columns, gamma: float, names: BaseEstimator | None = None) -> Rows:
+    """Check rows of states; `names` gets the names of the features."""
+    options: Any = {"gamma": gamma, "reset": True, "warn": True, "finite": True, "sort": True}
+    return checked_rows(names or BaseEstimator(), X, y, columns, **options)
+
+
 def logged_rows(
-    rows: Rows, actions: Any, features: Any, policies: tuple[Any, Any], behavior: Any, trace: str, lmbda: float
-) -> LoggedRows:
+    rows: Rows, actions: Any, policies: tuple[Any, Any], behavior: Any, features: Any = None, trace: str = "none",
+    lmbda: float = 0.0,
+) -> LoggedRows:  # fmt: skip
     """Bring checked rows of states together with actions and probabilities.
 
     `policies` are the target policy and, with `X_next` and an array, its probabilities in successors.
@@ -170,7 +199,9 @@ def logged_rows(
     if rows.X_next is None or has_traces or behavior is not None or not callable(policy):
         P = probabilities_of(policy, rows.X, known)[slice(None) if callable(policy) else order]
     successors = _in_successors(rows, full, P, policies, known)
-    features = _features(features, successors.shape[1])
+    if not (features is None or known is not None or callable(features)):
+        raise InvalidInputError(f"`features` must be StateActionFeatures or callable; got {features!r:.80}.")
+    features = StateActionFeatures(successors.shape[1], features) if known is None else features
     numbers = np.arange(len(rows))[order][full]
     codes = features.codes(_per_row("actions", one_per_row(actions), rows)[full], numbers)
     coefficients, logged = None if lmbda == 0.0 else np.zeros(len(full)), None
@@ -228,16 +259,7 @@ def logged_data(data: Any, gamma: float) -> LoggedRows:
     X, y, actions, policy, behavior = (given.pop(name) for name in names)
     features = given.pop("features", None)
     columns: Columns = given  # type: ignore[assignment]
-    rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
-    return logged_rows(rows, actions, features, (policy, None), behavior, "none", 0.0)
-
-
-def _features(features: Any, n_actions: int) -> StateActionFeatures:
-    if isinstance(features, StateActionFeatures):
-        return features
-    if features is not None and not callable(features):
-        raise InvalidInputError(f"`features` must be StateActionFeatures or callable; got {features!r:.80}.")
-    return StateActionFeatures(n_actions, features)
+    return logged_rows(states_of(X, y, columns, gamma), actions, (policy, None), behavior, features)
 
 
 def _order(rows: Rows) -> Any:

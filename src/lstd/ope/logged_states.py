@@ -29,14 +29,13 @@ from threadpoolctl import threadpool_limits
 
 from lstd.data.arguments import as_real, check_integer, shown
 from lstd.data.feature_arrays import column_names, dense
-from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import QUIET, Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered, warn_of_support
 from lstd.ope.pairs import values_in
-from lstd.ope.ratio_table import RatioTable, steps_of
+from lstd.ope.ratio_table import RatioTable
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
 from lstd.types import Array, Flags
@@ -196,11 +195,6 @@ class LoggedStates:
         """First row of each episode, (m,); one that was cut off at once has no transition."""
         return np.flatnonzero(np.append(True, self.logged.rows.last[:-1]))
 
-    @property
-    def discount(self) -> Array:
-        """Discount of each transition, (N,)."""
-        return np.asarray(self.logged.rows.discount[self.logged.full])
-
     def visits(self, start: Array) -> Array:
         """Return û of each transition, (N,), from values to start with."""
         begins, u = self.logged.begins, start
@@ -208,7 +202,7 @@ class LoggedStates:
         if not follows.any():
             return np.ones(len(u))
         goes_on = np.count_nonzero(~self.logged.rows.terminated[self.logged.full])
-        decay = (self.discount * self.ratio)[np.flatnonzero(follows) - 1] * (goes_on / np.count_nonzero(follows))
+        decay = (self.logged.discount * self.ratio)[np.flatnonzero(follows) - 1] * (goes_on / np.count_nonzero(follows))
         for _ in range(N_VISITS):
             target = np.where(begins, 1.0, 0.0)
             target[follows] += decay * u[np.flatnonzero(follows) - 1]
@@ -234,20 +228,22 @@ class LoggedStates:
     def regressed(self, regressor: Any) -> tuple[Array, Array, Array]:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,), out of fold."""
         logged, fold, of_first = self.logged, self.fold, self.folds[self.first]
-        rewards, pairs = logged.rows.y[logged.full, 0], self.pairs(self.at, logged.codes)
-        returns = run_backwards(rewards[:, np.newaxis].copy(), self.discount, np.append(logged.begins[1:], True))[:, 0]
+        rewards, returns, discount, pairs = (
+            logged.rewards,
+            logged.returns,
+            logged.discount,
+            self.pairs(self.at, logged.codes),
+        )
         q, after, start = np.empty(len(rewards)), np.empty(len(rewards)), np.empty(len(of_first))
         for k in np.unique(fold):
             own, rest, begun = fold == k, fold != k, self.first[of_first == k]
             model = clone(regressor).fit(pairs[rest], returns[rest])
             for _ in range(N_VALUES):
-                target = rewards[rest] + self.discount[rest] * self.mixture(
-                    model, self.after[rest], logged.successors[rest]
-                )
-                model = clone(regressor).fit(pairs[rest], target)
+                v = self.mixture(model, self.after[rest], logged.successors[rest])
+                model = clone(regressor).fit(pairs[rest], rewards[rest] + discount[rest] * v)
             q[own], after[own] = model.predict(pairs[own]), self.mixture(model, self.after[own], logged.successors[own])
             start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
-        mean, slope = shrinkage(rewards + self.discount * after, q)
+        mean, slope = shrinkage(rewards + discount * after, q)
         return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
 
     @cached_property
@@ -273,7 +269,7 @@ class LoggedStates:
     def robust(self, q: Any = None) -> tuple[ValueByBlocks, ValueByBlocks]:
         """Return the value by action values alone, and with LSTD of their errors with ratios and visits."""
         taken, after, start = self.action_values(q)
-        rewards = self.logged.rows.y[self.logged.full, 0] + self.discount * after - taken
+        rewards = self.logged.rewards + self.logged.discount * after - taken
         found, share = self.estimate(self.u, rewards, start), np.full(len(start), 1.0 / len(start))
         direct = combined(found.fitted, np.zeros_like(found.phi), start, share, ones=0.0)
         return replace(direct, log=self.logged), found
@@ -386,17 +382,17 @@ def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> Fea
 def td_errors(log: LoggedStates) -> ValueByBlocks:
     """Return the mean over episodes of Σ_{t<5} γ^t ρ_{0:t} δ_t."""
     model, logged, begins, m = log.plain.fitted, log.logged, log.logged.begins, len(log.first)
-    number, step = logged.episode, steps_of(logged)
+    number, step, discount = logged.episode, logged.step, logged.discount
     c = np.zeros(len(number))
     c[begins] = log.ratio[begins]
     for t in range(1, FEW_STEPS):
         at = np.flatnonzero(step == t)
-        c[at] = c[at - 1] * log.discount[at - 1] * log.ratio[at]
+        c[at] = c[at - 1] * discount[at - 1] * log.ratio[at]
     X, after = logged.rows.X[logged.full], logged.next_states()
-    delta = logged.rows.y[logged.full, 0] + log.discount * model.predict(after) - model.predict(X)
+    delta = logged.rewards + discount * model.predict(after) - model.predict(X)
     values = np.asarray(np.bincount(number, c * delta, m), np.float64)
-    mean = (dense(after.T @ (c * log.discount)) - dense(X.T @ c)) / m
-    return combined(model, mean, values, np.full(m, 1.0 / m), ones=float(c @ (log.discount - 1.0)) / m)
+    mean = (dense(after.T @ (c * discount)) - dense(X.T @ c)) / m
+    return combined(model, mean, values, np.full(m, 1.0 / m), ones=float(c @ (discount - 1.0)) / m)
 
 
 def shrinkage(target: Array, predicted: Array) -> tuple[float, float]:

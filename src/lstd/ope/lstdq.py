@@ -24,9 +24,9 @@ from lstd.estimators.contributions import Contributions
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
 from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
-from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
+from lstd.estimators.validate_data import OTHER_NAMES, checked_features, refuse_others
 from lstd.files import Saved
-from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs, warn_of_support
+from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, states_of, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
 from lstd.ope.value_by_blocks import dual_solution
 from lstd.statistics.ridge_warning import scales_doubt
@@ -267,13 +267,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount, "weight": weight,
             "groups": groups,
         }  # fmt: skip
-        rows = checked_rows(
-            names, X, y, columns, gamma=settings.gamma, reset=True, warn=True, finite=True, sort=True
-        )  # fmt: skip
-        logged = logged_rows(
-            rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
-            settings.lmbda,
-        )  # fmt: skip
+        rows, policies = states_of(X, y, columns, settings.gamma, names), (target_policy, target_policy_next)
+        logged = logged_rows(rows, actions, policies, behavior_probability, self.features, trace, settings.lmbda)
         weighting = check_choice("weighting", self.weighting, WEIGHTINGS)
         by_ratio = logged.ratio is not None and (settings.lmbda == 0.0 or trace == "none")
         if weighted := weighting == "ratio" or (weighting == "auto" and by_ratio):

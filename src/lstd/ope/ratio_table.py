@@ -60,7 +60,7 @@ class RatioTable:
             return None
         group: Places = np.cumsum(logged.rows.begins, dtype=np.intp)[logged.full]
         lines: list[tuple[str, Places]] = [("all rows", np.arange(len(rho)))]
-        step = steps_of(logged)
+        step = logged.step
         lines += ([] if value is None else _tenths("value", value)) + _tenths("steps", step)
         numbers = np.array([(len(at), *_mean(rho[at], group[at]), effective_size(rho[at])) for _, at in lines])
         quantiles = np.stack([_LEVELS, np.quantile(rho, _LEVELS)])
@@ -79,12 +79,6 @@ class RatioTable:
             lines.append(f"{name:<24} {count:>8.0f} {mean:>11.3f} {error:>8.2g} {size:>15.0f}")
         tail = ", ".join(f"{100 * level:g} % {ratio:.3g}" for level, ratio in self.quantiles.T)
         return "\n".join([*lines, f"largest ratios by share of rows: {tail}"])
-
-
-def steps_of(logged: LoggedRows) -> Places:
-    """Return the number of each transition in its episode, (N,)."""
-    first = np.flatnonzero(logged.begins)
-    return np.asarray(np.arange(len(logged.full)) - first[np.cumsum(logged.begins) - 1])
 
 
 def _tenths(name: str, of: Array | Places) -> list[tuple[str, Places]]:
