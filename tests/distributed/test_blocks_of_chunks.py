@@ -55,9 +55,8 @@ def test_intervals_are_those_of_the_whole_data(kind, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "choose", "how", "form"),
     [
-        ("arrays", ("lmbda", "alpha"), THREADS, iter), ("arrays", ("lmbda", "alpha"), "store", list),
-        ("arrays", ("lmbda",), {"n_jobs": 2}, list), ("tables", ("lmbda", "alpha"), {"n_jobs": 2}, iter),
-        ("tables", ("lmbda", "alpha"), "store", iter), ("tables", ("alpha",), THREADS, list),
+        ("arrays", ("lmbda", "alpha"), "store", list), ("arrays", ("lmbda",), {"n_jobs": 2}, iter),
+        ("tables", ("lmbda", "alpha"), {"n_jobs": 2}, iter), ("tables", ("alpha",), THREADS, list),
     ],
 )  # fmt: skip
 def test_settings_are_chosen_on_every_runner(kind, choose, how, form, tmp_path):

@@ -276,10 +276,10 @@ def test_an_id_that_reappears_in_a_later_chunk_is_refused_unless_chunks_are_inde
 # ---------------------------------------------------------------- workers started from the command line
 
 
-@pytest.mark.parametrize("runner", ["threads", "executor", "store", "chosen"])
+@pytest.mark.parametrize("runner", ["executor", "store", "chosen"])
 def test_names_of_columns_are_kept_and_the_same_in_all_chunks(tmp_path, runner):
     options = {
-        "threads": {"n_jobs": 2}, "executor": {"executor": partial(ThreadPoolExecutor, 1)},
+        "executor": {"executor": partial(ThreadPoolExecutor, 1)},
         "store": {"store": tmp_path}, "chosen": {"lmbda": "auto"},
     }[runner]  # fmt: skip
     y = np.arange(40.0)

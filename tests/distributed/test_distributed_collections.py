@@ -119,25 +119,6 @@ def elsewhere(rows, here):
 # ---------------------------------------------------------------- tables in files
 
 
-@pytest.mark.parametrize("where", ["dask", "store"])
-def test_the_bits_of_files_do_not_depend_on_what_sums_them(where, paths, request, tmp_path):
-    expected = fit_tables(paths, **ROLES, **SETTINGS, executor=Here())
-    ways = {
-        "dask": [{"client": request.getfixturevalue("client")}] if where == "dask" else [],
-        "store": [{"store": tmp_path / "store"}, {"store": tmp_path / "store", "executor": Here()}],
-    }
-    for how in ways[where]:
-        found = fit_tables(paths, **ROLES, **SETTINGS, **how)
-        assert_same_bits(found.statistics_, expected.statistics_)
-        for one, other in zip(both(found), both(expected), strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-def both(model):
-    """Predictions and their standard errors."""
-    return model.predict(frame()[FEATURES], return_std=True)
-
-
 def test_columns_may_stand_in_another_order(tmp_path):
     parts = [frame().iloc[:100], frame().iloc[100:, ::-1]]
     files = [write(part, tmp_path / f"{place}.csv") for place, part in enumerate(parts)]

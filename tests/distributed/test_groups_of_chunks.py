@@ -89,7 +89,7 @@ def cut(table, edges):
     return [table.iloc[a:b] for a, b in pairwise(edges)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=6)
+@settings(derandomize=True, deadline=None, max_examples=4)
 @given(st.lists(st.integers(0, 150), max_size=8), st.booleans(), st.sampled_from([1, 5, None]))
 def test_tables_that_cut_groups_are_those_of_whole_data(cuts, text, chunk_rows):
     arrays = data(text=text)
@@ -154,7 +154,7 @@ def test_a_table_continues_in_a_stream():
         model.partial_fit(**rest | {"groups": np.full(len(rest["y"]), "patient 015"), "episode": rest["episode"] + 999})
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     st.lists(st.lists(st.sampled_from(range(9)), max_size=4, unique=True), max_size=4),
     st.sampled_from([str, int, "a name longer than twenty-four bytes {}".format]),

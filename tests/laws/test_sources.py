@@ -93,7 +93,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("sources")
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(all_streams(rows=(1, 2, 5, 12, 24)), st.data())
 def test_any_source_has_the_sums_of_the_definition(folder, stream, data):
     found = outcomes(stream, cut(data.draw, stream), folder)
@@ -109,7 +109,7 @@ def test_any_source_has_the_sums_of_the_definition(folder, stream, data):
             assert getattr(statistics, count) == getattr(found["arrays"], count), (name, count)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(all_streams(rows=(2, 5, 12, 24)), st.data())
 def test_any_source_finds_the_same_bad_value(folder, stream, data):
     draw = data.draw

@@ -93,7 +93,7 @@ def observed_share(stream, transitions):
     return weight @ seen / weight.sum() if stream.X_next is None and weight.any() else np.nan
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(all_streams(), st.data())
 def test_any_split_in_any_bracketing_has_the_sums_of_the_whole(stream, data):
     """Chunks of any form; joined by `then` or `+`, and multiplied in between."""

@@ -33,8 +33,7 @@ def followed(variant, size, seed=5, gamma=0.97, restored=False):
     return np.concatenate(predictions), [str(one.message) for one in given if one.category is BoundsWarning]
 
 
-@pytest.mark.parametrize("size", [1, 7, 200])
-@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize(("size", "restored"), [(1, False), (7, True), (200, False)])
 def test_boyan_warns_once_and_names_the_variant_that_stays_inside(size, restored):
     predictions, texts = followed("boyan", size, restored=restored)
     assert np.abs(predictions[30:]).max() > 1000.0

@@ -7,7 +7,6 @@ import gzip
 import io
 import pickle
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from unittest import mock
 
@@ -215,13 +214,12 @@ DAYS = np.datetime64("1970-01-01", "ns") + np.repeat(np.arange(4), 10) * np.time
     ],
     ids=lambda ids: str(ids[-1]),
 )
-@pytest.mark.parametrize("options", [{"n_jobs": 1}, {"executor": ThreadPoolExecutor}], ids=["threads", "executor"])
-def test_arrays_continue_the_episode_of_a_table_by_any_form_of_its_id(ids, options):
+def test_arrays_continue_the_episode_of_a_table_by_any_form_of_its_id(ids):
     rng = np.random.default_rng(0)
     X, y, terminated = rng.normal(size=(40, 2)), rng.normal(size=40), np.zeros(40, dtype=bool)
     table = pa.table({"a": X[:25, 0], "b": X[:25, 1], "r": y[:25], "id": pa.array(ids[:25]), "end": terminated[:25]})
     columns = {"features": ["a", "b"], "reward": "r", "episode": "id", "terminated": "end"}
-    model = fit_tables(table, **columns, gamma=0.9, **options)
+    model = fit_tables(table, **columns, gamma=0.9)
     model.partial_fit(pd.DataFrame(X[25:], columns=["a", "b"]), y[25:], episode=ids[25:], terminated=terminated[25:])
     whole = LSTD(gamma=0.9).fit(X, y, episode=ids, terminated=terminated)
     assert model.n_episodes_ == whole.n_episodes_ == 4
