@@ -5,21 +5,17 @@ from __future__ import annotations
 import pickle
 import tracemalloc
 import warnings
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
 
 import lstd
 from lstd import LSTD
-from lstd.data.settings import VARIANTS
 from lstd.errors import (
     BrokenEpisodeWarning,
     IllConditionedWarning,
@@ -31,29 +27,15 @@ from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
 from lstd.tables.scoring import score_tables
-from streams import definition, streams
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # successors and rewards are drawn at random
     "ignore::lstd.errors.BrokenEpisodeWarning", "ignore::lstd.errors.UnusedRewardWarning"
 )
 
-quick = settings(derandomize=True, deadline=None, max_examples=60)
-ALPHA = 8.0  # with rows of order 1 this keeps the condition number small
 X, y = np.random.default_rng(0).normal(size=(2, 30, 3))
 y = y[:, 0]
 EPISODES = {"episode": np.repeat([4, 2, 7], 10), "terminated": np.arange(30) % 10 == 9}
-
-
-def model_of(stream, variant="boyan", **options):
-    return LSTD(stream.gamma, stream.lmbda, ALPHA, variant, **options)
-
-
-def with_ones(stream):
-    def augmented(features):
-        return None if features is None else np.column_stack([features, np.ones(len(features))])
-
-    return replace(stream, X=augmented(stream.X), X_next=augmented(stream.X_next))
 
 
 def state(model):
@@ -64,42 +46,6 @@ def state(model):
 
 
 # ---------------------------------------------------------------- fit, partial_fit, predict
-
-
-@quick
-@given(streams(), st.sampled_from(VARIANTS), st.booleans())
-@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning", "ignore::lstd.errors.EffectiveSampleWarning")
-def test_fit_solves_the_system_of_the_definition(stream, variant, fit_intercept):
-    model = model_of(stream, variant, fit_intercept=fit_intercept)
-    A, b = definition(with_ones(stream) if fit_intercept else stream, variant)
-    ridge = np.full(len(A), ALPHA)
-    ridge[len(ridge) - fit_intercept :] = 0.0
-    if np.linalg.cond(A + np.diag(ridge)) > 1e4:
-        return
-    full = stream.X_next is not None or any(
-        stream.ended[rows][-1] or rows.stop - rows.start > 1 for rows in stream.episodes
-    )
-    if not len(stream) or not full:
-        with pytest.raises(ValueError, match="at least one full transition"):
-            model.fit(stream.X, stream.y, **stream.columns)
-        return
-    if model_of(stream).partial_fit(stream.X, stream.y, **stream.columns).statistics_.total_weight == 0.0:
-        with pytest.raises(ValueError, match="`weight` must be above 0 for some transition; got 0 for all"):
-            model.fit(stream.X, stream.y, **stream.columns)
-        return
-    model.fit(stream.X, stream.y, **stream.columns)
-    weights = np.linalg.solve(A + np.diag(ridge), b)
-    n = stream.X.shape[1]
-    coef, intercept = weights[:n].T, weights[n] if fit_intercept else np.zeros(b.shape[1])
-    if stream.y.ndim == 1:
-        coef, intercept = coef[0], intercept[0]
-    assert_close(model.coef_, coef, "solve")
-    assert_close(model.intercept_, intercept, "solve")
-    assert model.coef_.shape == coef.shape
-    assert_close(model.predict(stream.X), stream.X @ coef.T + intercept, "solve")
-    assert model.predict(stream.X).shape == stream.y.shape
-    assert model.n_transitions_ == model.statistics_.n_transitions
-    assert model.n_episodes_ == len(stream.episodes)
 
 
 def test_fit_forgets_and_partial_fit_does_not():
