@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,26 +12,29 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.horizon_lstd import HorizonLSTD
+from lstd.estimators.horizon_model import AtHorizons
 from lstd.estimators.return_spread import ReturnSpread
+from lstd.estimators.validate_data import checked_features
 from lstd.metrics import Calibration
 from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.rendering import share
 from lstd.report.style import BLUE, INK, PALE, POINTS, REFERENCE, WIDE, legend_above, name_rows, panels, plain
-from lstd.statistics.intervals import Interval
-from lstd.types import Array
+from lstd.statistics.intervals import Interval, check_level
+from lstd.types import Array, Flags
 
 _SHADE = "#F3F3F3"
 _FOOT = 0.03  # height of the crosses, as a share of the panel's
 _FEW_ROWS = 250  # that have a dot each
+_ENDS = np.array([-0.01, 0.01])  # of the axis of rows, beyond the rows
 _LITTLE_DATA: dict[str, Any] = {
-    "marker": "x", "color": INK, "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
+    "label": "little data", "marker": "x", "color": INK, "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
 }  # fmt: skip
 
 
@@ -88,27 +92,66 @@ def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
     interval, m = evaluation.interval(evaluation.drawn), evaluation.n_panels
     with panels(ax, WIDE, 0.95 + 2.1 * m, m) as axes:
-        lines = [_over_time(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
+        named = [_over_time(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
         for panel in axes:
             _name_places(panel, evaluation)
-        handles = _handles(evaluation, interval is not None and bool(interval.little_data[:, :m].any()))
-        legend_above(axes[0], handles)
-    return lines
+        legend_above(axes[0], named[0])
+    return [artists[0] for artists in named]
 
 
-def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> Line2D:
-    rows = evaluation.drawn
-    line = _curves(ax, evaluation, reward)
+def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> list[Any]:
+    """Draw one reward; returns the artists for a legend, the predictions first."""
+    (first, end), rows = evaluation.window, evaluation.drawn
+    starts = [first, *(first + 1 + np.flatnonzero(np.diff(evaluation.episode[first:end])))]
+    for start, stop in list(pairwise([*starts, end]))[1::2]:
+        ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
+    few, scored = len(rows) <= _FEW_ROWS, rows[evaluation.weight[rows] > 0.0]
+    prediction, returns = evaluation.prediction[rows, reward], evaluation.returns[scored, reward]
+    alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
+    dots = ax.scatter(
+        scored, returns, s=9 if few else 5, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3,
+        label=f"return, {share(evaluation.share)} observed",
+    )  # fmt: skip
+    edge = np.diff(evaluation.episode[rows], prepend=-1, append=-1) != 0  # of an episode: no line goes beyond it
+    at, values = np.insert([rows * 1.0, prediction], np.flatnonzero(edge[1:-1]) + 1, np.nan, axis=1)
+    (line,) = ax.plot(
+        at, values, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4, label="prediction"
+    )
+    named = [line, *([dots] if len(scored) else [])]
+    whole = np.concatenate([prediction, returns])
     if interval is not None:
-        _band(ax, evaluation, interval.lower[:, reward], interval.upper[:, reward])
+        named[1:1], whole = _band(ax, evaluation, interval.at((..., reward)), edge, whole)
         little = rows[interval.little_data[:, reward]]
-        ax.plot(little, np.full(len(little), _FOOT), transform=ax.get_xaxis_transform(), **_LITTLE_DATA)
-    _limit(ax, evaluation, reward, bands=interval is not None)
+        if len(little):
+            named += ax.plot(little, np.full(len(little), _FOOT), transform=ax.get_xaxis_transform(), **_LITTLE_DATA)
+    margin = 0.05 * (np.ptp(whole) or abs(whole[0]) or 1.0)
+    ax.set(
+        ylim=(whole.min() - margin, whole.max() + margin),
+        xlim=np.array([first - 0.5, end - 0.5]) + _ENDS * (end - first),
+    )
     name = plain(evaluation.rewards[reward])
     if len(evaluation.rewards) > 1:
         ax.set_title(name, fontsize=9.5, pad=3, loc="left")
     ax.set_ylabel("discounted return" if name == "reward" else f"{plain(name, 24)} to come, discounted")
-    return line
+    return named
+
+
+def _band(
+    ax: Axes, evaluation: Evaluation, interval: Interval, edge: Flags, whole: Array
+) -> tuple[list[Any], Array]:  # fmt: skip
+    """Draw intervals, broken at edges; returns the band, and `whole` with as much of it as leaves that readable."""
+    rows, look = evaluation.drawn, {"color": BLUE, "alpha": 0.25, "zorder": 2}
+    ends = np.array([interval.lower, interval.upper])
+    at, low, high = np.insert([rows * 1.0, *ends], np.flatnonzero(edge[1:-1]) + 1, np.nan, axis=1)
+    label = f"{100 * evaluation.level:g} % interval"
+    band = ax.fill_between(at, low, high, linewidth=0, label=label, **look)
+    alone = edge[:-1] & edge[1:]  # the only row of its episode has a bar, as its band would have no area
+    ax.vlines(rows[alone], *ends[:, alone], linewidth=2.0, **look)
+    reach = np.ptp(whole) or 0.05 * abs(whole[0]) or 0.05
+    shown = np.clip(ends, whole.min() - reach, whole.max() + reach)
+    if (shown != ends).any():
+        ax.text(0.995, 0.97, "band cut off", transform=ax.transAxes, ha="right", va="top", fontsize=8, color=REFERENCE)
+    return [band], np.append(whole, shown)
 
 
 def _name_places(ax: Axes, evaluation: Evaluation) -> None:
@@ -127,66 +170,6 @@ def _name_places(ax: Axes, evaluation: Evaluation) -> None:
         if place - apart[-1] >= (end - first) / 9:
             apart.append(place)
     ax.set_xticks(apart, ["\n".join(plain(part, 16) for part in evaluation.name(place).split("\n")) for place in apart])
-
-
-def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> Line2D:
-    first, end = evaluation.window
-    episode, rows = evaluation.episode[first:end], evaluation.drawn
-    starts = first + np.flatnonzero(np.diff(episode, prepend=episode[0] - 1))
-    for start, stop in list(zip(starts, [*starts[1:], end], strict=True))[1::2]:
-        ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
-    few = len(rows) <= _FEW_ROWS
-    scored = rows[evaluation.weight[rows] > 0.0]
-    returns = evaluation.returns[scored, reward]
-    alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
-    ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3)
-    at, value = _broken(evaluation, evaluation.prediction[rows, reward])
-    (line,) = ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
-    ax.set_xlim(first - 0.5 - 0.01 * (end - first), end - 0.5 + 0.01 * (end - first))
-    return line
-
-
-def _broken(evaluation: Evaluation, *curves: Array) -> list[Array]:
-    """Put a NaN between episodes, so that no line joins them: the drawn rows, then the curves over them."""
-    rows = evaluation.drawn
-    at = np.flatnonzero(np.diff(evaluation.episode[rows])) + 1
-    return [np.insert(np.asarray(values, dtype=np.float64), at, np.nan) for values in (rows, *curves)]
-
-
-def _band(ax: Axes, evaluation: Evaluation, lower: Array, upper: Array) -> None:
-    at, low, high = _broken(evaluation, lower, upper)
-    ax.fill_between(at, low, high, color=BLUE, alpha=0.25, linewidth=0, zorder=2)
-    rows = evaluation.drawn
-    number = evaluation.episode[rows] - evaluation.episode[rows[0]]
-    alone = np.bincount(number)[number] == 1  # the only row of its episode has a bar, as its band would have no area
-    ax.vlines(rows[alone], lower[alone], upper[alone], color=BLUE, alpha=0.25, linewidth=2.0, zorder=2)
-
-
-def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
-    """Show predictions and returns whole, and as much of the bands as leaves those two readable."""
-    rows = evaluation.drawn
-    scored = rows[evaluation.weight[rows] > 0.0]
-    values = np.concatenate([evaluation.prediction[rows, reward], evaluation.returns[scored, reward]])
-    low, high = float(values.min()), float(values.max())
-    margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
-    bottom, top = ax.get_ylim() if bands else (low, high)
-    reach = max(high - low, margin)
-    if bands and (bottom < low - reach or top > high + reach):
-        ax.text(0.995, 0.97, "band cut off", transform=ax.transAxes, ha="right", va="top", fontsize=8, color=REFERENCE)
-    ax.set_ylim(max(bottom, low - reach) - margin, min(top, high + reach) + margin)
-
-
-def _handles(evaluation: Evaluation, little: bool) -> list[Any]:
-    handles: list[Any] = [Line2D([], [], color=BLUE, label="prediction")]
-    if not evaluation.fitted.no_intervals:
-        name = f"{100 * evaluation.level:g} % interval"
-        handles.append(Patch(color=BLUE, alpha=0.25, linewidth=0, label=name))
-    if evaluation.weight[evaluation.drawn].any():
-        name = f"return, {share(evaluation.share)} observed"
-        handles.append(Line2D([], [], color=REFERENCE, marker="o", linestyle="", markersize=4, label=name))
-    if little:
-        handles.append(Line2D([], [], **_LITTLE_DATA, label="little data"))
-    return handles
 
 
 def plot_calibration(
@@ -298,19 +281,17 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
     >>> len(plot_curve(model, np.eye(2)))
     2
     """
-    rows = X if weights is not None else X[:6]
-    steps = np.arange(1, model.coef_.shape[0] + 1)
-    try:
-        found = [model.predict_interval(rows, level, weights, h) for h in steps.tolist()]
-        bands = [np.array([getattr(one, name) for one in found]) for name in ("prediction", "lower", "upper")]
-    except InvalidInputError:
-        if weights is not None:
-            raise
-        bands = [model.predict_curve(rows).swapaxes(0, 1)]
-    middle, *ends = (band.reshape(len(steps), -1, np.size(model.intercept_[0])) for band in bands)
+    steps, m = np.arange(1, model.coef_.shape[0] + 1), len(model.model_.reward_names)
+    at, phi = AtHorizons(model.model_, steps.tolist()), checked_features(model, X if weights is not None else X[:6])
+    if at.no_intervals and weights is None:
+        bands = [at.predict(phi)]
+    else:
+        found = at.interval(phi, check_level(level), weights)
+        bands = [found.prediction, found.lower, found.upper]
+    middle, *ends = (np.reshape(band, (-1, len(steps), m)).swapaxes(0, 1) for band in bands)
     lines, n_rows = [], middle.shape[1]
     shades: Any = [BLUE] if n_rows == 1 else colormaps["viridis"](np.linspace(0.0, 0.8, n_rows))
-    with panels(ax, WIDE, 0.95 + 2.1 * middle.shape[2], middle.shape[2]) as axes:
+    with panels(ax, WIDE, 0.95 + 2.1 * m, m) as axes:
         for reward, panel in enumerate(axes):
             for row, shade in enumerate(shades):
                 lines += panel.plot(steps, middle[:, row, reward], color=shade, label=f"row {row}")
