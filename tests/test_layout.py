@@ -294,7 +294,7 @@ def test_nothing_but_the_declared_dependencies_is_imported_and_each_where_it_bel
         "_kernels": {"numba", "llvmlite"},
         "cli": {"typer", "click", "rich"},
         "report": {"jinja2", "markupsafe", "matplotlib", "PIL", "pyarrow"},  # PIL by way of Matplotlib
-        "experiments": {"jinja2", "matplotlib", "pyarrow", "tabulate"},
+        "experiments": {"jinja2", "matplotlib", "pyarrow"},
         "data": {"pyarrow"},
         "datasets": {"pandas"},
         "tables": {"pyarrow"},

@@ -111,7 +111,7 @@ def test_force_removes_our_files_only(tmp_path):
     kept = ["notes.txt", "cells/mine.csv", "cells/small-mine-lstd.npz", "figures/mine.pdf", "tables/table4.csv"]
     with ResultsFolder(tmp_path, CONFIG).claimed() as folder:
         folder.keep(CELL.name, {}, arrays_of())
-        for name in (*kept, "figures/figure2.pdf", "tables/table1.md", "report.html", "results.parquet"):
+        for name in (*kept, "figures/figure2.pdf", "tables/table1.csv", "report.html", "results.parquet"):
             folder.write(name, b"x")
     with ResultsFolder(tmp_path, {**CONFIG, "runs": 3}).claimed(force=True) as folder:
         assert folder.kept(CELL.name) is None

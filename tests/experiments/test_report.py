@@ -24,7 +24,7 @@ from lstd.experiments.reproduce.results import (
     sensitivity_limits,
     write_table,
 )
-from lstd.experiments.reproduce.tables import best_table, table_files, timing_table, to_csv
+from lstd.experiments.reproduce.tables import best_table, timing_table, to_csv
 from lstd.experiments.reproduce.verdicts import TESTS, evaluate, verdict_text
 from lstd.report.style import figure_style
 from page_outline import assert_sound, outline
@@ -151,7 +151,7 @@ def write_again(folder):
     write_table(buffer, results.sweeps)
     page = page_of(results).encode()
     files = {"report.html": page, "results.parquet": buffer.getvalue()}
-    files |= dict(file for table in tables for file in table_files(table))
+    files |= {table.file: to_csv(table).encode() for table in tables}
     files |= {f"figures/theorem2.{kind}": content for kind, content in draw("theorem2", results).items()}
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True, parents=True)

@@ -373,7 +373,7 @@ def test_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_path
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
     test_report.write_again(tmp_path / "once")
     written = sorted(path.relative_to(tmp_path / "once") for path in (tmp_path / "once").rglob("*.*"))
-    assert len(written) == 2 + 2 + 2 + 2
+    assert len(written) == 2 + 1 + 1 + 2
     for name in written:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lstd.tables.sum_tables import Sample
 
 TRANSITIONS = "discount importance_ratio trace_coefficient weight"
-NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")  # by `lstd reproduce`
+NEEDED = ("matplotlib", "pyarrow", "jinja2")  # by `lstd reproduce`
 AS_IN_FIT = "Default: the column given to fit; '' for none."
 
 

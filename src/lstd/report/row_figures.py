@@ -140,7 +140,8 @@ def _band(
     ax: Axes, evaluation: Evaluation, interval: Interval, edge: Flags, whole: Array
 ) -> tuple[list[Any], Array]:  # fmt: skip
     """Draw intervals, broken at edges; returns the band, and `whole` with as much of it as leaves that readable."""
-    rows, look = evaluation.drawn, {"color": BLUE, "alpha": 0.25, "zorder": 2}
+    rows = evaluation.drawn
+    look: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "zorder": 2}
     ends = np.array([interval.lower, interval.upper])
     at, low, high = np.insert([rows * 1.0, *ends], np.flatnonzero(edge[1:-1]) + 1, np.nan, axis=1)
     label = f"{100 * evaluation.level:g} % interval"

@@ -15,9 +15,9 @@ from multiprocessing import connection, resource_tracker
 from typing import Any
 
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.results import Results, Row, above_text, loop_ratio, lowest_text, write_table
-from lstd.experiments.reproduce.tables import Table, best_table, page_tables, table_files, timing_table
-from lstd.experiments.reproduce.verdicts import evaluate, simulated_text, verdict_text
+from lstd.experiments.reproduce.results import Results, Row, loop_ratio, write_table
+from lstd.experiments.reproduce.tables import Table, best_table, diverged_table, lowest_table, timing_table, to_csv
+from lstd.experiments.reproduce.verdicts import evaluate, verdict_text
 from lstd.report.rendering import render
 
 THEORY_FIGURES = ("proposition1", "theorem2")
@@ -31,7 +31,7 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
     """
     names = ["figure2", "differences", *(protocol.FIGURE_OF[problem] for problem in results.problems)]
     tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
-    files = [file for table in tables for file in table_files(table)]
+    files = [(table.file, to_csv(table).encode()) for table in tables]
     n_files = len(files) + 2 * len([*names, *THEORY_FIGURES]) + 2
     with _drawing(min(n_jobs, len(names))) as pool:
         futures = {name: _submit(pool, name, results) for name in names}
@@ -133,14 +133,12 @@ def page(results: Results, tables: Sequence[Table], images: Mapping[str, bytes])
         facts=_facts(results.provenance),
         figure_of=protocol.FIGURE_OF,
         images=images,
-        lowest=[lowest_text(results, *panel) for panel in results.panels],
-        above={problem: above_text(results, problem) for problem in results.problems},
         top=protocol.TOP,
-        simulated=simulated_text(results.theory["proposition1"]),
         tables=tables,
         outcomes=outcomes,
         verdict=verdict_text(outcomes),
-        **page_tables(results),
+        observed=lowest_table(results),
+        diverged=diverged_table(results),
         command=f"lstd reproduce {results.problems[0] if len(results.problems) == 1 else 'all'}",
     )
 

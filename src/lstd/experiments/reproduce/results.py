@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.experiments import protocol
-from lstd.report.rendering import compact
 from lstd.types import Array
 
 Key = tuple[str, str, str]
@@ -181,27 +179,3 @@ def sensitivity_limits(results: Results, problem: str, features: str) -> tuple[f
 def points_above(sweep: Sweep, top: float) -> int:
     """Count the (λ, α) whose mean error is above `top` or infinite."""
     return int((sweep.mean > top).sum())
-
-
-def above_text(results: Results, problem: str) -> str:
-    """Say how many points of Figure 3, 4 or 5 lie above the axes."""
-    parts = []
-    for features, algorithm in product(protocol.FEATURES, protocol.SENSITIVITY_ROWS):
-        sweep = results.sweeps[problem, features, algorithm]
-        if above := points_above(sweep, sensitivity_limits(results, problem, features)[1]):
-            largest = sweep.mean.max()
-            size = f"up to {compact(largest)}" if np.isfinite(largest) else "some infinite"
-            names = f"{protocol.SHORT_NAMES[algorithm]}, {protocol.FEATURE_NAMES[features]}"
-            parts.append(f"{names}: {above} of {sweep.mean.size} ({size})")
-    return f"Points (λ, α) above the axis, not shown: {'; '.join(parts)}." if parts else "No point lies above the axes."
-
-
-def lowest_text(results: Results, problem: str, features: str) -> str:
-    """State the lowest error of each algorithm in a panel of Figure 2."""
-    parts = []
-    for algorithm in protocol.FIGURE2_ALGORITHMS:
-        sweep = results.sweeps[problem, features, algorithm]
-        if sweep.best is not None:
-            i, j = sweep.best
-            parts.append(f"{protocol.SHORT_NAMES[algorithm]} {sweep.mean[i, j]:.3f} at λ = {sweep.lmbdas[i]:g}")
-    return f"{problem}, {protocol.FEATURE_NAMES[features]}: lowest {', '.join(parts)}"

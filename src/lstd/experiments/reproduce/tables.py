@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import numpy as np
-from tabulate import tabulate
 
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.results import Results, Row, Sweep, loop_ratio
+from lstd.experiments.reproduce.results import Results, Row, loop_ratio
 from lstd.report.rendering import compact, grouped, seconds
 
 Value = str | float | int | None
@@ -36,9 +34,9 @@ class Table:
     records: Sequence[Mapping[str, Value]] = ()
 
     @property
-    def files(self) -> list[str]:
-        """Paths in the results folder."""
-        return [f"tables/{self.name}.{suffix}" for suffix in ("csv", "md")]
+    def file(self) -> str:
+        """Path in the results folder."""
+        return f"tables/{self.name}.csv"
 
 
 def paper_seconds(timing: Row) -> str:
@@ -131,13 +129,6 @@ def best_table(results: Results) -> Table:
     )
 
 
-def table_files(table: Table) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of each file of a table."""
-    formats = {".csv": to_csv, ".md": to_markdown}
-    for name in table.files:
-        yield name, formats[PurePosixPath(name).suffix](table).encode()
-
-
 def to_csv(table: Table) -> str:
     """Format the numbers of a table, not rounded; what is unknown is empty, infinite is ``inf``."""
     buffer = io.StringIO()
@@ -147,25 +138,8 @@ def to_csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def to_markdown(table: Table) -> str:
-    """Format a table with its title above and its caption below."""
-    body = tabulate(table.rows, table.header, "pipe", disable_numparse=True, colalign=_alignment(table))
-    return f"**{table.title}**\n\n{body}\n\n{table.caption}\n"
-
-
-def _alignment(table: Table) -> tuple[str, ...]:
-    return ("left",) * table.n_labels + ("right",) * (len(table.header) - table.n_labels)
-
-
-def page_tables(results: Results) -> dict[str, Table]:
-    """Compose the tables that only the page has."""
-    return {
-        "observed": _lowest_table(results),
-        "diverged": _sweep_table(results, results.algorithms, _diverged_text, "Diverged runs"),
-    }
-
-
-def _lowest_table(results: Results) -> Table:
+def lowest_table(results: Results) -> Table:
+    """Compose the table of the algorithm with the lowest mean error of each problem and features, and the next one."""
     header = ("problem", "features", "lowest", "error", "λ", "α or step size", "next", "behind by")
     caption = (
         "The algorithm with the lowest mean error, at its best λ and α (true online TD(λ): step size), and the next "
@@ -197,20 +171,20 @@ def _ranking(results: Results, problem: str, features: str) -> tuple[str, ...]:
     return (*first, protocol.SHORT_NAMES[lowest[1][1]], behind)
 
 
-def _diverged_text(sweep: Sweep) -> str:
-    if not sweep.diverged_entries:
-        return "0"
-    return f"{grouped(sweep.diverged_entries)} ({sweep.diverged_runs} of {sweep.n_runs} runs)"
-
-
-def _sweep_table(
-    results: Results, algorithms: Sequence[str], text: Callable[[Sweep], str], title: str, caption: str = ""
-) -> Table:
-    """Compose a table with a row per problem and features and a column per algorithm."""
-    rows = [(*_panel(panel), *(text(results.sweeps[*panel, name]) for name in algorithms)) for panel in results.panels]
-    return Table(
-        "", title, caption, ("problem", "features", *(protocol.SHORT_NAMES[name] for name in algorithms)), rows
-    )
+def diverged_table(results: Results) -> Table:
+    """Compose the table of infinite errors: a row per problem and features, a column per algorithm."""
+    rows = []
+    for panel in results.panels:
+        sweeps = [results.sweeps[*panel, name] for name in results.algorithms]
+        counts = [
+            f"{grouped(sweep.diverged_entries)} ({sweep.diverged_runs} of {sweep.n_runs} runs)"
+            if sweep.diverged_entries
+            else "0"
+            for sweep in sweeps
+        ]
+        rows.append((*_panel(panel), *counts))
+    names = (protocol.SHORT_NAMES[name] for name in results.algorithms)
+    return Table("", "Diverged runs", "", ("problem", "features", *names), rows)
 
 
 def _panel(panel: tuple[str, str]) -> tuple[str, str]:

@@ -58,16 +58,6 @@ def _score_text(scores: Array) -> str:
     )
 
 
-def simulated_text(theory: Row) -> str:
-    """Say how far the simulated values of Proposition 1 lie from the exact ones, and how many of them are not drawn."""
-    rows, ratios = theory["rows"], theory["ratio_rows"]
-    scores = np.concatenate([_distances(rows, "bias"), _distances(rows, "variance"), _distances(ratios, "ratio")])
-    sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
-    drawn = sign * column(select(rows, variant="uncorrected"), "bias_simulated"), column(ratios, "ratio_simulated") - 1
-    hidden = sum(int((values <= 0).sum()) for values in drawn)
-    return f"{_score_text(scores)} Simulated values below zero, which logarithmic axes cannot show: {hidden}."
-
-
 def _leading_term(results: Results, table: str, name: str, offset: float, **where: str) -> Outcome:
     """Compare exact values with simulated ones and with the leading term.
 
