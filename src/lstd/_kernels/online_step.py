@@ -74,7 +74,7 @@ def step_sparse(  # type: ignore[no-untyped-def]
 def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
     """Take the transitions of recorded rows from `first` on, as `step` does; return the next row and a code.
 
-    `X`, `X_next` (T, n), `y` (T, m); `columns` (T, 4): discount, importance ratio, weight, trace coefficient. Fills
+    `X`, `X_next` (T, n), `y` (T, m); `columns` (T, 4): discount, importance ratio, trace coefficient, weight. Fills
     `predictions`, (T, m + 2) or with no rows, with those for each row before its transition, and then with the level of
     the charts of errors, NaN before alarms begin. Stops after a row with a code other than DONE, and with a negative
     code before a row that the caller must learn.
@@ -92,7 +92,7 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
             continue
         terminated = kinds[t] == TERMINATES
         copy(y[t, 1:], buffer[counts[BUFFERED], 2 * n + 1 : 2 * n + m])
-        numbers[WEIGHT], numbers[COEFFICIENT] = columns[t, 2], columns[t, 3]
+        numbers[COEFFICIENT], numbers[WEIGHT] = columns[t, 2], columns[t, 3]
         successor = X[t] if terminated else X_next[t]
         code = step(X[t], successor, y[t, 0], columns[t, 0], columns[t, 1], terminated, state, numbers, counts, buffer)
         numbers[WEIGHT] = numbers[COEFFICIENT] = 1.0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from lstd._kernels.blocked import BLOCK, LARGEST, clear, fold, increasing, not_finite, scatter, valid
+from lstd._kernels.blocked import BLOCK, clear, fold, increasing, not_finite, scatter, valid
 from lstd._kernels.compilation import kernel
 
 # Rows of the state, (2, n); scalars: λ; the step size a; the discount of the transition before; v.
@@ -70,15 +70,12 @@ def step_sparse(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def stream(X, successors, shift, rewards, discounts, ratios, full, last, trusted, state, scalars, counts):  # type: ignore[no-untyped-def]
-    """Take the transitions of rows; return −1, or the row where a value is not finite, unless features are `trusted`.
+def stream(X, successors, shift, rewards, discounts, ratios, full, last, state, scalars, counts):  # type: ignore[no-untyped-def]
+    """Take the transitions of rows, of which no feature is checked: one that is not finite makes the weights so.
 
     `X` (≥ T, n); the successor of row t is row t + `shift` of `successors`, or its last row; `successors` may be `X`.
     `rewards`, `discounts` (0 where the row terminates) and `ratios` (T,); `full` (T,), whether the row is a full
     transition; `last` (T,), whether it is the last of its episode.
-
-    A feature that is not finite makes a value so, which is cheaper to detect than checking each feature. The other
-    cause of such a value is divergence.
     """
     theta, e = state[WEIGHTS], state[TRACE]
     lanes = np.empty(3 * BLOCK)
@@ -91,8 +88,6 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, trusted
                 there = successors[min(t + shift, final)]
                 sweep(1.0, 0.0, 0.0, 0.0, theta, e, X[t], X[t], there, lane0, lane1, lane2)
             now, ahead, phi_e = fold(lane0), fold(lane1), fold(lane2)
-            if not (trusted or abs(now) + abs(ahead) <= LARGEST):
-                return t
             decay, enter, along_e, along_phi = plan(
                 rewards[t], discounts[t], ratios[t], now, ahead, phi_e, kind, scalars
             )
@@ -107,11 +102,8 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, trusted
                 successors[min(following + shift, final)], lane0, lane1, lane2,
             )  # fmt: skip
             counts[UPDATES] += 1
-        elif not (trusted or not_finite(X[t]) == 0):
-            return t
         if last[t]:
             scalars[DECAY] = 0.0
-    return -1
 
 
 @kernel
@@ -171,6 +163,6 @@ SIGNATURES = {
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, *_STATE),
     "stream": (
         *(_ROWS, _ROWS, types.int64, _ROW, _ROW, _ROW),
-        *(types.boolean[::1], types.boolean[::1], types.boolean, *_STATE),
+        *(types.boolean[::1], types.boolean[::1], *_STATE),
     ),
 }

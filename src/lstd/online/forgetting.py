@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from lstd._kernels import return_window as kernels
 from lstd.data.arguments import check_integer, check_real
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import compiled
+from lstd.online.one_transition import Transition, compiled
 from lstd.online.recursion import Recursion
 from lstd.types import Array
 
@@ -220,15 +220,11 @@ class RateBank:
                 self._read_from(k).predict(x, own)
         return values.reshape(-1)
 
-    def learn(self, pair: tuple[Any, Any], rewards: Array, numbers: tuple[float, ...]) -> list[int]:
-        """Let each recursion learn as by `Recursion.learn`; return their codes."""
-        return [model.learn(*pair, rewards, numbers) for model in self.models]
-
-    def note(self, before: Array, rewards: Array, numbers: tuple[float, ...]) -> None:
-        """Compare predictions, made before a transition, with returns; `numbers` are those of `Recursion.learn`."""
-        discount, ratio, _, coefficient, terminated = numbers
-        self._add(self._window.add(before, np.concatenate([rewards] * len(self.models)), discount, ratio, coefficient))
-        if terminated:
+    def note(self, before: Array, given: Transition) -> None:
+        """Compare predictions, made before a transition, with returns."""
+        rewards = np.concatenate([given.rewards] * len(self.models))
+        self._add(self._window.add(before, rewards, given.discount, given.ratio, given.coefficient))
+        if given.terminated:
             self._add(self._window.close())
 
     def cut_off(self, x: Array) -> None:

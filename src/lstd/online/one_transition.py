@@ -15,29 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd._kernels.online_state import HUGE
-from lstd.data.arguments import check_array, check_real, to_real_array
+from lstd.data.arguments import check_array, check_flag, check_real, to_real_array
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
 from lstd.data.follow import StreamEnd
-from lstd.data.rows import FACTORS, Rows
+from lstd.data.rows import COLUMNS, Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import Pending
 from lstd.types import Array
 
 _LINE = 8  # float64 in a cache line
-Numbers = tuple[float, float, float, bool]  # reward, discount, importance ratio, whether the transition terminates
-
-
-class SparseRow(NamedTuple):
-    """Sparse row: increasing indices and their values."""
-
-    indices: NDArray[np.int64]
-    values: Array
-
-    def dense(self, n: int) -> Array:
-        row = np.zeros(n)
-        row[self.indices] = self.values
-        return row
 
 
 def aligned(*shape: int) -> Array:
@@ -67,6 +54,21 @@ def compiled(module: Any, name: str) -> bool:
         function.compile(module.SIGNATURES[name])
         function.disable_compile()
     return True
+
+
+# ------------------------------------------------------------ rows of features
+
+
+class SparseRow(NamedTuple):
+    """Sparse row: increasing indices and their values."""
+
+    indices: NDArray[np.int64]
+    values: Array
+
+    def dense(self, n: int) -> Array:
+        row = np.zeros(n)
+        row[self.indices] = self.values
+        return row
 
 
 def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
@@ -106,64 +108,97 @@ def check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
     return SparseRow(order.astype(np.int64), sums)
 
 
-def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[float, float, float]:
-    """Check the numbers of a transition; returns floats."""
-    return (
-        check_real("reward", reward, -np.inf, np.inf),
-        check_real("discount", discount, 0.0, 1.0),
-        check_real("importance_ratio", importance_ratio, 0.0, np.inf),
-    )
+def row_of(X: Any, t: int) -> Any:
+    """Return a row as an argument of `update`."""
+    if not sparse.issparse(X):
+        return X[t]
+    part = slice(X.indptr[t], X.indptr[t + 1])
+    return X.indices[part].astype(np.int64), X.data[part]
 
 
-def check_rewards(rewards: Any, m: int) -> Array:
-    """Check the rewards of a transition, (m,), each so small that its products with the trace do not overflow."""
-    values = check_array("reward", rewards, (m,))
-    if not (np.abs(values) <= HUGE).all():
-        raise InvalidInputError(
-            f"`reward` must be below {HUGE:.0e}; got {np.abs(values).max():.1e}. Scale rewards to order 1."
-        )
-    return values
+# ------------------------------------------------------------ transitions
 
 
-def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | SparseRow, Array | SparseRow]:
-    """Check both rows and convert them to one type; `x_next` is not used, and may be None, if `terminated`."""
-    row = check_row("x", x, n)
-    if terminated:
-        return row, row
-    if x_next is None:
-        raise InvalidInputError(
-            f"`x_next` must be a row of {n} features unless the transition terminated; got None. Pass the features "
-            "of the successor, or terminated=True."
-        )
-    successor = check_row("x_next", x_next, n)
-    if isinstance(row, SparseRow) != isinstance(successor, SparseRow):
-        row = row.dense(n) if isinstance(row, SparseRow) else row
-        successor = successor.dense(n) if isinstance(successor, SparseRow) else successor
-    return row, successor
+class Transition(NamedTuple):
+    """A checked transition; both rows are vectors, or both are sparse. The numbers are in the order of `COLUMNS`."""
 
+    x: Any
+    x_next: Any  # `x` if it terminates
+    rewards: Array  # (m,)
+    discount: float
+    ratio: float
+    coefficient: float
+    weight: float
+    terminated: bool
 
-def too_large(row: Array | SparseRow, successor: Array | SparseRow, reward: float) -> InvalidInputError:
-    """Make the error for a transition that would make the sums of a recursion overflow."""
-    for name, features in (("x", row), ("x_next", successor)):
-        largest = np.max(np.abs(features.values if isinstance(features, SparseRow) else features), initial=0.0)
-        if largest > HUGE:
-            return InvalidInputError(
-                f"`{name}` must be below {HUGE:.0e}, so that sums of products do not overflow; it has an entry of "
-                f"size {largest:.1e}. Scale features to order 1, or drop the transition."
+    @classmethod
+    def checked(
+        cls, n: int, m: int | None, x: Any, reward: Any, x_next: Any, terminated: Any, *numbers: Any
+    ) -> Transition:  # fmt: skip
+        """Check the arguments of `update` for n features and m rewards; None: one, which is a number."""
+        terminated = check_flag("terminated", terminated)
+        checked = [
+            check_real(name, number, 0.0, kind.high)
+            for (name, kind), number in zip(COLUMNS.items(), numbers, strict=True)
+        ]
+        if m is None:
+            rewards = np.array([check_real("reward", reward, -np.inf, np.inf)])
+        else:
+            rewards = check_array("reward", reward, (m,))
+            if not (np.abs(rewards) <= HUGE).all():  # products with the trace would overflow
+                raise InvalidInputError(
+                    f"`reward` must be below {HUGE:.0e}; got {np.abs(rewards).max():.1e}. Scale rewards to order 1."
+                )
+        row = check_row("x", x, n)
+        if x_next is None and not terminated:
+            raise InvalidInputError(
+                f"`x_next` must be a row of {n} features unless the transition terminated; got None. Pass the features "
+                "of the successor, or terminated=True."
             )
-    return InvalidInputError(
-        f"`reward` and `importance_ratio` must be so small that the trace stays below {HUGE:.0e}, and the trace times "
-        f"the reward below {HUGE * HUGE:.0e}; got the reward {reward:.1e}. Scale features and rewards to "
-        "order 1, and look for huge importance ratios and weights."
-    )
+        pair = (row, row) if terminated else _alike(row, check_row("x_next", x_next, n), n)
+        return cls._make([*pair, rewards, *checked, terminated])
+
+    @classmethod
+    def of_row(cls, rows: Rows, t: int) -> Transition:
+        """Return the transition of a full row."""
+        n, x, terminated = rows.n_features, check_row("x", row_of(rows.X, t), rows.n_features), rows.terminated[t]
+        pair = (x, x)
+        if not terminated:
+            there = row_of(rows.X, t + 1) if rows.X_next is None else row_of(rows.X_next, t)
+            pair = _alike(x, check_row("x_next", there, n), n)
+        numbers = [float(getattr(rows, name)[t]) for name in COLUMNS]
+        return cls._make([*pair, rows.y[t].copy(), *numbers, bool(terminated)])
+
+    def taken(self, kernels: Any, *arrays: Array) -> int:
+        """Let the kernel `step`, or `step_sparse`, learn from it; returns its code."""
+        numbers = float(self.rewards[0]), self.discount, self.ratio, self.terminated
+        if isinstance(self.x, SparseRow):
+            compiled(kernels, "step_sparse")
+            return int(kernels.step_sparse(*self.x, *self.x_next, *numbers, *arrays))
+        return int(kernels.step(self.x, self.x_next, *numbers, *arrays))
+
+    def too_large(self) -> InvalidInputError:
+        """Make the error for a transition that would make the sums of a recursion overflow."""
+        for name, features in (("x", self.x), ("x_next", self.x_next)):
+            largest = np.max(np.abs(features.values if isinstance(features, SparseRow) else features), initial=0.0)
+            if largest > HUGE:
+                return InvalidInputError(
+                    f"`{name}` must be below {HUGE:.0e}, so that sums of products do not overflow; it has an entry of "
+                    f"size {largest:.1e}. Scale features to order 1, or drop the transition."
+                )
+        return InvalidInputError(
+            f"`reward` and `importance_ratio` must be so small that the trace stays below {HUGE:.0e}, and the trace "
+            f"times the reward below {HUGE * HUGE:.0e}; got the reward {self.rewards[0]:.1e}. Scale features and "
+            "rewards to order 1, and look for huge importance ratios and weights."
+        )
 
 
-def take(kernels: Any, row: Any, successor: Any, numbers: Numbers, *arrays: Array) -> int:
-    """Let a kernel learn from the result of `check_pair`; returns its code."""
-    if isinstance(row, SparseRow):
-        compiled(kernels, "step_sparse")
-        return int(kernels.step_sparse(*row, *successor, *numbers, *arrays))
-    return int(kernels.step(row, successor, *numbers, *arrays))
+def _alike(row: Any, successor: Any, n: int) -> tuple[Any, Any]:
+    """Return both rows, dense unless both are sparse."""
+    if isinstance(row, SparseRow) and isinstance(successor, SparseRow):
+        return row, successor
+    row, successor = (each.dense(n) if isinstance(each, SparseRow) else each for each in (row, successor))
+    return row, successor
 
 
 class OpenEnd(NamedTuple):
@@ -172,13 +207,12 @@ class OpenEnd(NamedTuple):
     n_updates: int  # an update after them replaces the transition to the next row
     row: Pending  # the last one
     episode: Annotated[Any, "episode"]  # its id; None without ids
-    is_sparse: bool
 
     @classmethod
     def of(cls, rows: Rows, n_updates: int) -> OpenEnd | None:
         """Return the end of at least one row after so many transitions; None if it terminated."""
         row = Pending.of_row(rows, len(rows) - 1)
-        return None if row is None else cls(n_updates, row, rows.last_episode, sparse.issparse(rows.X))
+        return None if row is None else cls(n_updates, row, rows.last_episode)
 
     def goes_on(self, rows: Rows) -> bool:
         """Return whether rows continue the episode; raises InvalidInputError if the two do not fit."""
@@ -190,28 +224,15 @@ class OpenEnd(NamedTuple):
             end.check_continued()
         return continues
 
-    def arguments(self, single: bool) -> dict[str, Any]:
-        """Return the arguments of `update` for the row, but for the features of its successor."""
-        usual = self.row.weight == self.row.coefficient == 1.0
-        rows = self.row.as_rows(frozenset() if usual else FACTORS).changed(single=single)
-        phi, (kept,) = self.row.phi, self.row.phi.nonzero()
-        return {"x": (kept, phi[kept]) if self.is_sparse else phi, **numbers_of(rows, 0)}
+    def transition(self, rows: Rows) -> Transition:
+        """Return the transition to the first of the next rows."""
+        row, there = self.row, check_row("x_next", row_of(rows.X, 0), len(self.row.phi))
+        (kept,) = row.phi.nonzero()
+        x = SparseRow(kept, row.phi[kept]) if isinstance(there, SparseRow) else row.phi
+        return Transition(x, there, row.reward, row.discount, row.ratio, row.coefficient, row.weight, False)
 
 
-def numbers_of(rows: Rows, t: int) -> dict[str, Any]:
-    """Return the arguments of `update` for a row, but for its features and those of its successor."""
-    given: dict[str, Any] = {"reward": float(rows.y[t, 0]) if rows.single else rows.y[t].copy()}
-    return given | {
-        name: float(getattr(rows, name)[t]) for name in ("discount", "importance_ratio", *sorted(rows.given))
-    }
-
-
-def row_of(X: Any, t: int) -> Any:
-    """Return a row as an argument of `update`."""
-    if not sparse.issparse(X):
-        return X[t]
-    part = slice(X.indptr[t], X.indptr[t + 1])
-    return X.indices[part].astype(np.int64), X.data[part]
+# ------------------------------------------------------------ estimators
 
 
 class OnlinePredictor(ABC):

@@ -30,7 +30,7 @@ from lstd.data.doubts import warn_of_ratios
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import SparseRow, aligned, compiled, take
+from lstd.online.one_transition import SparseRow, Transition, aligned, compiled
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.intervals import Influence, influence_of
 from lstd.statistics.merging import LSTDStatistics
@@ -104,7 +104,7 @@ class Recursion:
         if watches:
             self.begin_charts()
         self.warned = False  # of ratios or weights
-        self._is_kept = False  # whether rows of the buffer must not change, see `kept`
+        self.keeps_buffer = False  # whether rows of the buffer must not be written over, as they may be restored
         self.buffer = np.zeros((max(64, min(_BUFFERED, _ENTRIES // (2 * n))), 2 * n + m + 6))
         self.compile()
 
@@ -118,11 +118,6 @@ class Recursion:
             setattr(self, name, aligned(*state[name].shape))
             getattr(self, name)[:] = state[name]
         self.compile()  # a new process compiles its own
-
-    def kept(self) -> dict[str, Any]:
-        """Return what :meth:`__setstate__` takes to undo what comes next; rows are only added to the buffer then."""
-        self._is_kept = True
-        return {**vars(self)} | {name: getattr(self, name).copy() for name in ("state", "numbers", "counts")}
 
     # ------------------------------------------------------------ views
 
@@ -218,8 +213,8 @@ class Recursion:
     def _flush(self) -> None:
         """Move the rows of the buffer into the sums."""
         self.blocks = self.summed()
-        if self._is_kept:
-            self.buffer, self._is_kept = np.empty_like(self.buffer), False
+        if self.keeps_buffer:
+            self.buffer, self.keeps_buffer = np.empty_like(self.buffer), False
         self.counts[at.BUFFERED] = 0
 
     @property
@@ -265,18 +260,13 @@ class Recursion:
 
     # ------------------------------------------------------------ transitions
 
-    def learn(self, row: Any, successor: Any, rewards: Array, numbers: tuple[float, ...]) -> int:
-        """Learn from the result of `check_pair`, rewards (m,) and discount, ratio, weight, coefficient, termination.
-
-        Returns a code of the kernels; :meth:`after` is then due.
-        """
-        discount, ratio, weight, coefficient, terminated = numbers
+    def learn(self, given: Transition) -> int:
+        """Learn from a transition; returns a code of the kernels, and :meth:`after` is then due."""
         if self.m > 1:
-            self.buffer[self.counts[at.BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = rewards[1:]
-        self.numbers[at.WEIGHT], self.numbers[at.COEFFICIENT] = weight, coefficient
-        given = float(rewards[0]), discount, ratio, bool(terminated)
+            self.buffer[self.counts[at.BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = given.rewards[1:]
+        self.numbers[at.WEIGHT], self.numbers[at.COEFFICIENT] = given.weight, given.coefficient
         try:
-            return take(kernels, row, successor, given, *self.arrays)
+            return given.taken(kernels, *self.arrays)
         finally:
             self.numbers[at.WEIGHT] = self.numbers[at.COEFFICIENT] = 1.0
 

@@ -5,7 +5,7 @@ How they are kept up to date is in :mod:`lstd.online.recursion`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +19,13 @@ from lstd._kernels.online_state import BAD, CHANGED, DONE, JUMP, LOOK, NEXT
 from lstd._kernels.online_step import step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
-from lstd.data.rows import PerRow
+from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import InvalidInputError, RidgeWarning, warn
-from lstd.online import one_transition as transition
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, check_rates
-from lstd.online.one_transition import OnlinePredictor, SparseRow, aligned
-from lstd.online.recorded_rows import learn
+from lstd.online.one_transition import OnlinePredictor, SparseRow, Transition, aligned
+from lstd.online.recorded_rows import Name, learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
@@ -182,12 +181,11 @@ class RecursiveLSTD(OnlinePredictor):
         self._beyond = np.zeros((4, m))  # see `warn_of_bounds`
         self.n_changes_ = 0
         self.drifts_: Array | None = None
-        self.row_name: Callable[[int], str] | None = None  # of recorded rows, in warnings
-        self.next_row = 0  # among them
 
     def _compile(self) -> None:
         self._typed = all(core.compile() for core in self._cores)
-        self._direct = self._typed and self.n_rewards is None and self._bank is None  # numbers need no conversion
+        self.alone = self._core if self._typed and self._bank is None else None  # learns by compiled kernels
+        self._direct = self.alone if self.n_rewards is None else None  # and whose numbers need no conversion
         self._sparse = False  # whether the kernel of sparse rows is compiled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -235,18 +233,17 @@ class RecursiveLSTD(OnlinePredictor):
         trace_coefficient : float, at least 0, default 1.0
             Factor of the decay of the incoming trace, beside γλ.
         """
+        core, ahead = self._direct, self.gamma if discount is None else discount
         if (  # no conversion needed
-            self._direct and weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
-        ):
-            core, ahead, code = self._core, self.gamma if discount is None else discount, BAD
+            core is not None and weight is _ONE and trace_coefficient is _ONE
+            and terminated is False and truncated is False
+        ):  # fmt: skip
+            numbers, code = (reward, ahead, importance_ratio, False), BAD
             try:
                 if type(x) is ndarray:
-                    code = step(
-                        x, x_next, reward, ahead, importance_ratio, False,
-                        core.state, core.numbers, core.counts, core.buffer,
-                    )  # fmt: skip
+                    code = step(x, x_next, *numbers, core.state, core.numbers, core.counts, core.buffer)
                 elif self._sparse and len(x) == 2 and len(x_next) == 2:
-                    code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, *core.arrays)
+                    code = step_sparse(*x, *x_next, *numbers, *core.arrays)
             except Exception:  # arguments of other types are converted below, or raise
                 code = BAD
             if code == DONE:
@@ -254,43 +251,36 @@ class RecursiveLSTD(OnlinePredictor):
             if code > DONE:
                 self.after(core)
                 return
-        terminated, truncated = check_flag("terminated", terminated), check_flag("truncated", truncated)
-        if self.n_rewards is None:
-            rewards = np.array([check_real("reward", reward, -np.inf, np.inf)])
-        else:
-            rewards = transition.check_rewards(reward, self.n_rewards)
-        numbers = (
-            check_real("discount", self.gamma if discount is None else discount, 0.0, 1.0),
-            check_real("importance_ratio", importance_ratio, 0.0, np.inf),
-            check_real("weight", weight, 0.0, np.inf),
-            check_real("trace_coefficient", trace_coefficient, 0.0, np.inf),
-            terminated,
-        )
-        self._learn(transition.check_pair(x, x_next, terminated, self.n_features), rewards, numbers)
+        truncated = check_flag("truncated", truncated)
+        self.learn(Transition.checked(
+            self.n_features, self.n_rewards, x, reward, x_next, terminated,
+            ahead, importance_ratio, trace_coefficient, weight,
+        ))  # fmt: skip
         if truncated and not terminated:
             self.cut_off()
 
-    def _learn(self, pair: tuple[Any, Any], rewards: Array, numbers: tuple[float, ...]) -> None:
-        """Learn from checked arguments; first adds a boundary term if `x` is not the last `x_next`."""
-        if self._bank is None:
-            before, codes = None, [self._core.learn(*pair, rewards, numbers)]
-        else:
-            before, codes = self._bank.predictions(pair[0]), self._bank.learn(pair, rewards, numbers)
-        for core, code in zip(self._cores, codes, strict=True):
+    def learn(self, given: Transition, name: str | None = None) -> None:
+        """Learn from a checked transition, to a row of this name in warnings.
+
+        Adds a boundary term first if its row is not the last successor.
+        """
+        before = None if self._bank is None else self._bank.predictions(given.x)
+        for core in self._cores:
+            code = core.learn(given)
             if code == JUMP:
                 if not self._warned:
-                    warn_of_jump(self.n_updates, numbers[1])
+                    warn_of_jump(self.n_updates, given.ratio)
                 self._warned = True
                 core.close(1.0)
-                code = core.learn(*pair, rewards, numbers)
+                code = core.learn(given)
                 code = LOOK if code == DONE else code  # the boundary term may have cost digits
             if code < DONE:
-                raise transition.too_large(*pair, float(rewards[0]))
+                raise given.too_large()
             if code > DONE:
-                self.after(core)
-        self._sparse |= self._typed and isinstance(pair[0], SparseRow)
+                self.after(core, name)
+        self._sparse |= self._typed and isinstance(given.x, SparseRow)
         if self._bank is not None and before is not None:
-            self._bank.note(before, rewards, numbers)
+            self._bank.note(before, given)
 
     def cut_off(self) -> None:
         """Cut the episode off at the last successor, as ``truncated=True`` with its transition does."""
@@ -299,20 +289,21 @@ class RecursiveLSTD(OnlinePredictor):
         for core in self._cores:
             core.cut_off()
 
-    def after(self, core: Recursion) -> None:
-        """Do what is due after a transition of a recursion."""
+    def after(self, core: Recursion, name: str | None = None) -> None:
+        """Do what is due after a transition of a recursion, to a row of this name."""
         core.after()
         if core.counts[CHANGED]:
             charts = core.charts.copy()
             core.begin_charts()
             self.n_changes_ += 1
-            row = "" if self.row_name is None else f"{self.row_name(self.next_row)}: "
-            warn_of_change(charts, core.n_updates, self.forgetting, row)
+            warn_of_change(charts, core.n_updates, self.forgetting, f"{name}: " if name else "")
 
     @property
-    def alone(self) -> Recursion | None:
-        """The one recursion that learns, if kernels are compiled."""
-        return self._core if self._typed and self._bank is None else None
+    def arrays(self) -> list[Array]:
+        """The arrays that change in place, but for the buffers."""
+        return [array for core in self._cores for array in core.arrays[:3]] + [
+            *(self._bank.state if self._bank else ())
+        ]
 
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
@@ -369,23 +360,25 @@ class RecursiveLSTD(OnlinePredictor):
             one = "" if self.n_rewards else ", one reward per row; an estimator made with `n_rewards` takes several"
             raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
         asked = check_flag("return_predictions", return_predictions)
-        told = np.empty((len(rows), rows.y.shape[1] + 2)) if asked else None
-        predictions = None if told is None else told[:, :-2].reshape(expected)
-        if len(rows):
-            if not self.n_updates and len(rows) >= FEWEST:
-                warn(scales_doubt(rows, np.zeros(self.n_features) + self.alpha, intercept=False), RidgeWarning)
-            self.row_name = self.row_name or (lambda t: _name_of(X, t))
-            try:
-                learn(self, rows, told)
-            finally:
-                self.row_name = None
-            self.drifts_ = None if told is None else told[:, -2:]
-            if 8 * len(rows) >= self.n_updates:
-                self._core.warn_of_ratios()
-        if predictions is not None and len(rows):
-            self._beyond = warn_of_bounds(self._beyond, rows, predictions.reshape(rows.y.shape), self.variant)
+        predictions = self.learn_rows(rows, lambda t: _name_of(X, t), asked)
         self._names = self._names or rows.names
-        return self if predictions is None else predictions
+        return predictions if asked else self
+
+    def learn_rows(self, rows: Rows, name: Name, asked: bool) -> Array:
+        """Learn from checked rows, with these names in warnings, as :meth:`partial_fit` does."""
+        T, m = rows.y.shape
+        told = np.empty((T, m + 2)) if asked else np.empty((0, m + 2))
+        if T:
+            if not self.n_updates and T >= FEWEST:
+                warn(scales_doubt(rows, np.zeros(self.n_features) + self.alpha, intercept=False), RidgeWarning)
+            learn(self, rows, told if asked else None, name)
+            self.drifts_ = told[:, -2:] if asked else None
+            if self.n_updates <= 8 * T:
+                self._core.warn_of_ratios()
+        predictions = told[:, :-2]
+        if asked and T:
+            self._beyond = warn_of_bounds(self._beyond, rows, predictions, self.variant)
+        return predictions[:, 0] if self.n_rewards is None else predictions
 
     # ------------------------------------------------------------ reading
 

@@ -15,12 +15,11 @@ from scipy import sparse
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real
-from lstd.data.feature_arrays import Features, check_finite
+from lstd.data.feature_arrays import Features, all_finite, check_finite
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
-from lstd.online import one_transition as transition
-from lstd.online.one_transition import OnlinePredictor, OpenEnd, take
+from lstd.online.one_transition import OnlinePredictor, OpenEnd, Transition, aligned, compiled
 from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
@@ -34,15 +33,15 @@ class TemporalDifference(OnlinePredictor):
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         self.step_size = check_real("step_size", step_size, 0.0, np.inf, open_low=True)
-        self._state = transition.aligned(2, self.n_features)
+        self._state = aligned(2, self.n_features)
         self._scalars = np.array([self.lmbda, self.step_size, 0.0, 0.0])
         self._counts = np.array([kind, 0], dtype=np.int64)
         self._warned = False
-        self._typed = transition.compiled(kernels, "step")
+        self._typed = compiled(kernels, "step")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._typed = transition.compiled(kernels, "step")  # a new process compiles its own
+        self._typed = compiled(kernels, "step")  # a new process compiles its own
 
     @property
     def n_updates(self) -> int:
@@ -95,8 +94,7 @@ class TemporalDifference(OnlinePredictor):
         InvalidInputError
             When an argument breaks a rule, or is so large that sums would overflow. The estimator is unchanged then.
         """
-        if discount is None:
-            discount = self.gamma
+        discount = self.gamma if discount is None else discount
         if type(x) is ndarray and self._typed and terminated is False and truncated is False:  # no conversion needed
             try:
                 code = step(
@@ -106,10 +104,11 @@ class TemporalDifference(OnlinePredictor):
                     return
             except Exception:  # arguments of other types are converted below, or raise
                 pass
-        terminated, truncated = check_flag("terminated", terminated), check_flag("truncated", truncated)
-        numbers = *transition.check_numbers(reward, discount, importance_ratio), terminated
+        truncated = check_flag("truncated", truncated)
+        numbers = discount, importance_ratio, 1.0, 1.0
+        given = Transition.checked(self.n_features, None, x, reward, x_next, terminated, *numbers)
         self._check_ratios(importance_ratio)
-        take(kernels, *transition.check_pair(x, x_next, terminated, self.n_features), numbers, *self._arrays)
+        given.taken(kernels, *self._arrays)
         if truncated:
             self._scalars[kernels.DECAY] = 0.0
 
@@ -151,44 +150,39 @@ class TemporalDifference(OnlinePredictor):
         return self
 
     def _learn_stream(self, rows: Rows) -> None:
-        """Learn from the rows; at a value that is not finite, restore the arrays and check the features."""
-        end = self._end_before
-        continues = end is not None and end.goes_on(rows)
-        before = [array.copy() for array in self._arrays]
-        if not self._learn(rows, end, continues, trusted=False):
-            for array, old in zip(self._arrays, before, strict=True):
-                array[:] = old
-            check_finite("X", rows.X)
-            if rows.X_next is not None:
-                check_finite("X_next", rows.X_next)
-            self._learn(rows, end, continues, trusted=True)  # features are finite, so the weights diverged
+        """Learn from the rows, or from none if a feature that counts is not finite, which makes weights so."""
+        end, before = self._end_before, [array.copy() for array in self._arrays]
+        goes_on = end is not None and end.goes_on(rows)
+        if end is not None and not goes_on:
+            self._scalars[kernels.DECAY] = 0.0
+        elif end is not None and not end.row.complete and all_finite(rows.X[:1]):
+            end.transition(rows).taken(kernels, *self._arrays)
+        self._learn(rows)
+        if not (np.isfinite(self._state).all() and all_finite(rows.X[~rows.full])):
+            try:
+                check_finite("X", rows.X)
+                if rows.X_next is not None:
+                    check_finite("X_next", rows.X_next)
+            except InvalidInputError:
+                for array, old in zip(self._arrays, before, strict=True):
+                    array[:] = old
+                raise
         self._end = OpenEnd.of(rows, self.n_updates)
 
-    def _learn(self, rows: Rows, end: OpenEnd | None, continues: bool, trusted: bool) -> bool:
-        """Learn from the pending row and the rows; returns False at the first value that is not finite."""
-        n_rows, given = len(rows), rows.X_next is not None
-        if end is not None and not continues:
-            self._scalars[kernels.DECAY] = 0.0
-        elif end is not None and not end.row.complete:
-            numbers = float(end.row.reward[0]), end.row.discount, end.row.ratio, False
-            if kernels.step(end.row.phi, _dense(rows.X, 0, 1)[0], *numbers, *self._arrays) != kernels.DONE:
-                return False
-        full = np.ones(n_rows, np.bool_) if given else rows.terminated | ~rows.last
-        ends = rows.last.copy()
+    def _learn(self, rows: Rows) -> None:
+        """Take the transitions of the rows."""
+        n_rows, given, ends = len(rows), rows.X_next is not None, rows.last.copy()
         ends[-1] = False  # the episode may continue; a termination has discount 0
-        transition.compiled(kernels, "stream")
+        compiled(kernels, "stream")
         size = max(1, ENTRIES_AT_ONCE // self.n_features) if sparse.issparse(rows.X) else n_rows
         for first in range(0, n_rows, size):
             part = slice(first, min(first + size, n_rows))
             X = _dense(rows.X, first, min(part.stop + 1, n_rows))
             successors = _dense(rows.X_next, first, part.stop) if given else X
-            at = kernels.stream(
+            kernels.stream(
                 X, successors, 0 if given else 1, rows.y[part, 0].copy(), np.ascontiguousarray(rows.discount[part]),
-                np.ascontiguousarray(rows.importance_ratio[part]), full[part], ends[part], trusted, *self._arrays,
+                np.ascontiguousarray(rows.importance_ratio[part]), rows.full[part], ends[part], *self._arrays,
             )  # fmt: skip
-            if at >= 0:
-                return False
-        return True
 
 
 def _dense(X: Features, first: int, stop: int) -> Array:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from lstd import files
 from lstd._kernels.online_state import HUGE
 from lstd.data.arrow_columns import Converted
+from lstd.data.check_rows import check_rows
 from lstd.data.follow import Episodes, Followed
 from lstd.data.rows import Rows
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
@@ -301,12 +302,12 @@ class Watch:
         """Return the prediction for each row and the drift, before its transition is learned, and where it changed."""
         assert self.model is not None
         before = self.model.n_changes_
-        self.model.row_name = lambda t: self._named(chunk, min(t, len(rows) - 1))
         with warnings.catch_warnings():
             if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
                 warnings.simplefilter("ignore", IllConditionedWarning)
             try:
-                predictions = self.model.partial_fit(**rows.arguments, return_predictions=True)
+                checked = check_rows(**rows.arguments, gamma=self.model.gamma)
+                predictions = self.model.learn_rows(checked, lambda t: self._named(chunk, min(t, len(rows) - 1)), True)
             except InvalidInputError as error:
                 raise _NotLearnedError(str(error)) from error
         assert self.model.drifts_ is not None
