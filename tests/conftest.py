@@ -18,7 +18,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # processes that share the cores: threa
         os.environ.setdefault(variable, "1")
 
 # Examples do not change from run to run, and a machine that is slow or busy fails no test.
-settings.register_profile("lstd", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "lstd", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("lstd")
 
 ROOT = Path(__file__).parent

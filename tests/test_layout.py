@@ -180,15 +180,14 @@ def test_few_passages_are_repeated():
     assert len(found) <= MOST_REPEATED, f"{len(found)} passages of six equal lines: {found}"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name != "lstd"])
-def test_imports_point_downward(module):
-    room = room_of(module)
-    for other in own_imports(module):
-        below = FLOOR_OF[room_of(other)] < FLOOR_OF[room]
-        assert below or outermost(room_of(other)) == outermost(room), (
-            f"{module} (floor {FLOOR_OF[room]}) imports {other} (floor {FLOOR_OF[room_of(other)]}); "
-            "imports must point to a lower floor"
-        )
+def test_imports_point_downward():
+    wrong = [
+        f"{module} (floor {FLOOR_OF[room_of(module)]}) imports {other} (floor {FLOOR_OF[room_of(other)]})"
+        for module in MODULES if module != "lstd" for other in own_imports(module)
+        if FLOOR_OF[room_of(other)] >= FLOOR_OF[room_of(module)]
+        and outermost(room_of(other)) != outermost(room_of(module))
+    ]  # fmt: skip
+    assert not wrong, "imports must point to a lower floor"
 
 
 def test_no_import_cycle():
@@ -221,14 +220,11 @@ def test_no_private_name_crosses_rooms():
                 assert not private, f"{module} imports private names of {base}: {sorted(private)}"
 
 
-@pytest.mark.parametrize("room", sorted(room for room in ROOMS if (PACKAGE / room).is_dir()))
-def test_a_room_says_what_it_is_for(room):
-    text = ast.get_docstring(tree(PACKAGE / room / "__init__.py")) or ""
-    lines = [line for line in text.splitlines() if line.strip()]
-    assert len(lines) >= 3, (
-        f"the docstring of {room}/__init__.py must say in three lines what the room is for, what comes in and what "
-        f"goes out; got {text!r}"
-    )
+def test_a_room_says_what_it_is_for():
+    """In three lines of its docstring: what the room is for, what comes in and what goes out."""
+    for room in sorted(room for room in ROOMS if (PACKAGE / room).is_dir()):
+        text = ast.get_docstring(tree(PACKAGE / room / "__init__.py")) or ""
+        assert len([line for line in text.splitlines() if line.strip()]) >= 3, room
 
 
 # ---------------------------------------------------------------- functions
@@ -279,10 +275,9 @@ def private_names(path):
             yield from (word for word in words if is_private(word.rpartition(".")[2]))
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix())
-def test_tests_use_public_names(path):
-    found = set(private_names(path)) - PRIVATE_BY_DESIGN
-    assert not found, f"{path.name}: {sorted(found)}"
+def test_tests_use_public_names():
+    found = {path.name: set(private_names(path)) - PRIVATE_BY_DESIGN for path in TESTS.rglob("*.py")}
+    assert {name: names for name, names in found.items() if names} == {}
 
 
 # ---------------------------------------------------------------- libraries

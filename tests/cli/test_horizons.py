@@ -127,9 +127,10 @@ def test_bounds_of_a_model_hold_for_tables(rows):
     assert found.max() <= 0.5
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_errors_are_one_line(rows, capsys):
+    expected(rows).save("model")
+    lstd.fit_tables("rows.csv", gamma=0.5, **NAMES).save("plain")
+    for words, message in (
         ([*FIT, "--gamma", "1", "--horizon", "0", "-o", "new"], "`--horizon` must be"),
         (
             [*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"],
@@ -142,13 +143,8 @@ def test_bounds_of_a_model_hold_for_tables(rows):
         (["score", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be at most 6"),
         (["score", "plain", "rows.csv", "--horizon", "7"], "`--horizon` needs `--backtest`"),
         (["score", "plain", "rows.csv", "--backtest", "5", "--time", "who"], "and `--horizon` with the number"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
-def test_errors_are_one_line(rows, words, message, capsys):
-    expected(rows).save("model")
-    lstd.fit_tables("rows.csv", gamma=0.5, **NAMES).save("plain")
-    assert run(words) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    ):
+        assert run(words) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1

@@ -179,12 +179,6 @@ def test_chunks_merge_to_the_whole(case):
         assert_vector(found.b, whole["b"])
 
 
-def arrival(case, t):
-    """Discount on arrival in row t from the row before; None if no episode continues there."""
-    continues = 0 < t < len(case["X"]) and case["episode"][t] == case["episode"][t - 1]
-    return float(numbers(case["discount"])[t - 1]) if continues else None
-
-
 # ---------------------------------------------------------------- temporal differences
 
 

@@ -33,7 +33,7 @@ def segments(stream):
 
 
 @given(streams(), st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_completed_returns_are_sums_to_the_cut(stream, seed):
     values, ahead = np.random.default_rng(seed).normal(size=(2, len(stream)))
     y = np.nan_to_num(stream.columns_of_rewards)
@@ -101,7 +101,7 @@ def reach(lengths, ended):
 
 
 @given(episodes())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_curve_of_cuts_is_that_of_the_definition(drawn):
     lengths, ended = drawn
     cuts = Cuts(lengths, ended)
@@ -112,7 +112,7 @@ def test_the_curve_of_cuts_is_that_of_the_definition(drawn):
 
 
 @given(episodes(), st.sampled_from([0.3, 0.6, 1.0]), st.sampled_from([0.01, 0.2, 0.5]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_weights_are_inverse_probabilities_of_a_complete_return(drawn, gamma, tolerance):
     lengths, ended = drawn
     lengths = np.maximum(lengths, ended)

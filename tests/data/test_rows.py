@@ -118,23 +118,6 @@ def test_lazy_tables_are_refused_with_a_remedy(source):
         fit_tables(source, features="x", reward="x", gamma=0.9)
 
 
-@pytest.mark.parametrize(("value", "ratio"), [(NAN, 0.0), (INF, 1.0), (-INF, 0.0)])
-@pytest.mark.parametrize("columns", [{}, TWO, {"X_next": X}, {"terminated": [False] * 3 + [True]}])
-@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
-def test_no_feature_that_is_not_finite_escapes_the_sums(value, columns, as_given, ratio):
-    """Whatever its row and weight: the first row, horizon rows, rows of ratio zero, the pending row."""
-    random = np.random.default_rng(0)
-    good = {"X": random.normal(size=(4, 2)), "X_next": random.normal(size=(4, 2))}
-    for name in ("X", "X_next") if "X_next" in columns else ("X",):
-        for where in np.ndindex(4, 2):
-            bad = {**columns, "X": as_given(good["X"]), "importance_ratio": [ratio] * 4}
-            if "X_next" in columns:
-                bad["X_next"] = as_given(good["X_next"])
-            bad[name] = as_given(with_value(good[name], where, value))
-            with pytest.raises(InvalidInputError, match=f"`{name}` must be finite.*row {where[0]} .*umn {where[1]}"):
-                LSTDStatistics.from_arrays(y=y, gamma=0.9, lmbda=0.0, **bad)
-
-
 @pytest.mark.parametrize("value", [NAN, INF, 1e300])
 @pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
 def test_features_of_terminal_successors_are_not_used(value, as_given):

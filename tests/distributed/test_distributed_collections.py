@@ -273,8 +273,7 @@ def test_what_goes_to_the_other_function():
 # ---------------------------------------------------------------- Dask data frames
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("with_client", [True, False])
+@pytest.mark.parametrize(("ordered", "with_client"), [(True, True), (False, False)])
 def test_a_dask_data_frame_gives_the_bits_of_its_partitions(client, parquet, ordered, with_client):
     collection = dd.read_parquet(parquet).map_partitions(elsewhere, os.getpid(), meta=frame().iloc[:0])
     assert collection.npartitions == len(parquet)

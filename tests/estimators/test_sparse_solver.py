@@ -133,20 +133,19 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_intervals_are_those_of_the_direct_solver(kind):
+@pytest.mark.parametrize(("kind", "chosen"), [*zip(KINDS, SETTINGS * 2, strict=False), ("everything", SETTINGS[1])])
+def test_intervals_are_those_of_the_direct_solver(kind, chosen):
     X, y, columns = states(**KINDS[kind])
-    for variant, lmbda, alpha, fit_intercept in SETTINGS:
-        options = {"gamma": 0.95, "lmbda": lmbda, "alpha": alpha, "variant": variant, "fit_intercept": fit_intercept}
-        direct = LSTD(**options, n_blocks=20).fit(X, y, **columns)
-        model = LSTD(**options, solver="iterative", tol=1e-12).fit(X, y, **columns)
-        assert_close(model.coef_, direct.coef_, "iterative")
-        one, two = model.predict_interval(X), direct.predict_interval(X)
-        for name in ("prediction", "standard_error", "degrees_of_freedom", "shift", "lower", "upper"):
-            assert_close(getattr(one, name), getattr(two, name), "iterative_intervals")
-        weights = np.arange(len(y)) / len(y) - 0.5
-        one, two = (each.predict_interval(X, weights=weights).standard_error for each in (model, direct))
-        assert_close(one, two, "iterative_intervals")
+    options = {"gamma": 0.95} | dict(zip(("variant", "lmbda", "alpha", "fit_intercept"), chosen, strict=True))
+    direct = LSTD(**options, n_blocks=20).fit(X, y, **columns)
+    model = LSTD(**options, solver="iterative", tol=1e-12).fit(X, y, **columns)
+    assert_close(model.coef_, direct.coef_, "iterative")
+    one, two = model.predict_interval(X), direct.predict_interval(X)
+    for name in ("prediction", "standard_error", "degrees_of_freedom", "shift", "lower", "upper"):
+        assert_close(getattr(one, name), getattr(two, name), "iterative_intervals")
+    weights = np.arange(len(y)) / len(y) - 0.5
+    one, two = (each.predict_interval(X, weights=weights).standard_error for each in (model, direct))
+    assert_close(one, two, "iterative_intervals")
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1e-3])

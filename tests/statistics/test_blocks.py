@@ -15,7 +15,7 @@ from lstd.statistics.merging import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 
-quick = settings(derandomize=True, deadline=None, max_examples=80)
+quick = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def rows_of(stream):

@@ -105,7 +105,7 @@ def test_a_merge_that_overflows_is_refused(X, y, merge):
     assert np.isfinite(huge.solve(1.0).weights).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(streams(successors=False), st.data())
 def test_rewards_of_horizon_rows_are_counted_at_any_split(stream, data):
     ends = [rows.stop - 1 for rows in stream.episodes if len(stream)]

@@ -14,13 +14,18 @@ import types
 
 ADDRESS = "LSTD_TESTS_SERVER"  # the variable that names the server's socket
 
-# Tests wait longest for kernels of the recursion; they are compiled on another core while the tests are collected.
+# Tests wait longest for these kernels, each process for itself; they are compiled while the tests are collected.
 COMPILES = """
 import numpy as np
-from lstd import RecursiveLSTD
-model, rows = RecursiveLSTD(2), np.eye(2)
+from lstd import LSTD, TD, RecursiveLSTD
+from scipy import sparse
+model, rows, rewards = RecursiveLSTD(2), np.tile(np.eye(2), (9, 1)), np.ones(18)
+LSTD().fit(rows, rewards)
 model.update(rows[0], 1.0, rows[1])
-model.partial_fit(rows, np.ones(2))
+model.partial_fit(rows, rewards)
+LSTD().fit(sparse.csr_array(rows), rewards)
+model.update(([0], [1.0]), 1.0, ([1], [1.0]))
+TD(2).partial_fit(rows, rewards)
 """
 
 

@@ -86,10 +86,10 @@ def test_errors_of_tasks_are_passed_on_and_the_rest_is_dropped():
 def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, lengths):
     paths = [write(episodes(lengths, seed=1), tmp_path / f"a{extension}")]
     kept = {}
-    for n_jobs in (1, 2, 5):
+    for n_jobs in (1, 3):
         model = fit_stream(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs)[0]
         kept[n_jobs] = saved(model, tmp_path / "model")
-    assert kept[1] == kept[2] == kept[5]
+    assert kept[1] == kept[3]
     whole = fit_stream(paths, ROLES, settings, n_jobs=2)[0]
     assert_close(model.coef, whole.coef, "solve")
     assert_close(model.statistics.A, whole.statistics.A, "sums")
