@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from lstd.data.parsing import (
     AS_DAYS,
     MISSING,
     NEEDS_ID,
+    NO_IDS_OF_ROWS,
     NO_TIME,
     NO_VALUE,
     Fault,
@@ -40,9 +42,11 @@ _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of ro
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
 _TRUE, _FALSE = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
 _DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
-_DROP = "; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards and ends."
-_IMPUTE = "; `--impute` fills in the mean, with a column of 0 and 1 that says where."
-_NO_IDS = "which cannot be ids; convert it to text or integers first."
+_DROP = (
+    f"{NO_VALUE}; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards "
+    "and ends."
+)
+_IMPUTE = f"{NO_VALUE}; `--impute` fills in the mean, with a column of 0 and 1 that says where."
 
 
 # ------------------------------------------------------------ frames
@@ -246,7 +250,7 @@ def _typed_times(array: pa.Array) -> pa.Array:
     return array
 
 
-def ids(array: pa.Array, column: str) -> Ids:
+def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
     """Parse ids, up to the first row that has none; they are numbers or text."""
     array = _plain(array)
     if pa.types.is_floating(array.type):
@@ -254,34 +258,29 @@ def ids(array: pa.Array, column: str) -> Ids:
         missing = ~np.isfinite(to_numpy(array))
     else:
         missing = to_numpy(pc.is_null(array))
-    first, fault = len(array), None
-    if missing.any():
-        first = int(np.argmax(missing))
-        text = "is infinite" if array[first].as_py() in (np.inf, -np.inf) else NO_VALUE
-        fault = Fault(first, column, f"{text}; {NEEDS_ID}")
-    known = array[:first]
-    if not len(known):
-        return up_to(Ids(np.empty(0, np.intp), [], fault))
+    fault = Fault.first(missing, column, f"{NO_VALUE}; {NEEDS_ID}")
+    if fault is not None:
+        infinite = array[fault.row].as_py() in (np.inf, -np.inf)
+        fault, array = fault._replace(text=f"is infinite; {NEEDS_ID}") if infinite else fault, array[: fault.row]
     try:
-        changed = to_numpy(pc.not_equal(known[1:], known[:-1]))
+        changed = to_numpy(pc.not_equal(array[1:], array[:-1]))
+        changes = np.append([0] * bool(len(array)), np.flatnonzero(changed) + 1).astype(np.intp)
+        return _named(array.take(from_numpy(changes)), changes, column, fault)
     except pa.ArrowException:
-        fault = Fault(0, column, f"is of type {array.type}, {_NO_IDS}")
-        return up_to(Ids(np.empty(0, np.intp), [], fault))
-    changes = np.concatenate(([0], np.flatnonzero(changed) + 1))
-    return _named(known.take(from_numpy(changes)), changes, column, fault)
+        fault = Fault(0, column, f"is of type {array.type}, which cannot be ids; convert it to text or integers first.")
+        return up_to(NO_IDS_OF_ROWS, fault)
 
 
-def _named(array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault | None) -> Ids:
-    """Ids of the rows `changes`, whose values are given."""
+def _named(
+    array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault | None
+) -> tuple[Ids, Fault | None]:  # fmt: skip
+    """Ids of the rows `changes`, whose values are given; raises ArrowNotImplementedError for nested ones."""
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return up_to(Ids(changes, array.to_pylist(), fault))
+        return up_to(Ids(changes, array.to_pylist()), fault)
     if pa.types.is_fixed_size_binary(kind):  # UUIDs
-        return up_to(Ids(changes, [value.hex() for value in array.to_pylist()], fault))
-    try:
-        return ids_of_text(changes, as_text(array).to_pylist(), column, fault)
-    except pa.ArrowException:
-        return ids_of_text(changes[:0], [], column, Fault(0, column, f"is of type {kind}, {_NO_IDS}"))
+        return up_to(Ids(changes, [value.hex() for value in array.to_pylist()]), fault)
+    return ids_of_text(changes, as_text(array).to_pylist(), column, fault)
 
 
 def as_text(array: pa.Array) -> pa.Array:
@@ -388,62 +387,56 @@ class Converted:
 
     def __init__(self, batch: pa.RecordBatch, roles: Any, gamma: float = 1.0, unit: str = "us") -> None:
         self._faults: list[Fault | None] = []
-        self._batch, self._prepared = batch, roles.prepared and not roles.next_features
-        X, T = self._features(roles.features or ()), len(batch)
-        self.y = np.empty((T, len(roles.rewards)))  # NaN where it is missing, as `numbers` are
-        for j, name in enumerate(roles.rewards):
-            self.y[:, j] = self._numbers(name)
-        self.numbers = {
-            role: self._numbers(name, 0.0, COLUMNS[role].high if role in COLUMNS else np.inf)
-            for role, name in roles.transitions.items()
-        }
-        terminated, truncated = self._flags(roles.terminated), self._flags(roles.truncated)
-        times_of_rows = None if roles.time is None else self._noted(*times(batch.column(roles.time), roles.time, unit))
-        names, groups = self._ids(roles.episode), self._ids(roles.groups)
+        self._batch, T = batch, len(batch)
+        X = self._numbers(roles.features or (), _IMPUTE if roles.prepared and not roles.next_features else _DROP)
+        self.y = self._numbers(roles.rewards)  # NaN where it is missing, as `numbers` are
+        self.numbers: dict[str, Array] = {}
+        for role, name in roles.transitions.items():
+            high = COLUMNS[role].high if role in COLUMNS else np.inf
+            self.numbers[role] = self._numbers([name], low=0.0, high=high)[:, 0]
+        none = np.zeros(T, np.bool_)
+        terminated = self._parsed(flags, roles.terminated, none)
+        truncated = self._parsed(flags, roles.truncated, none) & ~terminated
+        names, groups = self._parsed(ids, roles.episode), self._parsed(ids, roles.groups)
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
-        self.marks = Marks(names, groups, terminated, truncated & ~terminated, missing, times_of_rows)
+        times_of_rows = self._parsed(partial(times, unit=unit), roles.time)
+        self.marks = Marks(names, groups, terminated, truncated, missing, times_of_rows)
         known = ~missing.any(axis=1)
         self.kept = [batch.column(name) for name in roles.kept]
         self.rows = Rows.of(
             X=X, y=self.y if known.all() else np.nan_to_num(self.y), known=known, last=terminated,
             terminated=terminated, **_columns(self.numbers, gamma, terminated), episode=None,
             single=self.y.shape[1] == 1, gamma=gamma, assumed=False,
-            X_next=self._features(roles.next_features, terminated) if roles.next_features else None,
+            X_next=self._numbers(roles.next_features, _DROP, unused=terminated) if roles.next_features else None,
             names=roles.features, groups=None if groups is None else groups.per_row(T), given=frozenset(self.numbers),
         )  # fmt: skip
         self.fault = min(filter(None, self._faults), default=None, key=lambda fault: fault.row)
         del self._batch  # the columns of features are not kept
 
-    def _features(self, names: Sequence[str], unused: Flags | None = None) -> Array:
+    def _numbers(
+        self, names: Sequence[str], missing: str = "", low: float = -np.inf, high: float = np.inf,
+        unused: Flags | None = None,
+    ) -> Array:  # fmt: skip
         """Convert columns, all at once unless a value is bad; those of `unused` rows may be, and become zero."""
-        X = matrix(self._batch, names)
+        X = matrix(self._batch, names) if low == -np.inf else None
         if X is not None:
             return X
         X = np.empty((len(self._batch), len(names)))
         for j, name in enumerate(names):
             values, fault = numbers(self._batch.column(name), name)
             X[:, j] = values if unused is None else np.where(unused & ~np.isfinite(values), 0.0, values)
-            if fault is not None and self._prepared:
+            if fault is not None and missing == _IMPUTE:
                 fault = fault._replace(text=f"{fault.text} A column of words: `--categories {name}`.")
-            missing = NO_VALUE + (_IMPUTE if self._prepared else _DROP)
-            self._faults.append(first_outside(X[:, j], name, fault, missing=missing) or fault)
+            self._faults.append(first_outside(X[:, j], name, fault, low, high, missing))
         return X
 
-    def _numbers(self, name: str, low: float = -np.inf, high: float = np.inf) -> Array:
-        values, fault = numbers(self._batch.column(name), name)
-        return self._noted(values, first_outside(values, name, fault, low, high))
-
-    def _flags(self, name: str | None) -> Flags:
+    def _parsed(
+        self, parse: Callable[[pa.Array, str], tuple[Any, Fault | None]], name: str | None, none: Any = None
+    ) -> Any:
+        """Parse a column, and note its first bad value; return `none` without one."""
         if name is None:
-            return np.zeros(len(self._batch), np.bool_)
-        return self._noted(*flags(self._batch.column(name), name))
-
-    def _ids(self, name: str | None) -> Ids | None:
-        found = None if name is None else ids(self._batch.column(name), str(name))
-        self._faults.append(found and found.fault)
-        return found
-
-    def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
+            return none
+        values, fault = parse(self._batch.column(name), name)
         self._faults.append(fault)
         return values
 
@@ -457,8 +450,8 @@ def sorted_order(
     """
 
     def numbered(column: str) -> NDArray[np.intp]:
-        found, places = ids(rows.column(column), column), dict[Any, int]()
-        names = [places.setdefault(id_key(name), len(places)) for name in known(found.names, found.fault)]
+        (found, fault), places = ids(rows.column(column), column), dict[Any, int]()
+        names = [places.setdefault(id_key(name), len(places)) for name in known(found, fault).names]
         return np.repeat(np.array(names, np.intp), np.diff(found.changes, append=len(rows)))
 
     keys = [known(*times(rows.column(roles.time), roles.time, unit))]
@@ -490,9 +483,11 @@ def first_outside(
     A value may be missing, unless `missing` says what is wrong then.
     """
     bad = np.isinf(values) | (values < low) | (values > high)
-    row = first_true(bad | np.isnan(values) if missing else bad)
-    if row is None or (fault is not None and fault.row <= row):
+    outside = Fault.first(bad | np.isnan(values) if missing else bad, column, missing)
+    if outside is None or (fault is not None and fault.row <= outside.row):
         return fault
+    if np.isnan(value := values[outside.row]):
+        return outside
     rule = "finite and at least 0" if high == np.inf else f"in [{low:g}, {high:g}]"
-    text = "is infinite; correct it." if low == -np.inf else f"has {values[row]:g}; it must be {rule}. Correct it."
-    return Fault(row, column, missing if np.isnan(values[row]) else text)
+    text = "is infinite; correct it." if low == -np.inf else f"has {value:g}; it must be {rule}. Correct it."
+    return outside._replace(text=text)

@@ -210,7 +210,9 @@ class Episodes:
         state, old, n = self.state, len(self.state.tail), len(marks.terminated)
         if not n:
             return np.zeros(0, np.int64)
-        times = state.times.then(TimesOfEnds.of(marks.times, marks.terminated))
+        times = state.times
+        if marks.times is not None:
+            times = times.then(TimesOfEnds.of(marks.times, marks.terminated))
         both = marks.after(state.tail)
         begins = both.begins
         seen, groups = self._check(both, begins, file, first, fault)

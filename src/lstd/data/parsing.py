@@ -143,7 +143,6 @@ class Ids(NamedTuple):
 
     changes: NDArray[np.intp]  # row 0, and rows whose id differs from the row before
     names: list[Any]  # ids of these rows
-    fault: Fault | None
 
     def of_row(self, row: int) -> Any:
         """Return the id of a row."""
@@ -160,14 +159,14 @@ class Ids(NamedTuple):
         every, k = [*names, *self.names], len(names)
         new = [i for i, name in enumerate(every[: k + 1]) if not i or id_key(name) != id_key(every[i - 1])]
         changes = np.append(np.array(new, np.intp), self.changes[1:] + k)
-        return Ids(changes, [*(every[i] for i in new), *self.names[1:]], None)
+        return Ids(changes, [*(every[i] for i in new), *self.names[1:]])
 
     def per_row(self, n_rows: int) -> NDArray[Any]:
         """Return the id of each row, (T,)."""
         return np.repeat(np.array(self.names), np.diff(self.changes, append=n_rows))
 
 
-NO_IDS_OF_ROWS = Ids(np.empty(0, np.intp), [], None)
+NO_IDS_OF_ROWS = Ids(np.empty(0, np.intp), [])
 
 
 def not_contiguous(
@@ -281,7 +280,9 @@ def _plain_text(name: str) -> str:
     return name if whole_number(name) is None else name.removesuffix(".0")
 
 
-def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:
+def ids_of_text(
+    changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None
+) -> tuple[Ids, Fault | None]:
     """Normalise ids of text up to the first missing id: strip white space, read "7.0" as "7".
 
     `names` are the texts of the rows `changes`, (k,): row 0, and those that differ from the row before. `fault` is the
@@ -291,20 +292,19 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
     kept: list[str] = []
     for row, name in zip(changes.tolist(), names, strict=False):
         if not name.isdigit():  # most ids are digits, and need no other check
-            name = name.strip()
-            if name.lower() in MISSING:
-                return up_to(Ids(np.array(rows, np.intp), kept, Fault(row, column, f"{NO_VALUE}; {NEEDS_ID}")))
             name = _plain_text(name)
+            if name.lower() in MISSING:
+                fault = Fault(row, column, f"{NO_VALUE}; {NEEDS_ID}")
+                break
         if not kept or kept[-1] != name:
             rows.append(row)
             kept.append(name)
-    return up_to(Ids(np.array(rows, dtype=np.intp), kept, fault))
+    return up_to(Ids(np.array(rows, dtype=np.intp), kept), fault)
 
 
-def up_to(ids: Ids) -> Ids:
+def up_to(ids: Ids, fault: Fault | None) -> tuple[Ids, Fault | None]:
     """Let a row that is at fault have an id of its own, so that it does not continue the episode before."""
-    changes, names, fault = ids
     if fault is None:
-        return ids
-    known = changes < fault.row
-    return Ids(np.append(changes[known], fault.row), [*names[: int(known.sum())], ""], fault)
+        return ids, None
+    known = ids.changes < fault.row
+    return Ids(np.append(ids.changes[known], fault.row), [*ids.names[: int(known.sum())], ""]), fault

@@ -214,7 +214,7 @@ class FrameRows:
     def id_values(self, role: str) -> Any:
         """Return the id of each row, (T,), as times of NumPy if the column holds times; None without ids."""
         ids = {"episode": self.found.marks.ids, "groups": self.found.marks.groups}[role]
-        if ids is None or ids.fault is not None:  # which is reported with the other faults
+        if ids is None or self.found.fault is not None:  # which is reported
             return None
         kind, values = self._read.numpy_unit(self._batch.column(self.roles[role][0])), ids.per_row(len(self._batch))
         return values.astype(kind) if kind.startswith("M") else values
