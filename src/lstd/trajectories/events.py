@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_columns, check_real, shown
-from lstd.data.parsing import microseconds
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import FrameRows
 from lstd.types import Array, Flags
@@ -134,7 +133,10 @@ def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
 
 def _number(moment: Any) -> Any:
     """Return a moment as the times of events are: a float, or microseconds since 1970 in UTC."""
-    return moment if isinstance(moment, float) else (microseconds(moment) or (0,))[0]
+    if isinstance(moment, float):
+        return moment
+    since = moment.replace(tzinfo=None) - datetime(1970, 1, 1) - (moment.utcoffset() or timedelta(0))
+    return since // timedelta(microseconds=1)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of steps that `_edges` refuses

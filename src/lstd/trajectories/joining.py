@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length
-from lstd.data.parsing import first_true, last_rows
-from lstd.data.parsing import times as parsed_times
+from lstd.data.parsing import NO_TIME, Fault, first_true, last_rows
 from lstd.data.rows import FACTORS, PerRow
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, missing_extra
 from lstd.types import Array, Flags
 
 # Properties of `Trajectories` that must agree.
@@ -225,16 +224,38 @@ def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
 
 
 def parse_times(name: str, values: Any, kind: np.dtype[Any] | None = None) -> NDArray[Any]:
-    """Return times as numbers, or as times of NumPy; with `kind`, those of another array, in its unit."""
+    """Return times as numbers, or as times of NumPy; with `kind`, those of another array, in its unit.
+
+    Objects and text are numbers or dates, which are microseconds since 1970 in UTC.
+    """
     try:
         times = np.asarray(values)
-        if kind is not None and kind.kind in "mM" and times.dtype.kind in "biuf":
-            dates = "dates" if kind.kind == "M" else "durations"
-            raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
-        times = times.astype(kind) if kind is not None and kind.kind in "mM" else times
-        found, fault = parsed_times(times, name)
+        if kind is not None and kind.kind in "mM":
+            if times.dtype.kind in "biuf":
+                dates = "dates" if kind.kind == "M" else "durations"
+                raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
+            times = times.astype(kind)
+        fault = Fault.first(np.isnat(times) if times.dtype.kind in "mM" else np.zeros(1, np.bool_), name, NO_TIME)
+        if times.dtype.kind in "OSU":
+            times, fault = _of_objects(times, name)
+        elif times.dtype.kind == "f":
+            infinite = Fault.first(np.isinf(times), name, "is infinite; correct it.")
+            fault = infinite or Fault.first(np.isnan(times), name, NO_TIME)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"`{name}` must hold numbers or dates: {error}.") from error
     if fault is not None:
         raise InvalidInputError(f"`{name}` must hold numbers or dates; row {fault.row} {fault.text}")
-    return found.view(times.dtype) if times.dtype.kind in "mM" else found
+    return times if times.dtype.kind in "fumM" else times.astype(np.int64)
+
+
+def _of_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], Fault | None]:
+    """Parse objects and text as columns of tables are parsed."""
+    try:
+        import pyarrow as pa
+
+        from lstd.data import arrow_columns
+    except ModuleNotFoundError as error:
+        raise missing_extra("Reading times that are objects or text", "pyarrow", "data") from error
+    return arrow_columns.times(
+        pa.array(values.astype(str if values.dtype.kind == "S" else values.dtype).tolist()), name
+    )
