@@ -16,9 +16,10 @@ the bias from E blocks (Bai and Saranadasa 1996).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +43,6 @@ _FEWEST = (5, 20)  # episodes, and rows of one
 _RIDGE = 2.0**-6
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
 _ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE, _GROUPS_OF_CHOICE = 2**16, 2000, 64  # after it, so that checks take less time
-
-T = TypeVar("T")
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
@@ -129,34 +128,32 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
     first = first_rows(rows, min(most, _ENTRIES // rows.n_features))
     model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings, warned=QUIET)
     note = f" Only the first {len(first)} rows were checked." if len(first) < len(rows) else ""
-    return _checks(first, model, tree=False, note=note)
+    quiet = IllConditionedWarning, RidgeWarning  # the model gives its own
+    return _checks(first, model, quiet, note=note, tree=False)
 
 
 def checks_for_report(rows: Rows, model: Model) -> Checks:
     """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
     if model.free is not None:
         return Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
-    rows = first_rows(
-        rows.with_ones() if model.settings.fit_intercept else rows, _ENTRIES // model.statistics.n_features
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LSTDWarning)
-        return _checks(rows, model)
+    rows = rows.with_ones() if model.settings.fit_intercept else rows
+    return _checks(first_rows(rows, _ENTRIES // model.statistics.n_features), model, (LSTDWarning,))
 
 
-def _checks(rows: Rows, model: Model, *, tree: bool = True, note: str = "") -> Checks:
-    """Run both checks; warnings end with `note`."""
-
-    def result(check: Callable[..., T], **options: Any) -> T | str:
-        try:
-            with warnings.catch_warnings():
-                for given in (IllConditionedWarning, RidgeWarning):
-                    warnings.simplefilter("ignore", given)  # the model gives its own
-                return check(rows, model, note=note, **options)
-        except InvalidInputError as error:
-            return str(error)
-
-    return Checks(result(check_bias), result(check_misfit, tree=tree))
+def _checks(
+    rows: Rows, model: Model, quiet: Iterable[type[Warning]], *, note: str = "", tree: bool = True
+) -> Checks:  # fmt: skip
+    """Run both checks without some warnings; others end with `note`."""
+    found: dict[str, Any] = {}
+    for name, check in (("bias", check_bias), ("misfit", partial(check_misfit, tree=tree))):
+        with warnings.catch_warnings():
+            for category in quiet:
+                warnings.simplefilter("ignore", category)
+            try:
+                found[name] = check(rows, model, note=note)
+            except InvalidInputError as error:
+                found[name] = str(error)
+    return Checks(**found)
 
 
 def first_rows(rows: Rows, most: int) -> Rows:

@@ -149,7 +149,7 @@ class HorizonLSTD(Regressor):
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
                 "episode, or terminated. Pass more rows."
             )
-        self.model_ = self._then(None, rows, clock=clock, episodes=episodes_seen(rows)).doubted(rows)
+        self.model_ = self._then(None, rows, clock=clock).doubted(rows)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -173,9 +173,7 @@ class HorizonLSTD(Regressor):
         rows = self._checked(before, X, y, columns, "partial_fit")
         if len(rows):
             clock = None if time is None else check_equal(time, rows, before.clock if before else None)
-            goes_on = before is not None and before.stream.goes_on_with(rows)
-            episodes = episodes_seen(rows, before.episodes if before else None, continues=goes_on)
-            self.model_ = self._then(before, rows, clock=clock, episodes=episodes)
+            self.model_ = self._then(before, rows, clock=clock)
         return self
 
     def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
@@ -183,7 +181,7 @@ class HorizonLSTD(Regressor):
         state: HorizonModel | None = None
         first: Rows | None = None
         for rows in chunks:
-            state, first = self._then(state, rows, rewards=rewards), first or rows
+            state, first = self._then(state, rows, keep_ids=False, rewards=rewards), first or rows
         if state is None or first is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
         self.model_ = state.doubted(first)
@@ -200,15 +198,19 @@ class HorizonLSTD(Regressor):
             raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
         return rows
 
-    def _then(self, before: HorizonModel | None, rows: Rows, **about: Any) -> HorizonModel:
+    def _then(self, before: HorizonModel | None, rows: Rows, *, keep_ids: bool = True, **about: Any) -> HorizonModel:
         """Return the model with the next rows of a stream, or of its first rows."""
         horizon, settings, bounds = self._parameters()
         if before is None:
+            about["episodes"] = episodes_seen(rows) if keep_ids else None
             return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, **about)
         if (horizon, settings) != (before.stream.horizon, replace(before.settings, penalty=None, centre=None)):
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
+        if keep_ids:
+            goes_on = before.stream.goes_on_with(rows)
+            about["episodes"] = episodes_seen(rows, before.episodes, continues=goes_on)
         return before.then(rows, bounds=bounds, **about)
 
     def _parameters(self) -> tuple[int, Settings, Any]:

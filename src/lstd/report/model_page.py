@@ -253,7 +253,7 @@ def _verdict_of_steps(
     """Say how good a model of the next steps is, of predictions and returns of all its steps or by a backtest."""
     steps, r2, where = model.stream.horizon, float(found.scores(values)[0].mean()), "on these rows"
     if backtest is not None:
-        steps, r2, where = backtest.steps, backtest.r2, f"after {backtest.moment}, fitted to what was known then"
+        steps, r2, where = backtest.steps, backtest.r2, f"in the backtest at {backtest.moment}"
     faults = {
         "it predicts no better than one number for all": r2 <= 0.0,
         "less than half of the sums was observed": found.share < 0.5,
