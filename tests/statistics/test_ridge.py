@@ -6,7 +6,7 @@ import pytest
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
 from lstd.errors import IllConditionedWarning, RidgeWarning
-from lstd.statistics.ridge_warning import ridge_movement
+from lstd.statistics.solve import ridge_movement
 from tolerances import assert_close
 
 

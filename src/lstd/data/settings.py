@@ -8,13 +8,18 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from lstd.data.arguments import check_choice, check_flag, check_grid, check_real, is_single
+from lstd.data.arguments import check_choice, check_flag, check_grid, check_integer, check_real, is_single
 from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
+SOLVERS = ("auto", "direct", "iterative")
+TOL, MAX_ITER = 1e-8, 1000
+_LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`; it falls by 10⁴ where `tol` falls by 100
+DENSE_UP_TO = 3000  # features
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
 ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 5), dtype=np.float64)  # in the unit of LSTDCV
 
@@ -124,3 +129,28 @@ class Settings:
         if not self.unpenalised:
             return self
         return replace(self, penalty=tuple(float(name not in self.unpenalised) for name in features), unpenalised=())
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How a system is solved: the checked parameters `solver`, `tol` and `max_iter` of :class:`lstd.LSTD`."""
+
+    solver: str = "auto"
+    tol: float = TOL
+    max_iter: int = MAX_ITER
+
+    def __post_init__(self) -> None:
+        check_choice("solver", self.solver, SOLVERS)
+        check_real("tol", self.tol, 0.0, 1.0, open_low=True)
+        check_integer("max_iter", self.max_iter, 1)
+
+    @property
+    def loose(self) -> Solver:
+        """The solver for intervals."""
+        return replace(self, tol=min(0.1, self.tol * max(1.0, _LOOSE * min(1.0, self.tol / TOL))))
+
+    def takes(self, X: Any, n_features: int) -> bool:
+        """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""
+        if self.solver != "auto":
+            return self.solver == "iterative"
+        return sparse.issparse(X) and n_features > DENSE_UP_TO

@@ -21,10 +21,10 @@ from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.contributions import Contributions
-from lstd.estimators.limits import beyond_bounds, clipped, warn_beyond
+from lstd.estimators.limits import Limits, beyond_bounds, clipped, warn_beyond
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
-from lstd.estimators.model_parts import BiasCheck, Limits, MisfitCheck, needs_matrix
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
 from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved

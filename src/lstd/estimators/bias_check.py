@@ -33,8 +33,7 @@ from lstd.estimators.model import QUIET, Model
 from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks, needs_matrix
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
-from lstd.statistics.ridge_warning import grows_without_bound
-from lstd.statistics.solve import check_range
+from lstd.statistics.solve import check_range, grows_without_bound
 from lstd.types import Array
 
 _MATERIAL = 0.25  # of the standard error of predictions: intervals cover a smaller difference

@@ -34,13 +34,13 @@ from lstd.data.arguments import check_grid, check_integer
 from lstd.data.feature_arrays import check_finite, column_spread, dense
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
+from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, Solver, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.bias_check import checks_of_choice, first_rows
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks, Selection, needs_matrix
-from lstd.estimators.sparse_solver import Solver, solve_grid
+from lstd.estimators.sparse_solver import solve_grid
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding

@@ -1,25 +1,107 @@
-"""What the rows of a fit say against its predictions, and rows to be predicted beyond what the fit has seen.
+"""Limits of a fit: what its rewards allow predictions to be, and the ranges of features that it has seen.
 
-Every warning that needs rows is given here; those that the sums decide are given by :class:`Model`. Bounds of
-predictions are those of `lstd.data.doubts`.
+Bounds of predictions are those of `lstd.data.doubts`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
 
 import numpy as np
 
 from lstd._kernels.scales import any_outside
-from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, distance, growing_doubt, percent, sides, support_doubt
+from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, bounds_of, distance, percent, sides
 from lstd.data.feature_arrays import Features
-from lstd.data.rows import COMPARED, Rows
-from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, RidgeWarning, SupportWarning, warn
-from lstd.estimators.model import Model
-from lstd.statistics.ridge_warning import scales_doubt
+from lstd.data.rows import COMPARED, Record, Rows
+from lstd.data.settings import Settings
+from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, warn
 from lstd.types import Array
 
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
+
+
+@dataclass(frozen=True, eq=False)
+class Limits(Record):
+    """Ranges of rewards and features in the rows of a fit, of which the limits of predictions follow."""
+
+    rewards: Annotated[Array, "2 m nan"]  # least and greatest reward of full transitions; inf and -inf without any
+    ranges: Annotated[Array, "2 features nan"] | None  # the same of features, of part of the rows; None if sparse
+    open: Annotated[Array, "1 m nan"]  # reward of the last row, which a transition may still use; NaN if none may
+    gamma: Annotated[float, (0.0, 1.0)]  # largest discount
+    ends: bool  # whether returns may end within the rows
+    n_rows: int
+    total: Annotated[Array, "features nan"]  # sum of the features over the rows, from a part of them if there are many
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> Limits:
+        """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
+        nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
+        ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
+        start = np.tile(nothing, m), ranges, np.full((1, m), np.nan), 0.0, False, 0, np.zeros(n)
+        return cls(*start).then(rows, False)
+
+    def then(self, rows: Rows, goes_on: bool) -> Limits:
+        """Return the limits with the next rows of the stream, which continue its last episode if it `goes_on`.
+
+        Of many rows, a part is looked at; nothing is known of a feature that is constant in this part alone.
+        """
+        if not len(rows):
+            return self
+        full, part, rewards, ranges = rows.full, rows.part, _wider(self.rewards, rows.y[rows.full]), None
+        if goes_on:
+            rewards = _wider(rewards, self.open)
+        if self.ranges is not None and isinstance(part, np.ndarray):
+            ranges = _wider(self.ranges, part)
+            if len(part) < len(rows):
+                (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
+                ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
+        given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
+        return self.changed(
+            rewards=rewards, ranges=ranges, open=rows.y[-1:] * (1.0 if is_open else np.nan),
+            gamma=max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
+            ends=self.ends or given or bool(rows.terminated.any()), n_rows=self.n_rows + len(rows),
+            total=self.total + (len(rows) / part.shape[0]) * np.asarray(part.sum(axis=0)).reshape(-1),
+        )  # fmt: skip
+
+    def joined(self, later: Limits, goes_on: bool) -> Limits:
+        """Return the limits of these rows and later ones, which continue the last episode if it `goes_on`."""
+        rewards, ranges = _wider(self.rewards, later.rewards), None
+        if goes_on:
+            rewards = _wider(rewards, self.open)
+        if self.ranges is not None and later.ranges is not None:
+            ranges = _wider(self.ranges, later.ranges)
+        return Limits(
+            rewards, ranges, later.open,
+            max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
+        )  # fmt: skip
+
+    def bounds(self, settings: Settings, steps: float = np.inf) -> Array:
+        """Return the least and the greatest value that the rewards of `steps` allow, (2, m); ±inf without a bound.
+
+        Uncorrected and Mixed estimators take the end of the data as an end.
+        """
+        low, high = self.rewards
+        if (low > high).any():
+            return np.stack([high, low])
+        ends = self.ends or settings.variant != "boyan"
+        return bounds_of(low, high, self.gamma, ends=ends, intercept=settings.fit_intercept, steps=steps)
+
+    @cached_property
+    def wide(self) -> Array | None:
+        """Ranges of the features, longer by a half at both ends or by what float32 rounds, (2, n); None if unknown."""
+        if self.ranges is None or self.n_rows < FEWEST:
+            return None
+        low, high = self.ranges
+        more = np.maximum(0.5 * (high - low), 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+        return np.stack([low - more, high + more])
+
+
+def _wider(ranges: Array, values: Array) -> Array:
+    """Return ranges (2, n) that hold values (T, n) too; a row of NaN changes nothing."""
+    low, high = values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)
+    return np.array([np.fmin(ranges[0], low), np.fmax(ranges[1], high)])
 
 
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
@@ -44,7 +126,7 @@ def beyond_bounds(
     )
 
 
-def clipped(prediction: Array, model: Model) -> Array:
+def clipped(prediction: Array, model: Any) -> Array:
     """Return predictions of shape (T,) or (T, m) within what the rewards of the fit allow."""
     if model.bounds is None:
         raise InvalidInputError(
@@ -53,48 +135,6 @@ def clipped(prediction: Array, model: Model) -> Array:
         )
     low, high = model.bounds[:, 0] if model.statistics.single else model.bounds
     return np.asarray(np.clip(prediction, low, high))
-
-
-def doubted(model: Model, rows: Rows) -> Model:
-    """Return the fitted model of these rows with what makes its predictions doubtful, and warn of it.
-
-    Bounds are not compared where no weights solve the system: that was said before.
-    """
-    part = rows.part[:0] if model.solution.unbounded else rows.part
-    predictions = model.predict(part).reshape(part.shape[0], model.statistics.n_rewards)
-    found = {
-        SupportWarning: _support(model, rows) if "importance_ratio" in rows.given else "",
-        ExtrapolationWarning: growing_doubt(rows),
-        BoundsWarning: beyond_bounds(predictions, model.bounds),
-        RidgeWarning: scales_doubt(rows, model.ridge[: model.n_features], model.settings.fit_intercept),
-    }
-    for category, text in found.items():
-        warn(text, category)
-    return model.changed(said=(*model.said, *filter(None, found.values())), compared=True)
-
-
-def _support(model: Model, rows: Rows) -> str:
-    """Say where the mean importance ratio is not one, also by predicted value; empty if it is."""
-    known = rows.single and not model.solution.unbounded
-    return support_doubt(rows, rows.importance_ratio, model.predict(rows.X) if known else None)
-
-
-def growing(model: Model, rows: Rows) -> Model:
-    """Return the model of a stream with what its next rows say of features, once each, and warn of it.
-
-    Scales are those of the first rows.
-    """
-    if len(rows) < FEWEST:
-        return model
-    ridge = model.ridge[: model.n_features if model.statistics.n_rows <= len(rows) else 0]
-    found = {
-        ExtrapolationWarning: growing_doubt(rows),
-        RidgeWarning: scales_doubt(rows, ridge, model.settings.fit_intercept),
-    }
-    new = {category: text for category, text in found.items() if text and text not in model.said}
-    for category, text in new.items():
-        warn(text, category)
-    return model.changed(said=(*model.said, *new.values())) if new else model
 
 
 def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> None:
@@ -116,7 +156,7 @@ def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> Non
         warn(_outside(model, X, limits.ranges, wide), ExtrapolationWarning)
 
 
-def _outside(model: Model, X: Array, ranges: Array | None, wide: Array) -> str:
+def _outside(model: Any, X: Array, ranges: Array | None, wide: Array) -> str:
     """Say which features are outside of wide ranges in more than a few rows; empty if none are."""
     assert ranges is not None
     outside = np.mean((wide[0] > X) | (wide[1] < X), axis=0)

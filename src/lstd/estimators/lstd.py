@@ -17,13 +17,12 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_flag, check_real, shown
 from lstd.data.rows import Columns
-from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, MAX_ITER, TOL, VARIANT, Settings, Solver
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.limits import doubted, growing
 from lstd.estimators.model import OPTIONS, Model
 from lstd.estimators.model_parts import needs_matrix
-from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
+from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
@@ -264,7 +263,7 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
                 "`partial_fit` as they arrive."
             )
-        self.model_ = doubted(model.checked(), rows)
+        self.model_ = model.checked().doubted(rows)
         return self
 
     def partial_fit(
@@ -304,7 +303,7 @@ class LSTD(Predictor):
         if before is None or settings is not before.settings:
             settings.ridge(rows.n_features)  # checks the number of coefficients
         model = before.then(rows, settings, options, rate) if before else Model.of_rows(rows, settings, options)
-        self.model_ = growing(model, rows)
+        self.model_ = model.doubted(rows, goes_on=True)
         return self
 
     def fit_statistics(

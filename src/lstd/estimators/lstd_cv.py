@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.rows import Columns
-from lstd.data.settings import GAMMA, VARIANT, Settings
+from lstd.data.settings import GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
-from lstd.estimators.limits import doubted
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import CV_OPTIONS, Model
-from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
+from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import check_n_blocks
 
@@ -171,7 +170,7 @@ class LSTDCV(Predictor):
         options = {name: getattr(self, name) for name in CV_OPTIONS}
         fit = partial(fit_without_matrix, solver=solver) if free else Model.of_rows
         model = fit(rows, settings, options=options, selection=selection, checks=checks)
-        self.model_ = doubted(model.checked(), rows)
+        self.model_ = model.checked().doubted(rows)
         return self
 
 

@@ -13,9 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.doubts import (
     COMPLETED,
+    FEWEST,
     HARD_TO_CHOOSE,
+    growing_doubt,
     little_observed,
     small,
+    support_doubt,
     warn_of_breaks,
     warn_of_ratios,
     warn_of_unused,
@@ -25,15 +28,23 @@ from lstd.data.follow import StreamEnd
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.model_parts import Checks, Limits, MatrixFree, MisfitCheck, Origin, Selection, needs_matrix
+from lstd.errors import (
+    BoundsWarning,
+    ExtrapolationWarning,
+    InvalidInputError,
+    RidgeWarning,
+    SupportWarning,
+    UnobservedWarning,
+    warn,
+)
+from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.estimators.model_parts import Checks, MatrixFree, MisfitCheck, Origin, Selection, needs_matrix
 from lstd.files import read_record, write_record
 from lstd.statistics.blocks import Blocks, joined, may_wait, no_blocks, with_waiting
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import Influence, Interval, influence_of, summed
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.ridge_warning import warn_of_ridge
-from lstd.statistics.solve import Solution, solve, without_rounding
+from lstd.statistics.solve import Solution, scales_doubt, solve, warn_of_ridge, without_rounding
 from lstd.types import Array
 
 _SOLVER = ("solver", "tol", "max_iter")
@@ -98,9 +109,9 @@ class Model(Record):
         """
         limits, rows = Limits.of_rows(rows), rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         blocks = no_blocks(rows, settings.lmbda, options["n_blocks"]).extended(rows)
-        return cls(
-            blocks, settings, options=options, episodes=episodes_seen(rows), limits=limits,
-            warned=warned_of(rows, settings, warned), **fields,
+        return cls.of(
+            summed=blocks, settings=settings, options=options, limits=limits, warned=warned_of(rows, settings, warned),
+            episodes=None if rows.episode is None else episodes_seen(rows), **fields,
         )  # fmt: skip
 
     def then(self, rows: Rows, settings: Settings, options: Mapping[str, Any], forgetting: float) -> Model:
@@ -116,7 +127,7 @@ class Model(Record):
                 successor = total.pending.phi
         limits = self.limits and self.limits.then(rows, goes_on)
         rows = rows.with_intercept() if settings.fit_intercept else rows
-        episodes = episodes_seen(rows, self.episodes, continues=goes_on)
+        episodes = self.episodes if rows.episode is None else episodes_seen(rows, self.episodes, continues=goes_on)
         if forgetting == 1.0 and may_wait(rows, total):
             if goes_on:
                 (end or total.end).check_continued()
@@ -193,17 +204,19 @@ class Model(Record):
                 A, b, ridge, solution.weights, statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
             )  # fmt: skip
+        if self.settings.centre is None:
+            return solution
         return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
 
     def warn_of_data(self) -> None:
         """Warn of small effective samples, unused rewards and hidden returns, unless the stream has had the warning."""
-        statistics = self.statistics
-        if "ratios" not in self.warned and (sample := statistics.counts.sample) is not None:
-            warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
-        if not {"ends", "unused"} & self.warned:
-            warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
-        if "unobserved" not in self.warned:
-            warn(self.unobserved, UnobservedWarning)
+        s = self.statistics
+        if s.counts.sample is not None and "ratios" not in self.warned:
+            warn_of_ratios(s.counts.sample.size, s.counts.sample.off_policy, s.lmbda)
+        if s.counts.unused and not {"ends", "unused"} & self.warned:
+            warn_of_unused(s.counts.unused, s.n_unused_rewards)
+        if "unobserved" not in self.warned and (text := self.unobserved):
+            warn(text, UnobservedWarning)
 
     @property
     def unobserved(self) -> str:
@@ -225,6 +238,31 @@ class Model(Record):
     def doubts(self) -> tuple[str, ...]:
         """What the data say against the predictions, as warnings did."""
         return (*self.said, self.unobserved) if self.unobserved else self.said
+
+    def doubted(self, rows: Rows, *, goes_on: bool = False) -> Model:
+        """Return the model with what its rows say against its predictions, or a stream's next rows if it `goes_on`.
+
+        Warns of it, once each. Predictions are compared with bounds unless no weights solve the system, which was said
+        before, or the stream goes on. Scales of features are those of the first rows.
+        """
+        if goes_on and len(rows) < FEWEST:
+            return self
+        known, support, beyond = not (goes_on or self.solution.unbounded), "", ""
+        ridge = self.ridge[: 0 if goes_on and self.statistics.n_rows > len(rows) else self.n_features]
+        if "importance_ratio" in rows.given and not goes_on:
+            values = self.predict(rows.X) if known and rows.single else None
+            support = support_doubt(rows, rows.importance_ratio, values)
+        if known:
+            beyond = beyond_bounds(self.predict(rows.part).reshape(-1, rows.y.shape[1]), self.bounds)
+        found = {
+            SupportWarning: support, ExtrapolationWarning: growing_doubt(rows), BoundsWarning: beyond,
+            RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),
+        }  # fmt: skip
+        new = {category: text for category, text in found.items() if text and text not in self.said}
+        for category, text in new.items():
+            warn(text, category)
+        said = (*self.said, *new.values())
+        return self if goes_on and not new else self.changed(said=said, compared=self.compared or not goes_on)
 
     @property
     def bounds(self) -> Array | None:
@@ -355,7 +393,7 @@ def warned_of(
     rows: Rows, settings: Settings, before: frozenset[str] = frozenset(), successor: Array | None = None
 ) -> frozenset[str]:  # fmt: skip
     """Warn of broken episodes, once, and return the warnings that the stream has had with these rows."""
-    broken = "breaks" not in before and warn_of_breaks(rows, settings.lmbda, successor)
+    broken = rows.X_next is not None and "breaks" not in before and warn_of_breaks(rows, settings.lmbda, successor)
     given = {"ends"} if rows.assumed else set()
     return before | given | ({"breaks"} if broken else set())
 

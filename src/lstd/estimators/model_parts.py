@@ -1,19 +1,14 @@
-"""What a model holds beside sums: results of the choice of settings and of checks, without their code, and limits."""
+"""What a model holds beside sums: results of the choice of settings and of checks, without their code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels.scales import widen
-from lstd.data.doubts import FEWEST, bounds_of
-from lstd.data.rows import COMPARED, Record, Rows
-from lstd.data.settings import Settings
 from lstd.types import Array
 from lstd.version import __version__
 
@@ -21,7 +16,6 @@ PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
-_ALL = np.ones(COMPARED, np.bool_)  # of the rows that are looked at
 SIGNIFICANT = 0.01  # p-value below which there is a warning
 
 
@@ -235,86 +229,6 @@ class Selection:
         if np.any(np.abs(difference.mean(axis=0)) > special.stdtrit(self.n_folds - 1, 0.975) * error):
             return None
         return float(mean[best].min()), float(mean[best].max())
-
-
-@dataclass(frozen=True, eq=False)
-class Limits(Record):
-    """Ranges of rewards and features in the rows of a fit, of which the limits of predictions follow."""
-
-    rewards: Annotated[Array, "2 m nan"]  # least and greatest reward of full transitions; inf and -inf without any
-    ranges: Annotated[Array, "2 features nan"] | None  # the same of features, of part of the rows; None if sparse
-    open: Annotated[Array, "1 m nan"]  # reward of the last row, which a transition may still use; NaN if none may
-    gamma: Annotated[float, (0.0, 1.0)]  # largest discount
-    ends: bool  # whether returns may end within the rows
-    n_rows: int
-    total: Annotated[Array, "features nan"]  # sum of the features over the rows, from a part of them if there are many
-
-    @classmethod
-    def of_rows(cls, rows: Rows) -> Limits:
-        """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
-        nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
-        ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
-        start = np.tile(nothing, m), ranges, np.full((1, m), np.nan), 0.0, False, 0, np.zeros(n)
-        return cls(*start).then(rows, False)
-
-    def then(self, rows: Rows, goes_on: bool) -> Limits:
-        """Return the limits with the next rows of the stream, which continue its last episode if it `goes_on`.
-
-        Of many rows, a part is looked at; nothing is known of a feature that is constant in this part alone.
-        """
-        if not len(rows):
-            return self
-        full, y, part, rewards, ranges = rows.full, rows.y, rows.part, self.rewards.copy(), None
-        if goes_on:
-            widen(self.open, _ALL[:1], rewards)
-        widen(y, full, rewards)
-        if self.ranges is not None and isinstance(part, np.ndarray):
-            ranges = self.ranges.copy()
-            widen(np.ascontiguousarray(part, np.float64), _ALL[: len(part)], ranges)
-            if len(part) < len(rows):
-                (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
-                ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
-        given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
-        return self.changed(
-            rewards=rewards, ranges=ranges, open=y[-1:] * (1.0 if is_open else np.nan),
-            gamma=max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
-            ends=self.ends or given or bool(rows.terminated.any()), n_rows=self.n_rows + len(rows),
-            total=self.total + (len(rows) / part.shape[0]) * np.asarray(part.sum(axis=0)).reshape(-1),
-        )  # fmt: skip
-
-    def joined(self, later: Limits, goes_on: bool) -> Limits:
-        """Return the limits of these rows and later ones, which continue the last episode if it `goes_on`."""
-        alike, rewards = self.ranges is not None and later.ranges is not None, _joined(self.rewards, later.rewards)
-        if goes_on:
-            widen(self.open, _ALL[:1], rewards)
-        return Limits(
-            rewards, _joined(self.ranges, later.ranges) if alike else None, later.open,
-            max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
-        )  # fmt: skip
-
-    def bounds(self, settings: Settings, steps: float = np.inf) -> Array:
-        """Return the least and the greatest value that the rewards of `steps` allow, (2, m); ±inf without a bound.
-
-        Uncorrected and Mixed estimators take the end of the data as an end.
-        """
-        low, high = self.rewards
-        if (low > high).any():
-            return np.stack([high, low])
-        ends = self.ends or settings.variant != "boyan"
-        return bounds_of(low, high, self.gamma, ends=ends, intercept=settings.fit_intercept, steps=steps)
-
-    @cached_property
-    def wide(self) -> Array | None:
-        """Ranges of the features, longer by a half at both ends or by what float32 rounds, (2, n); None if unknown."""
-        if self.ranges is None or self.n_rows < FEWEST:
-            return None
-        low, high = self.ranges
-        more = np.maximum(0.5 * (high - low), 1e-6 * np.maximum(np.abs(low), np.abs(high)))
-        return np.stack([low - more, high + more])
-
-
-def _joined(one: Any, two: Any) -> Array:
-    return np.array([np.minimum(one[0], two[0]), np.maximum(one[1], two[1])])
 
 
 _INSTEAD = {

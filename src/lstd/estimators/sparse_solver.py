@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -24,62 +24,32 @@ import numpy as np
 from scipy import sparse
 
 from lstd._kernels.products import CUT, FULL, LAST, add_squares, add_td_errors
-from lstd.data.arguments import check_choice, check_integer, check_real
 from lstd.data.doubts import unused_rows
-from lstd.data.feature_arrays import Features, check_finite
-from lstd.data.rows import Rows, uniform
-from lstd.data.settings import Settings, boundary_share
+from lstd.data.feature_arrays import check_finite
+from lstd.data.rows import Rows
+from lstd.data.settings import Settings, Solver, boundary_share
 from lstd.errors import IllConditionedWarning, InvalidInputError, warn
+from lstd.estimators.limits import Limits
 from lstd.estimators.model import Model, warned_of
-from lstd.estimators.model_parts import Limits, MatrixFree
-from lstd.statistics.adding import parts_of
+from lstd.estimators.model_parts import MatrixFree
+from lstd.statistics.adding import column_of, parts_of
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.ridge_warning import NOTHING, warn_of_movement
-from lstd.statistics.solve import Solution, check_range, without_rounding
+from lstd.statistics.solve import NOTHING, Solution, check_range, warn_of_movement, without_rounding
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
 Part = tuple[int, int]  # rows from the first up to the second
-SOLVERS = ("auto", "direct", "iterative")
-TOL, MAX_ITER = 1e-8, 1000
 NO_ROWS: Part = (0, 0)
 _N_BLOCKS = 20  # with "auto": more would take a solve each, and narrow the intervals by 3 %
-_LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`; it falls by 10⁴ where `tol` falls by 100
-DENSE_UP_TO = 3000  # features
 BATCH = 2**12  # rows
 _PARTS, LEAST_ROWS = 4, 2**16  # of the rows for threads, and rows of each
 _TOL_OF_MOVEMENT = 1e-2
 _TOL_TO_CHECK = 1e-5  # above it, the solver's own residual is exact enough
 _ROUNDING = 1e-12  # of a sum of squares from which a part is subtracted
 _ATTEMPTS, _RESTART = 4, 20  # of BiCGSTAB and GMRES in turn, each from the weights so far; vectors of GMRES
-
-
-@dataclass(frozen=True)
-class Solver:
-    """How a system is solved: the checked parameters `solver`, `tol` and `max_iter` of :class:`lstd.LSTD`."""
-
-    solver: str = "auto"
-    tol: float = TOL
-    max_iter: int = MAX_ITER
-
-    def __post_init__(self) -> None:
-        check_choice("solver", self.solver, SOLVERS)
-        check_real("tol", self.tol, 0.0, 1.0, open_low=True)
-        check_integer("max_iter", self.max_iter, 1)
-
-    @property
-    def loose(self) -> Solver:
-        """The solver for intervals."""
-        return replace(self, tol=min(0.1, self.tol * max(1.0, _LOOSE * min(1.0, self.tol / TOL))))
-
-    def takes(self, X: Features, n_features: int) -> bool:
-        """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""
-        if self.solver != "auto":
-            return self.solver == "iterative"
-        return sparse.issparse(X) and n_features > DENSE_UP_TO
 
 
 class Found(NamedTuple):
@@ -109,7 +79,7 @@ class System:
         self._marks |= CUT * (cut if given else np.append(cut[1:], False)).view(np.uint8)
         self._rewards = [np.ascontiguousarray(column) for column in rows.y.T]
         factors = rows.importance_ratio, rows.trace_coefficient, rows.weight
-        self._columns = np.ascontiguousarray(rows.discount), *(_column(factor) for factor in factors)
+        self._columns = np.ascontiguousarray(rows.discount), *(column_of(factor) for factor in factors)
         self._parts = rows.whole_episodes(max(-(-len(rows) // _PARTS), 2 * self.n, LEAST_ROWS))
         self._squares = self.squares()
         check_range(self._squares)
@@ -271,7 +241,7 @@ def fit_without_matrix(
 def _warn_of_ridge(
     system: System, thetas: Sequence[Array], settings: Settings, solver: Solver, *, chosen: bool
 ) -> None:
-    """Give a RidgeWarning as :func:`lstd.statistics.ridge_warning.warn_of_ridge` does, after one solve for a reward."""
+    """Give a RidgeWarning as :func:`lstd.statistics.solve.warn_of_ridge` does, after one solve for a reward."""
     intercept, loose, moves = bool(system.scale()[-1]), replace(solver, tol=_TOL_OF_MOVEMENT), []
     about_mean, unit = intercept and not chosen, np.append(np.zeros(system.n), intercept)
     system.ridge *= 0.5
@@ -420,8 +390,3 @@ def _warn_of_convergence(message: str) -> None:
     from sklearn.exceptions import ConvergenceWarning  # the shell imports this module, and waits for no scikit-learn
 
     warn(message, ConvergenceWarning)
-
-
-def _column(column: Array) -> Array:
-    """Return a column for kernels, which take one number for all rows."""
-    return column[:1].copy() if uniform(column) else np.ascontiguousarray(column)

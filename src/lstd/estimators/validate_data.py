@@ -35,7 +35,8 @@ def checked_rows(
         if "X_next" in columns:
             columns = columns | {"X_next": _by_name(estimator, "X_next", columns["X_next"])}
     rows = check_rows(X, y, **columns, **{"warn": False, "finite": False} | options)
-    _check_names(estimator, "X", X, rows.X, reset=reset)
+    if not (reset and type(X) is np.ndarray):  # which has no names
+        _check_names(estimator, "X", X, rows.X, reset=reset)
     return rows
 
 

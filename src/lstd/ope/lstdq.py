@@ -18,18 +18,18 @@ from lstd.data.arguments import check_choice
 from lstd.data.feature_arrays import Features, check_features, check_not_overflowed
 from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
-from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
+from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
 from lstd.errors import InvalidInputError, LSTDWarning, RidgeWarning, warn
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
-from lstd.estimators.sparse_solver import MAX_ITER, TOL, Solver, fit_without_matrix
+from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, refuse_others
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, states_of, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
 from lstd.ope.value_by_blocks import dual_solution
-from lstd.statistics.ridge_warning import scales_doubt
+from lstd.statistics.solve import scales_doubt
 from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."

@@ -140,8 +140,8 @@ class Adding:
             self._inner = ~self._cut
             self._inner[-1] = False
         columns = rows.discount, rows.importance_ratio, rows.trace_coefficient, rows.weight
-        self._columns = [column[:1].copy() if uniform(column) else column for column in columns]
-        self._columns[2] = lmbda * self._columns[2]
+        discount, ratio, coefficient, weight = map(column_of, columns)
+        self._columns = discount, ratio, lmbda * coefficient, weight
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, rows.n_features))) if self._dense else SPARSE_BATCH
         self._most, self._add = most, self._add_dense if self._dense else self._add_sparse
@@ -177,10 +177,12 @@ class Adding:
 
         The columns are discounts, zero where a trace ends, ratios, decays and weights.
         """
-        cut, columns = self._cut[part], [c if len(c) == 1 else c[part] for c in self._columns]
+        cut, columns = self._cut[part], []
+        for column in self._columns:
+            columns.append(column if len(column) == 1 else column[part])
         if self._given and cut.any():
             columns[0] = np.where(cut, 0.0, columns[0])
-        return np.ascontiguousarray(self._rows.y[part]), [*map(np.ascontiguousarray, columns)], cut
+        return np.ascontiguousarray(self._rows.y[part]), columns, cut
 
     def _add_dense(self, part: slice) -> None:
         """Add rows by a product of their traces, with the unit traces while these last, and their features."""
@@ -285,6 +287,11 @@ def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int],
     length = int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
     edges = sorted({*range(0, n_rows, length), *at, n_rows})
     return edges, len(edges) > 2 and n_rows * n**2 >= (len(edges) - 1) * CHUNK_WORK
+
+
+def column_of(column: Array) -> Array:
+    """Return a column for kernels, which take one number for all rows."""
+    return column[:1].copy() if uniform(column) else np.ascontiguousarray(column)
 
 
 def _scratch(name: str, n_rows: int, n: int) -> Array:

@@ -46,7 +46,7 @@ from lstd.types import Array
 _MODULUS = 2**64
 _ALL, _EVERY = 1024, 64
 _ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are far apart
-_NONE = np.empty(0)
+_NONE, _NO_ROWS = np.empty(0), np.empty(0, np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +90,15 @@ class Counts(Record):
         until = place + (rows.terminated[place] if rows.X_next is None else 1)  # transitions that are in the sums
         n, weight = until - np.searchsorted(np.flatnonzero(~rows.full), until), rows.weight
         totals = float(weight[0]) * n if uniform(weight) else np.append(0.0, np.cumsum(weight * rows.full))[until]
-        unused = np.searchsorted(unused_rows(rows, until[-1]), until)
-        marks = marks_until(rows, ends)
-        counted = [
-            self.changed(
-                n_rows=self.n_rows + end, n_transitions=self.n_transitions + count, unused=self.unused + lost,
-                total_weight=self.total_weight + total, mark=(self.mark + mark) % _MODULUS,
-                reward_mark=(self.reward_mark + reward_mark) % _MODULUS,
-            )
-            for end, count, total, lost, (mark, reward_mark) in zip(
-                ends, n.tolist(), totals.tolist(), unused.tolist(), marks.tolist(), strict=True
-            )
-        ]  # fmt: skip
+        lost = unused_rows(rows, until[-1]) if rows.X_next is None and rows.last[: until[-1]].any() else _NO_ROWS
+        unused, marks, counted = np.searchsorted(lost, until), marks_until(rows, ends), []
+        for k, end in enumerate(ends):
+            counted.append(self.changed(
+                n_rows=self.n_rows + end, n_transitions=self.n_transitions + int(n[k]),
+                total_weight=self.total_weight + float(totals[k]), unused=self.unused + int(unused[k]),
+                mark=(self.mark + int(marks[k, 0])) % _MODULUS,
+                reward_mark=(self.reward_mark + int(marks[k, 1])) % _MODULUS,
+            ))  # fmt: skip
         counted[-1] = counted[-1]._with_chains(rows, slice(0, int(until[-1])), lmbda)
         return counted
 

@@ -575,11 +575,13 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
         if sparse.issparse(phi):  # entries may meet no others
             check_finite(name, phi, rows.names)
-    s = statistics
+    s, total = statistics, 0.0
     sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
     with np.errstate(over="ignore", invalid="ignore"):
-        if math.isfinite(sum(float(array.sum()) for array in sums)):
-            return
+        for array in sums:
+            total += float(array.sum())
+    if math.isfinite(total):
+        return
     if all(np.isfinite(array).all() for array in sums):  # only a sum of them overflows
         return
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):

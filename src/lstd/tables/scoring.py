@@ -18,9 +18,8 @@ from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, obser
 from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.horizon_model import AtHorizons, HorizonModel
-from lstd.estimators.limits import beyond_bounds
+from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.model import Model
-from lstd.estimators.model_parts import Limits
 from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import predictions_of
 from lstd.tables.reader import Chunk, RowReader, times_of, watched

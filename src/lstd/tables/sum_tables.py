@@ -35,9 +35,9 @@ from lstd.distributed.on_dask import Partitions, is_future
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, TerminationWarning, warn
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
-from lstd.estimators.limits import doubted
+from lstd.estimators.limits import Limits
 from lstd.estimators.model import Model, model_of
-from lstd.estimators.model_parts import Limits, Origin
+from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import Layout
 from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
@@ -346,7 +346,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     leaf = replace(leaf, roles=part.ends.roles, chunk_rows=_DOUBTED_ROWS)
     chunks = chunks_in_order(tables, leaf)
     rows = next(chunks).rows if len(tables) == 1 else Sample(chunks, _DOUBTED_ROWS * model.n_features).rows
-    return model if rows is None else doubted(model, rows)
+    return model if rows is None else model.doubted(rows)
 
 
 def _solved(
