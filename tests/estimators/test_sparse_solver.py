@@ -200,7 +200,7 @@ def test_indices_of_both_widths():
 def test_auto_takes_the_iterative_solver_for_many_sparse_features_alone(monkeypatch):
     X, y, columns = states()
     assert LSTD().fit(X, y, **columns).n_iter_ == 1
-    monkeypatch.setattr(sparse_solver, "DENSE_UP_TO", 50)
+    monkeypatch.setattr("lstd.data.settings.DENSE_UP_TO", 50)
     assert LSTD().fit(X, y, **columns).n_iter_ > 1
     assert LSTD().fit(X.toarray(), y, **columns).n_iter_ == 1
     assert LSTD(solver="direct").fit(X, y, **columns).n_iter_ == 1

@@ -134,7 +134,8 @@ class Model(Record):
             waiting, is_full = with_waiting(waiting, rows)
             blocks, waiting = (blocks.extended(joined(waiting)), ()) if is_full else (blocks, waiting)
         else:
-            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)).extended(rows), ()
+            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)), ()
+            blocks = blocks.extended(rows) if len(rows) else blocks
         return Model.of(
             summed=blocks, settings=settings, rewards=self.rewards, options=options, episodes=episodes, waiting=waiting,
             limits=limits, ridge_at=self._ridge_at, said=self.said,

@@ -177,9 +177,7 @@ class Adding:
 
         The columns are discounts, zero where a trace ends, ratios, decays and weights.
         """
-        cut, columns = self._cut[part], []
-        for column in self._columns:
-            columns.append(column if len(column) == 1 else column[part])
+        cut, columns = self._cut[part], [column if len(column) == 1 else column[part] for column in self._columns]
         if self._given and cut.any():
             columns[0] = np.where(cut, 0.0, columns[0])
         return np.ascontiguousarray(self._rows.y[part]), columns, cut
