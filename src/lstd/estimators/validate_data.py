@@ -35,7 +35,7 @@ def checked_rows(
         if "X_next" in columns:
             columns = columns | {"X_next": _by_name(estimator, "X_next", columns["X_next"])}
     rows = check_rows(X, y, **columns, **{"warn": False, "finite": False} | options)
-    if not (reset and type(X) is np.ndarray):  # which has no names
+    if type(X) is not np.ndarray or type(estimator) is not BaseEstimator:  # names to check, or to keep
         _check_names(estimator, "X", X, rows.X, reset=reset)
     return rows
 
