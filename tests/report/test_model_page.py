@@ -241,8 +241,8 @@ def test_the_grid_is_drawn_with_the_chosen_pair():
         ({"alpha": None}, "the arrays lmbda, alpha and mean_test_score; alpha is missing"),
         ({"alpha": [1.0]}, r"`cv_results\['alpha'\]` must have shape"),
         ({"mean_test_score": [1.0]}, r"`cv_results\['mean_test_score'\]` must have shape"),
-        ({"mean_test_score": np.full(24, np.nan)}, "must have a finite entry"),
-        ({"mean_test_score": np.full(24, 1.5)}, "must be R², at most 1; got 1.5"),
+        ({"mean_test_score": np.full(24, np.nan)}, "with a finite entry; got none"),
+        ({"mean_test_score": np.full(24, 1.5)}, "must be R², at most 1, with a finite entry; got 1.5"),
     ],
 )
 def test_grids_that_break_a_rule_are_refused(changes, message):

@@ -214,7 +214,7 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles:
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.report.figure_data import evaluate
-    from lstd.report.model_page import steps_page, write_content, write_page
+    from lstd.report.model_page import model_page, steps_page, write_page
 
     origin = (model.model_ if isinstance(model, HorizonLSTD) else model).origin
     assert origin is not None
@@ -227,16 +227,15 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles:
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         if isinstance(model, HorizonLSTD):
             title = f"The next {model.horizon} steps for {', '.join(origin.files)}{of_all}"
-            write_content(page, steps_page(model, title=title, **columns))
+            content = steps_page(model, title=title, **columns)
         else:
-            named = sample.named(roles)
+            named: dict[str, Any] = sample.named(roles)
             evaluation = evaluate(
-                estimator_of(model), **columns, rewards=model.reward_names, warn=False, time=named["time"]
-            )
-            ids, order = named["ids"], evaluation.rows.order
-            ids = ids if ids is None or order is None else ids[order]
-            evaluation = replace(evaluation, checked=model.checks, ids=ids)  # on the same rows
-            write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
+                estimator_of(model), **columns, **named, rewards=model.reward_names, warn=False,
+                checked=model.checks,  # on the same rows
+            )  # fmt: skip
+            content = model_page(evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
+        write_page(page, content)
     which = f"the first {len(sample)} of" if sample.is_full else "all"
     return f"{page}, on {which} {origin.rows} rows"
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.arguments import check_integer
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
 from lstd.errors import InvalidInputError
@@ -112,7 +111,8 @@ class Evaluation(Comparison):
     @property
     def drawn(self) -> NDArray[np.intp]:
         """Rows of the window that are drawn, evenly spaced."""
-        return _spaced(*self.window, _MAX_POINTS)
+        first, end = self.window
+        return np.arange(first, end, max(1, -(-(end - first) // _MAX_POINTS)))
 
     def name(self, row: int) -> str:
         """Name a row by the id of its episode and, on another line, by its time; or by its number."""
@@ -149,11 +149,9 @@ class Evaluation(Comparison):
         return self.share > 0.0 and bool(np.isfinite(self.calibration(0, 10).observed).any())
 
     @cached_property
-    def scores(self) -> list[float | None]:
-        """R² of each reward; None with fewer than two scored rows, or if all returns are equal."""
-        if np.count_nonzero(self.weight) < 2:
-            return [None] * len(self.rewards)
-        return [None if np.isnan(r2) else r2 for r2 in self.observed.scores(self.prediction)[0].tolist()]
+    def scores(self) -> Array:
+        """R² of each reward, (m,); NaN with fewer than two scored rows, or if all returns are equal."""
+        return self.observed.scores(self.prediction)[0]
 
 
 def _moment(time: Any) -> str:
@@ -162,11 +160,6 @@ def _moment(time: Any) -> str:
         day = time.astype("M8[D]")
         return str(day if day == time else time.astype("M8[m]")).replace("T", " ")
     return f"{time:g}" if isinstance(time, int | float | np.number) else str(time)
-
-
-def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:
-    step = max(1, -(-(end - first) // most))
-    return np.arange(first, end, step)
 
 
 def half_widths(table: Calibration, level: float) -> Array:
@@ -178,7 +171,7 @@ def half_widths(table: Calibration, level: float) -> Array:
 def evaluate(
     model: Predictor, X: Any, y: ArrayLike, *, unobserved: str = "predict", tolerance: float = TOLERANCE,
     level: float = LEVEL, rewards: Sequence[str] | None = None, time: ArrayLike | None = None, warn: bool = True,
-    **columns: Unpack[Columns],
+    ids: NDArray[Any] | None = None, checked: Checks | None = None, **columns: Unpack[Columns],
 ) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
@@ -193,29 +186,16 @@ def evaluate(
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = names_of(y, model.model_.reward_names, rewards)
-    order, times = compared.rows.order, None if time is None else np.asarray(time)
+    times = None if time is None else np.asarray(time)
     if times is not None and len(times) != len(compared.rows):
         raise InvalidInputError(f"`time` must have {len(compared.rows)} entries, one for each row; got {len(times)}.")
-    ends_assumed = columns.get("episode") is not None and columns.get("terminated") is None
+    order = slice(None) if compared.rows.order is None else compared.rows.order
+    times, ids = (None if of_rows is None else of_rows[order] for of_rows in (times, ids))
+    assumed = columns.get("episode") is not None and columns.get("terminated") is None
     return Evaluation(
-        **vars(compared),
-        model=model,
-        fitted=model.model_,
-        rewards=names,
-        level=level,
-        unobserved=unobserved,
-        ends_assumed=ends_assumed,
-        time=times if times is None or order is None else times[order],
-    )
-
-
-def fitted_with(model: Predictor, reward: int) -> Model:
-    """Return the sums and settings of a fitted model; raise InvalidInputError if it has no reward of that number."""
-    check_is_fitted(model)
-    m = model.model_.statistics.n_rewards
-    if check_integer("reward", reward, 0) >= m:
-        raise InvalidInputError(f"`reward` must be one of the {m} rewards, 0 to {m - 1}; got {reward}.")
-    return model.model_
+        **vars(compared), model=model, fitted=model.model_, rewards=names, level=level, unobserved=unobserved,
+        ends_assumed=assumed, checked=checked, time=times, ids=ids,
+    )  # fmt: skip
 
 
 def names_of(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
@@ -23,7 +22,7 @@ from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
 _MIN_RANGE = 0.1  # of the scale of colours, so that negligible differences look alike
-_MAX_CELLS = 2000  # drawn as vectors
+_TINY = float(np.finfo(np.float64).tiny)
 _NO_ERROR = "#C8C8C8"
 _CHOSEN: dict[str, Any] = {
     "marker": "*", "color": INK, "markeredgecolor": "white", "markersize": 13, "linestyle": "",
@@ -80,31 +79,30 @@ def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     lmbda_of_pair = check_array("cv_results['lmbda']", cv_results["lmbda"], (None,))
     alpha_of_pair = check_array("cv_results['alpha']", cv_results["alpha"], lmbda_of_pair.shape)
     score = np.asarray(cv_results["mean_test_score"], dtype=np.float64)
-    spread = np.asarray(cv_results.get("std_test_score", np.full(score.shape, np.nan)), dtype=np.float64)
-    rule = lmbda_of_pair.shape
-    if not score.shape == spread.shape == rule:
-        raise InvalidInputError(
-            f"`cv_results['mean_test_score']` must have shape {rule}, as 'lmbda' does; got {score.shape}."
-        )
-    if not np.isfinite(score).any():
-        raise InvalidInputError("`cv_results['mean_test_score']` must have a finite entry; got none.")
-    if np.nanmax(score) > 1.0:
-        raise InvalidInputError(f"`cv_results['mean_test_score']` must be R², at most 1; got {np.nanmax(score):g}.")
+    finite = score[np.isfinite(score)]
+    if score.shape != lmbda_of_pair.shape:
+        rule, found = f"have shape {lmbda_of_pair.shape}, as 'lmbda' does", f"{score.shape}"
+    elif not len(finite) or finite.max() > 1.0:
+        rule, found = "be R², at most 1, with a finite entry", f"{finite.max():g}" if len(finite) else "none"
+    else:
+        rule = ""
+    if rule:
+        raise InvalidInputError(f"`cv_results['mean_test_score']` must {rule}; got {found}.")
     lmbdas, i = np.unique(lmbda_of_pair, return_inverse=True)
     alphas, j = np.unique(alpha_of_pair, return_inverse=True)
     errors, spreads = np.full((2, len(lmbdas), len(alphas)), np.nan)
-    errors[i, j], spreads[i, j] = np.where(np.isfinite(score), 1.0 - score, np.nan), spread
+    errors[i, j] = np.where(np.isfinite(score), 1.0 - score, np.nan)
+    spreads[i, j] = cv_results.get("std_test_score", np.nan)
     chosen = _at("lmbda", lmbdas, lmbda), _at("alpha", alphas, alpha)
     observed = float(cv_results["observed_share"][0]) if "observed_share" in cv_results else None
     return Grid(lmbdas, alphas, errors, spreads, chosen, "cautious_test_score" in cv_results, observed)
 
 
 def _at(name: str, values: Array, chosen: float) -> int:
-    number = check_real(name, chosen, 0.0, np.inf)
-    places = np.flatnonzero(np.isclose(values, number, rtol=1e-9, atol=0.0))
-    if not len(places):
-        raise InvalidInputError(f"`{name}` must be on the grid of `cv_results`; got {number:g}.")
-    return int(places[0])
+    place = int(np.argmin(np.abs(values - check_real(name, chosen, 0.0, np.inf))))
+    if not np.isclose(values[place], chosen, rtol=1e-9, atol=0.0):
+        raise InvalidInputError(f"`{name}` must be on the grid of `cv_results`; got {chosen:g}.")
+    return place
 
 
 def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: Axes | None = None) -> list[Artist]:
@@ -142,18 +140,30 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     'ridge coefficient α'
     """
     grid = grid_of(cv_results, lmbda, alpha)
+    shown = grid.error / max(grid.error[grid.lowest], _TINY)
+    # The differences near the lowest error matter; the error of a small α may be larger by orders of magnitude.
+    top = max(1.0 + _MIN_RANGE, min(_MAX_RATIO, float(np.nanmax(shown)), 4.0 * float(np.nanmedian(shown)) - 3.0))
     with panels(ax, 6.4, float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))) as (panel,):
-        artists = _map(panel, grid)
+        panel.set_facecolor(_NO_ERROR)
+        colours = panel.pcolormesh(
+            *map(np.arange, shown.shape[::-1]), shown, shading="nearest", cmap="Blues", norm=Normalize(1.0, top),
+            edgecolors="face", linewidth=0.2,
+        )  # fmt: skip
+        panel.grid(False)
+        handles = panel.plot(*grid.chosen[::-1], label="chosen", zorder=5, **_CHOSEN)
+        if grid.lowest != grid.chosen:
+            handles += panel.plot(*grid.lowest[::-1], label="lowest error", zorder=5, **_LOWEST)
+        if np.isnan(grid.error).any():
+            handles.append(Line2D([], [], label="no error", marker="s", color=_NO_ERROR, markersize=8, linestyle=""))
+        beyond = bool(np.nanmax(shown) > top)
+        bar = panel.figure.colorbar(colours, ax=panel, extend="max" if beyond else "neither", extendfrac=0.04)
+        of = "" if grid.observed is None else f"; {share(grid.observed)} of the returns observed"
+        bar.set_label(f"error ÷ lowest error{of}")
         _category_ticks(panel.yaxis, [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
         _category_ticks(panel.xaxis, _alpha_labels(grid.alphas), 9)
         panel.set(ylabel="trace decay λ", xlabel="ridge coefficient α")
-        handles = [Line2D([], [], label="chosen", **_CHOSEN)]
-        if grid.lowest != grid.chosen:
-            handles.append(Line2D([], [], label="lowest error", **_LOWEST))
-        if np.isnan(grid.error).any():
-            handles.append(Line2D([], [], label="no error", marker="s", color=_NO_ERROR, markersize=8, linestyle=""))
         legend_above(panel, handles, 3)
-    return artists
+    return [colours, handles[0]]
 
 
 def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes | None = None) -> list[Artist]:
@@ -199,39 +209,6 @@ def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes |
         panel.set(xlabel="trace decay λ", ylabel="lowest error over α")
         panel.legend()
     return lines
-
-
-def _map(ax: Axes, grid: Grid) -> list[Artist]:
-    """Draw the colours and, beside them, their scale; returns the colours and the star."""
-    shown, norm, beyond = _colours(grid)
-    edges = [np.arange(length + 1) - 0.5 for length in shown.shape]
-    ax.set_facecolor(_NO_ERROR)
-    colours = ax.pcolormesh(
-        edges[1], edges[0], shown, cmap="Blues", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
-        linewidth=0.2,
-    )  # fmt: skip
-    ax.grid(False)
-    if grid.lowest != grid.chosen:
-        ax.plot(*grid.lowest[::-1], **_LOWEST, zorder=5)
-    (star,) = ax.plot(*grid.chosen[::-1], **_CHOSEN, zorder=5)
-    scale = ScalarMappable(norm, "Blues")
-    bar = ax.figure.colorbar(scale, ax=ax, extend="max" if beyond else "neither", extendfrac=0.04)
-    label = "error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error"
-    bar.set_label(label if grid.observed is None else f"{label}; {share(grid.observed)} of the returns observed")
-    return [colours, star]
-
-
-def _colours(grid: Grid) -> tuple[Array, Normalize, bool]:
-    """Values to show as colours, ratios to the lowest error or differences if that is 0; whether some lie beyond."""
-    lowest = grid.error[grid.lowest]
-    if lowest > 0.0:
-        shown, start, most = grid.error / lowest, 1.0, _MAX_RATIO
-    else:
-        shown, start, most = grid.error - lowest, 0.0, np.inf
-    high, middle = float(np.nanmax(shown)), float(np.nanmedian(shown))
-    # The differences near the lowest error matter; the error of a small α may be larger by orders of magnitude.
-    top = min(high, most, start + 4.0 * (middle - start) if middle > start else np.inf)
-    return shown, Normalize(start, max(top, start + _MIN_RANGE)), high > max(top, start + _MIN_RANGE)
 
 
 def _category_ticks(axis: Axis, labels: Sequence[str], most: int) -> None:

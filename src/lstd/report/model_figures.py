@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.container import BarContainer, ErrorbarContainer
 from numpy.typing import ArrayLike
 from scipy import stats
+from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.contributions import Contributions
@@ -21,15 +23,14 @@ from lstd.estimators.validate_data import checked_features
 from lstd.ope.action_calibration import action_calibration
 from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
-from lstd.report.figure_data import LEVEL, fitted_with
+from lstd.report.figure_data import LEVEL
 from lstd.report.row_figures import draw_points
-from lstd.report.style import BLUE, INK, POINTS, REFERENCE, WIDE, name_rows, panels
+from lstd.report.style import BLUE, POINTS, REFERENCE, WIDE, name_rows, panels
 from lstd.statistics.intervals import check_level
+from lstd.types import Array
 
 MAX_NAMED = 40  # features that have a line and a name each
 _MAX_BARS = 20
-_PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
-_LITTLE: dict[str, Any] = {"color": INK, "marker": "D", "linestyle": ""}
 
 
 def plot_coefficients(
@@ -67,15 +68,20 @@ def plot_coefficients(
     ['x0', 'x1']
     """
     fitted = fitted_with(model, reward)
-    n, found = fitted.n_features, coefficient_interval(fitted, check_level(level))
-    coef, low, high = (a[:n, reward] for a in (found.prediction, found.lower, found.upper))
-    bars = np.stack([coef - low, high - coef])
-    with panels(ax, 4.4, 0.9 + 0.2 * max(2, n)) as (panel,):
-        artists = panel.errorbar(coef, np.arange(n), xerr=bars, **POINTS)
-        panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
-        name_rows(panel, fitted.feature_names)
+    found = coefficient_interval(fitted, check_level(level)).at((slice(fitted.n_features), reward))
+    with panels(ax, 4.4, 0.9 + 0.2 * max(2, fitted.n_features)) as (panel,):
         panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
-    return artists
+        return _named_intervals(panel, fitted.feature_names, found.prediction, found.lower, found.upper, at=0.0)
+
+
+def _named_intervals(
+    ax: Axes, names: Sequence[str], values: Array, low: Array, high: Array, *, at: float | None, **look: Any
+) -> ErrorbarContainer:  # fmt: skip
+    """Draw values with intervals, one below the other with its name, and a line `at` a value."""
+    name_rows(ax, names)
+    if at is not None:
+        ax.axvline(at, color=REFERENCE, linewidth=0.9, zorder=1)
+    return ax.errorbar(values, np.arange(len(names)), xerr=[values - low, high - values], **POINTS, **look)
 
 
 def plot_contributions(
@@ -116,11 +122,10 @@ def draw_contributions(
     fitted: Model, found: Contributions, level: float, reward: int = 0, ax: Axes | None = None
 ) -> BarContainer:
     """Draw the figure of :func:`plot_contributions`."""
-    values = found.values.reshape(-1, found.values.shape[-1])[reward]
-    half = np.zeros(len(values))
+    values, half = np.atleast_2d(found.values[0])[reward], np.zeros(len(found.names))
     if not fitted.no_intervals:
-        of_coef = coefficient_interval(fitted, level)
-        half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)[: len(values), reward]
+        of_coef = coefficient_interval(fitted, level).at((slice(len(values)), reward))
+        half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)
     order = np.argsort(-np.abs(values), kind="stable")
     shown, rest = order[:_MAX_BARS], order[_MAX_BARS:]
     names = [f"{found.names[j]} = {found.x[0, j]:.4g}" for j in shown]
@@ -139,6 +144,15 @@ def draw_contributions(
         panel.grid(False, axis="y")
         panel.set_xlabel(f"contribution: {base:.4g} at the means, {base + values.sum():.4g} for this row")
     return artists
+
+
+def fitted_with(model: Predictor, reward: int) -> Model:
+    """Return the sums and settings of a fitted model; raise InvalidInputError if it has no reward of that number."""
+    check_is_fitted(model)
+    m = model.model_.statistics.n_rewards
+    if check_integer("reward", reward, 0) >= m:
+        raise InvalidInputError(f"`reward` must be one of the {m} rewards, 0 to {m - 1}; got {reward}.")
+    return model.model_
 
 
 def _check_one_row(shape: tuple[int, ...], n: int) -> None:
@@ -221,18 +235,14 @@ def plot_policy_values(
     ['1.0', '0.5']
     """
     found = _by_name(values)
-    order = sorted(found, key=lambda name: -found[name].value)
-    best = values.best if isinstance(values, PolicyComparison) else order
-    x, low, high = (np.array([getattr(found[name], of) for name in order]) for of in ("value", "lower", "upper"))
-    faces = np.array([name in best for name in order])
-    with panels(ax, 4.4, 0.9 + 0.28 * max(2, len(order))) as (panel,):
-        places = np.arange(len(order))
-        if truth is not None:
-            panel.axvline(truth, color=REFERENCE, linewidth=0.9, zorder=1)
-        artists = panel.errorbar(x, places, xerr=[x - low, high - x], **POINTS, mfc="white")
-        panel.plot(x[faces], places[faces], "o", color=BLUE, zorder=4)
-        name_rows(panel, list(map(str, order)))
-        panel.set_xlabel(f"value of the policy, {100 * found[order[0]].level:g} % interval")
+    names = sorted(found, key=lambda name: -found[name].value)
+    best = values.best if isinstance(values, PolicyComparison) else names
+    x, low, high = (np.array([getattr(found[name], of) for name in names]) for of in ("value", "lower", "upper"))
+    with panels(ax, 4.4, 0.9 + 0.28 * max(2, len(names))) as (panel,):
+        artists = _named_intervals(panel, list(map(str, names)), x, low, high, at=truth, mfc="white")
+        filled = np.flatnonzero([name in best for name in names])
+        panel.plot(x[filled], filled, "o", color=BLUE, zorder=4)
+        panel.set_xlabel(f"value of the policy, {100 * found[names[0]].level:g} % interval")
     return artists
 
 
@@ -280,11 +290,8 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
             "`value` must have ratios and dual weights; got none. Use `evaluate_policy`, or `policy_value` of an LSTDQ "
             "that was fitted with `behavior_probability`."
         )
-    steps, several, rho = (
-        np.arange(len(table.step_mean)),
-        table.step_standard_error > 0.0,
-        np.sort(log.ratio[log.ratio > 0.0]),
-    )
+    steps, several = np.arange(len(table.step_mean)), table.step_standard_error > 0.0
+    rho = np.sort(log.ratio[log.ratio > 0.0])
     above = np.arange(len(rho), 0, -1) / len(log.ratio)
     sums = np.sort(np.bincount(np.cumsum(log.begins) - 1, dual))[::-1]
     with panels(ax, WIDE, 4.6, 4, 2) as axes:
@@ -304,12 +311,12 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
 def _by_name(values: Any) -> dict[Any, PolicyValue]:
     if isinstance(values, PolicyComparison):
         return dict(zip(values.names, values.values, strict=True))
-    items = values if isinstance(values, Iterable) else ()
-    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(items))
+    several = isinstance(values, Iterable)
+    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(values if several else ()))
     if not found or not all(isinstance(one, PolicyValue) for one in found.values()):
         raise InvalidInputError(
             "`values` must be a PolicyComparison, or one or more PolicyValue by name or in a list; got "
-            f"{type(values).__name__}{f' of {len(found)}' if isinstance(values, Iterable) else ''}."
+            f"{type(values).__name__}{f' of {len(found)}' if several else ''}."
         )
     return found
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -103,59 +102,48 @@ def write_fit_report(
     ...     write_fit_report(f"{folder}/fit.html", model, X, y, terminated=done).name
     'fit.html'
     """
-    page = checked_path(path)
+    page, title = checked_path(path), str(title)
     if isinstance(model, HorizonLSTD):
-        write_content(page, steps_page(model, X, y, str(title), backtest, **data))
+        write_page(page, steps_page(model, X, y, title, backtest, **data))
     else:
-        write_page(page, evaluate(model, X, y, warn=False, **data), str(title), backtest)
+        write_page(page, model_page(evaluate(model, X, y, warn=False, **data), title, backtest))
     return page
 
 
-def write_page(path: Path, evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> None:
-    """Write the page of a model and the rows that it was compared with."""
-    write_content(path, _page(evaluation, title, backtest))
-
-
-def write_content(path: Path, content: str) -> None:
+def write_page(path: Path, content: str) -> None:
     """Write a page, whole or not at all."""
     with replacing(path) as file:
         file.write(content.encode("utf-8", "backslashreplace"))
 
 
-def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
+def model_page(evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> str:
+    """Return the page of a model and the rows that it is compared with."""
     model: Any = evaluation.model
     grid, no_grid = _grid(model)
     fitted, observed = evaluation.fitted.changed(checks=evaluation.checks), evaluation.calibrates
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
-    summary = Summary(fitted, title, evaluation.level)
-    held_out = held_out_score(evaluation.rows, fitted)
-    why, interval = _why(evaluation), evaluation.interval(evaluation.drawn)
-    present = {
-        "why": why is not None, "calibration": observed, "settings": grid is not None, "missing": bool(missing),
-    }  # fmt: skip
+    summary, held_out = Summary(fitted, title, evaluation.level), held_out_score(evaluation.rows, fitted)
+    interval = evaluation.interval(evaluation.drawn)
+    drawn: dict[str, Any] = {
+        "why": _why(evaluation),
+        "calibration": _calibration(evaluation) if observed else None,
+        "settings": None if grid is None else _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0]),
+    }
+    present = drawn | {"missing": missing}
     return render(
-        "model.html",
-        title=title,
+        "model.html", **drawn, title=title, evaluation=evaluation, backtest=backtest and str(backtest), fitted=fitted,
         sections={name: heading for name, heading in SECTIONS.items() if present.get(name, True)},
-        evaluation=evaluation,
-        backtest=backtest and str(backtest),
-        fitted=fitted,
-        summary=summary,
-        # Without the time of the fit, so that the same data give the same page.
-        facts_of_model={name: text for name, text in summary.facts.items() if name not in ("fitted at", "rewards")},
-        verdict=_verdict(evaluation, summary, held_out),
-        held_out=held_out,
-        mean_score=None if None in evaluation.scores else float(np.mean(evaluation.scores)),  # type: ignore[arg-type]
-        coefficients=_coefficients(evaluation, summary),
-        why=why,
-        predictions=_drawing(draw_predictions(evaluation)),
-        crosses=interval is not None and bool(interval.little_data.any()),
-        calibration=_calibration(evaluation) if observed else None,
-        grid=grid,
-        no_grid=no_grid,
-        settings=grid and _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)),
+        summary=summary, facts_of_model=_timeless(summary.facts), verdict=_verdict(evaluation, summary, held_out),
+        held_out=np.nan if held_out is None else held_out, mean_score=evaluation.scores.mean(),
+        coefficients=_coefficients(evaluation, summary), predictions=_drawing(draw_predictions(evaluation)[0]),
+        crosses=interval is not None and bool(interval.little_data.any()), grid=grid, no_grid=no_grid,
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
-    )
+    )  # fmt: skip
+
+
+def _timeless(facts: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the time of the fit, so that the same data give the same page, and the rewards, which have a table."""
+    return {name: fact for name, fact in facts.items() if name not in ("fitted at", "rewards")}
 
 
 def _verdict(evaluation: Evaluation, summary: Summary, held_out: float | None) -> dict[str, Any]:
@@ -184,18 +172,13 @@ def _said(score: str, faults: dict[str, bool], unchecked: Sequence[str]) -> dict
     return {"text": f"{score}{text}", "good": not found}
 
 
-def _coefficients(evaluation: Evaluation, summary: Summary) -> list[dict[str, Any]]:
+def _coefficients(evaluation: Evaluation, summary: Summary) -> Iterator[dict[str, Any]]:
     """The table of the coefficients of each reward and, if they have intervals and names on a page, a figure."""
     drawn = not evaluation.fitted.no_intervals and evaluation.fitted.n_features <= MAX_NAMED
-    return [
-        {"name": name, "rows": [[name, *summary.table(j)[0][1:]], *summary.table(j)[1:]]}
-        | (
-            _drawing([plot_coefficients(evaluation.model, level=evaluation.level, reward=j)[0]])
-            if drawn
-            else {"svg": b""}
-        )
-        for j, name in enumerate(evaluation.rewards[:MAX_REWARDS])
-    ]
+    for j, name in enumerate(evaluation.rewards[:MAX_REWARDS]):
+        (_, *head), *lines = summary.table(j)
+        figure = _drawing(plot_coefficients(evaluation.model, level=evaluation.level, reward=j)[0]) if drawn else {}
+        yield {"name": name, "rows": [[name, *head], *lines], "svg": b"", **figure}
 
 
 def _why(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -205,10 +188,8 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
     row = int(np.argmax(evaluation.prediction[:, 0]))
     found = Contributions.of(evaluation.fitted, evaluation.rows.X[row : row + 1])
     bars = draw_contributions(evaluation.fitted, found, evaluation.level)
-    kind = "row" if evaluation.rows.episode is None else "episode"
-    return {"row": f"{kind} {evaluation.name(row)}".replace("\n", " at "), "rows": found.table()} | _drawing(
-        bars.patches
-    )
+    place = f"{'row' if evaluation.rows.episode is None else 'episode'} {evaluation.name(row)}"
+    return {"row": place.replace("\n", " at "), "rows": found.table(), **_drawing(bars[0])}
 
 
 def steps_page(
@@ -227,23 +208,20 @@ def steps_page(
         numbers += [[f"{h}", *_scored(name, values[:, j], found.of_reward(j))] for j, name in enumerate(names)]
     open_rows = np.flatnonzero(found.unobserved == 1.0)
     active = open_rows if len(open_rows) else np.arange(len(y))
-    with warnings.catch_warnings(action="ignore"):  # the page shows how far predictions reach
-        drawn = {"curves": plot_curve(model, _safe_indexing(X, active[:6]), level=level)}
-        if not saved.solved.no_intervals:
-            drawn["total"] = plot_curve(model, _safe_indexing(X, active), level=level, weights=np.ones(len(active)))
-    for artists in drawn.values():
-        figure: Any = artists[0].figure
-        for ax, name in zip(figure.axes, names, strict=True):
+    kinds = {"curves": (active[:6], None), "total": (active, np.ones(len(active)))}
+    drawn: dict[str, Any] = {"total": None}
+    for kind in ["curves"] if saved.solved.no_intervals else kinds:
+        of_rows, weights = kinds[kind]
+        lines: Any = plot_curve(model, _safe_indexing(X, of_rows), level=level, weights=weights)
+        for ax, name in zip(lines[0].figure.axes, names, strict=True):
             ax.set_ylabel(f"sum of {name}")
+        drawn[kind] = _drawing(lines[0])
     facts = {name: ", ".join(v) if isinstance(v, tuple) else f"{v}" for name, v in saved.facts.items()}
-    for name in ("fitted at", "rewards"):  # without the time, the same data give the same page
-        facts.pop(name, None)
     return render(
-        "steps.html", title=title, sections=SECTIONS_OF_STEPS, facts_of_model=facts, numbers=numbers, level=level,
-        verdict=_verdict_of_steps(saved, found, values, backtest),
-        horizon=horizon, active=len(active), first=min(6, len(active)), rows=len(y), episodes=saved.n_episodes,
-        curves=_drawing(drawn["curves"]), total=_drawing(drawn["total"]) if "total" in drawn else None,
-        calibration=_drawing(_calibrations(tables, level)), reward=names[0], backtest=backtest and str(backtest),
+        "steps.html", **drawn, title=title, sections=SECTIONS_OF_STEPS, facts_of_model=_timeless(facts),
+        numbers=numbers, level=level, verdict=_verdict_of_steps(saved, found, values, backtest), horizon=horizon,
+        active=len(active), first=min(6, len(active)), rows=len(y), episodes=saved.n_episodes, reward=names[0],
+        calibration=_drawing(_calibrations(tables, level)), backtest=backtest and str(backtest),
     )  # fmt: skip
 
 
@@ -268,18 +246,18 @@ def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
     """The name, R², share observed, mean prediction and mean sum of one reward."""
     weight = found.weight if found.weight.any() else found.weight + 1.0
     means = [float(np.average(one, weights=weight)) for one in (values, found.returns)]
-    r2 = found.scores(values)[0].item()
-    return [name, decimals(None if np.isnan(r2) else r2), share(found.share), *(f"{mean:.4g}" for mean in means)]
+    r2 = decimals(found.scores(values)[0].item())
+    return [name, r2, share(found.share), *(f"{mean:.4g}" for mean in means)]
 
 
-def _calibrations(tables: dict[int, Calibration], level: float) -> list[Artist]:
+def _calibrations(tables: dict[int, Calibration], level: float) -> Artist:
     """Draw calibration for each number of steps."""
     with panels(None, WIDE, 3.1, len(tables), len(tables)) as axes:
         for ax, (h, table) in zip(axes, tables.items(), strict=True):
             points = draw_points(ax, table, half_widths(table, level))
             ax.set(xlabel="mean prediction", ylabel="mean sum")
             ax.set_title(f"{h} steps", loc="left")
-    return [points]
+    return points
 
 
 def _grid(model: Any) -> tuple[Grid | None, str]:
@@ -295,17 +273,18 @@ def _grid(model: Any) -> tuple[Grid | None, str]:
 def _calibration(evaluation: Evaluation) -> dict[str, Any]:
     """The figure, and how many of the bars miss the diagonal."""
     tables = [evaluation.calibration(reward, 10) for reward in range(evaluation.n_panels)]
-    halves = [half_widths(table, evaluation.level) for table in tables]
-    missed = [np.abs(table.observed - table.predicted) > half for table, half in zip(tables, halves, strict=True)]
-    known = np.isfinite(tables[0].observed)
+    half = np.concatenate([half_widths(table, evaluation.level) for table in tables])
+    away = np.concatenate([np.abs(table.observed - table.predicted) for table in tables])
+    known = np.flatnonzero(np.isfinite(tables[0].observed))
     return {
-        "ends": [(tables[0].predicted[known][i], tables[0].observed[known][i]) for i in (0, -1)],
-        "bins": int(known.sum()),
-        "bars": sum(int(np.isfinite(half).sum()) for half in halves),
-        "missed": sum(int(miss.sum()) for miss in missed),
-    } | _drawing(draw_calibration(evaluation))
+        "ends": [(tables[0].predicted[i], tables[0].observed[i]) for i in known[[0, -1]]],
+        "bins": len(known),
+        "bars": int(np.isfinite(half).sum()),
+        "missed": int((away > half).sum()),
+        **_drawing(draw_calibration(evaluation)[0]),
+    }
 
 
-def _drawing(artists: Sequence[Artist]) -> dict[str, Any]:
-    figure: Any = artists[0].figure
-    return {"svg": rendered(figure), "inches": figure.get_figwidth()}
+def _drawing(artist: Any) -> dict[str, Any]:
+    """Render the figure of an artist."""
+    return {"svg": rendered(artist.figure), "inches": artist.figure.get_figwidth()}

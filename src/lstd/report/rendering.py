@@ -96,13 +96,13 @@ def grouped(number: float) -> str:
     return f"{number:,.0f}".replace(",", "\u202f")
 
 
-def decimals(value: float | None) -> str:
-    """Three decimals; a dash for None.
+def decimals(value: float) -> str:
+    """Three decimals; a dash for NaN.
 
-    >>> decimals(0.12345), decimals(-0.00001), decimals(None)
+    >>> decimals(0.12345), decimals(-0.00001), decimals(float("nan"))
     ('0.123', '0.000', '–')
     """
-    return "–" if value is None else f"{round(value, 3) + 0.0:.3f}".replace("-", "−")
+    return "–" if np.isnan(value) else f"{round(value, 3) + 0.0:.3f}".replace("-", "−")
 
 
 def share(fraction: float) -> str:
