@@ -1,7 +1,5 @@
 """How the suite is spread over processes, how long each of its folders takes, and fixtures of several folders."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

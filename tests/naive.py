@@ -8,8 +8,6 @@ default 1. ``lmbda`` is a scalar λ or, of the double sums, an array (T,), c_tλ
 (T,), w_t, by default 1.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Warnings point at the line of the caller, not at ours."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 

@@ -1,7 +1,5 @@
 """A file of arrays takes no more memory than it has bytes, and holds what its document lists."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zipfile

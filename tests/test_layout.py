@@ -1,7 +1,5 @@
 """The rooms of the package and their order: imports point downward only, and `import lstd` is light."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

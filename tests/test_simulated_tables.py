@@ -1,7 +1,5 @@
 """Tables with known truth: the same on every machine, and their truth that of the process which they show."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """The cache of compiled kernels: used when it can be, and never the end of a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The benchmarks' entry point: what it lists, writes and puts into the documentation."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.machinery

@@ -1,7 +1,5 @@
 """Estimates that `lstd` is compared with, each against its formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Tables in a folder for the commands."""
 
-from __future__ import annotations
-
 import pytest
 
 

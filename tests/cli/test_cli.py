@@ -1,7 +1,5 @@
 """The command: exit codes, one line per error, signals, output."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

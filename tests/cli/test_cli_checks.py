@@ -1,7 +1,5 @@
 """The checks of a model in the shell: printed by fit and inspect, kept in its file, said beside intervals."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

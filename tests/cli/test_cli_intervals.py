@@ -1,7 +1,5 @@
 """Intervals, settings chosen from the data, and the report, from the shell."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

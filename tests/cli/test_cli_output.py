@@ -1,7 +1,5 @@
 """Output of the commands that cannot be written."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Models of the next steps in the shell and from tables."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

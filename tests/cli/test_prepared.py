@@ -1,7 +1,5 @@
 """`--categories`, `--impute`, `--contributions` and `--sort` of the shell."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`lstd steps`: a log of events becomes a table that `lstd fit` takes."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

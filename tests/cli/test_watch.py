@@ -1,7 +1,5 @@
 """`lstd watch`: predictions as rows come, a state that survives, bad rows."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

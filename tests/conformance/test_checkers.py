@@ -1,7 +1,5 @@
 """The programs of `conformance/`: they write the same bytes, agree exactly, and notice a damaged vector."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`lstd` gives the answers of every case in `conformance/`, within the one tolerance that its README.md states."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import reduce
 from itertools import pairwise

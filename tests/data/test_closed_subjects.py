@@ -1,7 +1,5 @@
 """`TerminationWarning`: subjects who are still active, marked as ended in their last row."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`ExtrapolationWarning`: features that only grow within one cohort of episodes, such as tenure and totals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

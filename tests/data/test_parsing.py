@@ -1,7 +1,5 @@
 """The parser of columns: values, flags, ids, times, and the first fault of each."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re

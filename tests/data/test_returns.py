@@ -1,7 +1,5 @@
 """Returns that were cut off: completed, weighted or dropped by their definitions, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings

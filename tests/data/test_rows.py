@@ -1,7 +1,5 @@
 """The data contract: what is refused, in which words, and what is made of what is accepted."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

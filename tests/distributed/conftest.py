@@ -1,7 +1,5 @@
 """A cluster of two processes; sockets that Dask leaves behind are closed before pytest counts what nobody closed."""
 
-from __future__ import annotations
-
 import gc
 import warnings
 

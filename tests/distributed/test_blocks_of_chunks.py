@@ -1,7 +1,5 @@
 """Blocks of the data, which intervals need, and settings chosen from the data: the same whatever sums the chunks."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Statistics of chunks on many workers: the same model whatever runs them, and whichever of them die."""
 
-from __future__ import annotations
-
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 

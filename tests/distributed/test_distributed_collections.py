@@ -1,7 +1,5 @@
 """Tables, Dask collections and futures as chunks: the model of the whole, and the same bits wherever it is summed."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from concurrent.futures import Executor, Future

@@ -1,7 +1,5 @@
 """Faults of workers, of clusters and of the memory that data come in: the same bits, or an error that says which."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Groups in chunks and tables: one may continue in the next, none comes again, and no block divides one."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise

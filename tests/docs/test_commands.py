@@ -3,8 +3,6 @@
 Blocks of ``console`` are run, by `test_pages`. Here are blocks of ``sh``, and commands within sentences.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

@@ -1,7 +1,5 @@
 """The scripts behind the page on estimators: verdicts follow from numbers, and the page shows what they print."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

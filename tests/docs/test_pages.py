@@ -1,7 +1,5 @@
 """Pages of the site: code blocks print what is shown, links lead somewhere, and the reference is complete."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """What the README shows is what one gets."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The check of bias: silent where features can represent the values, loud where they cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse, special

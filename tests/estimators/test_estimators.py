@@ -1,7 +1,5 @@
 """LSTD: any split gives the same model, what is scored, and what is refused without a trace."""
 
-from __future__ import annotations
-
 import pickle
 import tracemalloc
 import warnings

@@ -1,7 +1,5 @@
 """`LSTD.partial_fit(forgetting=)`: earlier chunks count less, in the sums, the blocks and the effective sample."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Groups: no fold and no block divides one, in memory in any order, in a stream one after another."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`HorizonLSTD`: its weights are those of the definition over rows, whole, in chunks and without each block."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import pairwise
 

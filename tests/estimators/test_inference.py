@@ -1,7 +1,5 @@
 """Standard errors and intervals against their definition from scores, and what is refused."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

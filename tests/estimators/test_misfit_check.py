@@ -1,7 +1,5 @@
 """The check of misfit: silent where returns are a weighted sum of the features, loud where they are not."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import pairwise
 

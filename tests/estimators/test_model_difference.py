@@ -1,7 +1,5 @@
 """The difference of two models: paired and independent, by its definition, in files and chunks, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

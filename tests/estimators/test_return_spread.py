@@ -1,7 +1,5 @@
 """`ReturnSpread`: paths, variances and ranges are those of their definitions, and ranges hold single returns."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Statistics and models in files: exact, typed, checked as a whole, never half written."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

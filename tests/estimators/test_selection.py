@@ -1,7 +1,5 @@
 """The choice of λ and α against its definition by refitting, and its invariances and limits."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """LSTD among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import polars as pl

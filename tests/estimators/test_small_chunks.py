@@ -1,7 +1,5 @@
 """Rows of small chunks wait to be summed together: no attribute, prediction, error or file shows it."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The iterative solver: products with A by definition, and the same models as the direct solver."""
 
-from __future__ import annotations
-
 import tracemalloc
 import warnings
 from contextlib import suppress

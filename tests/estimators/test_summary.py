@@ -1,7 +1,5 @@
 """The summary of a model: the numbers of its parts, as text and HTML."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import numpy as np

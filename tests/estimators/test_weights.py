@@ -1,7 +1,5 @@
 """Weights of rows and ridge coefficients of features, in estimators, scores, checks and files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

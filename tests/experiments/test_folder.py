@@ -1,7 +1,5 @@
 """The results folder: whole files or none, one configuration, one writer, and no other file is touched."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Kernels of LSTD(λ): definition in `naive` = body run by Python = compiled code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A synthetic results folder goes in; figures, tables, statements and the page come out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The experiments from beginning to end: resumed, failing in parts, and beside the plain loop."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`run_sweep` against direct solves at every step, on the paper's problems and on models of the user's own."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Proposition 1 and Theorem 2 in numbers, against the double sums and power series of `naive`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

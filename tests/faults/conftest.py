@@ -1,7 +1,5 @@
 """The server of commands that get into trouble: what they need is imported once for all files."""
 
-from __future__ import annotations
-
 import pytest
 
 from forked_commands import COMMAND_MODULES, Commands

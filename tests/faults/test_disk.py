@@ -4,8 +4,6 @@ A command that could not write says which file and why, and leaves everything as
 same command gives what it gives without disturbance.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

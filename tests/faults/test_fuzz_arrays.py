@@ -5,8 +5,6 @@ fitted yet: its messages are part of the contract of its estimators, which `chec
 Warnings are errors here, as everywhere, but for our own and two of scikit-learn's.
 """
 
-from __future__ import annotations
-
 import pickle
 import traceback
 import warnings

@@ -1,7 +1,5 @@
 """Files changed at random: each reading ends in a finite result or in an error of ours that names the file."""
 
-from __future__ import annotations
-
 import re
 import traceback
 import warnings

@@ -3,8 +3,6 @@
 Each reading ends in a finite result, or in one line of ours that names the file.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

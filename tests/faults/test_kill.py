@@ -4,8 +4,6 @@ Commands run in processes forked from one that has imported everything, so that 
 the moments that matter are short, before single steps on files too.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

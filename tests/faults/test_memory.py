@@ -1,7 +1,5 @@
 """Peak memory does not grow with the data, in processes forked from one that has imported everything."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The level of intervals is checked by one rule, whatever computes or draws them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

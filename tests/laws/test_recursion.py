@@ -1,7 +1,5 @@
 """RecursiveLSTD after every prefix of a stream is LSTD on the same transitions, forgetting and intervals included."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

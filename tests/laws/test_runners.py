@@ -1,7 +1,5 @@
 """Whatever runs the sums of chunks, a model has the same bits, and the same chunk is refused."""
 
-from __future__ import annotations
-
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 

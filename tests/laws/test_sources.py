@@ -1,7 +1,5 @@
 """Every source of rows gives the sums of the definition, and finds the same bad value in the same row."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

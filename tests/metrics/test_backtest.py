@@ -1,7 +1,5 @@
 """Backtests against their definition, and where the answer is known."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metrics against their definitions: value error, observed returns, calibration, effective degrees of freedom."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`lstd.mrp` against the definitions in `naive`: draws bit for bit, exact values, simulation."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bad input to `lstd.mrp`: every message begins with the argument at fault and holds the value found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

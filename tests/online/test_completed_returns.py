@@ -1,7 +1,5 @@
 """Errors of predictions beside returns completed at a horizon, against the definition."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Forgetting: the weights of the batch estimator with weights f^{T−1−t}, and a ridge that does not vanish."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

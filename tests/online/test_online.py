@@ -1,7 +1,5 @@
 """Online estimators: after every transition, the weights of the definition."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

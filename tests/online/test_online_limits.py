@@ -1,7 +1,5 @@
 """Transitions that would make the sums of RecursiveLSTD overflow, and what is said of its digits in any units."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

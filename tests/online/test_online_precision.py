@@ -1,7 +1,5 @@
 """Digits of RecursiveLSTD: right, or a warning says that the system does not determine them."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 

@@ -1,7 +1,5 @@
 """RecursiveLSTD with several rewards, and learning recorded rows: the definition, and the same bits as updates."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

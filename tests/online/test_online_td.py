@@ -1,7 +1,5 @@
 """TD(λ) and true online TD(λ): after every transition, the weights of the definition."""
 
-from __future__ import annotations
-
 import itertools
 from unittest import mock
 

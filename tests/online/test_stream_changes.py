@@ -1,7 +1,5 @@
 """The chart of errors that says when a stream has changed: its definition, jumps that it notices, and its messages."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import warnings

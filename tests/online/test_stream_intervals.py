@@ -1,7 +1,5 @@
 """Standard errors in a stream are those of the batch estimator on the same rows and blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The effective sample that importance ratios, trace coefficients and weights leave of a stream."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

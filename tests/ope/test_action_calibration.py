@@ -1,7 +1,5 @@
 """Frequencies of logged actions against their probabilities."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`plot_curve` and `plot_spread`: the numbers that are drawn are those of the model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Figures of coefficients and of the influence of blocks show what intervals are made from; all take axes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

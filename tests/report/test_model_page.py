@@ -1,7 +1,5 @@
 """Figures and page of a fitted model: what they show, from data made for the purpose; contents, not pixels."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Blocks end where the definition says, in any split, and their prefix sums are those of the data before."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

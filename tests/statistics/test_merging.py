@@ -1,7 +1,5 @@
 """What merged statistics know of their data: names, intercept, labels, rewards that are not used, and blocks."""
 
-from __future__ import annotations
-
 from functools import reduce
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights, condition numbers and warnings of systems that are well, ill or not determined."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

@@ -1,7 +1,5 @@
 """LSTDStatistics against the definition, in any split and bracketing, dense and sparse."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The limit on threads of the BLAS, which users in several threads share."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Chunks of a stream for workers to load: a module of its own, for a process that begins need not import the tests."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

@@ -4,8 +4,6 @@ As a program it stands in for Python where pytest-xdist or a test starts a proce
 reads and writes in its place, and waits until that ends. The fork runs the code in its first line of input.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

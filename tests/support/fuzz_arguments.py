@@ -1,7 +1,5 @@
 """Arguments of every kind that people pass by mistake: data that is right, changed at random."""
 
-from __future__ import annotations
-
 import decimal
 import fractions
 

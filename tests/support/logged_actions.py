@@ -1,7 +1,5 @@
 """Small decision processes with exact values, and data that a policy logged in them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

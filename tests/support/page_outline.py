@@ -1,7 +1,5 @@
 """Headings, links, pictures and words of an HTML page."""
 
-from __future__ import annotations
-
 import io
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Results of all experiments with synthetic numbers."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables in files, for tests of what reads them."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compiled kernels and the same functions run by Python, and random streams to feed both."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """The vectors of `conformance/`: cases, their numbers as float64, and the tolerance."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

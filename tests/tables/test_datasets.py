@@ -1,7 +1,5 @@
 """Models of pyarrow datasets: the same as of their files, errors that name them, memory that is bounded."""
 
-from __future__ import annotations
-
 import dataclasses
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same model and score from arrays, data frames, files and the shell, for every column that rows can have."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models of files: the same for any number of jobs, memory bounded, files that are independent."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

@@ -1,7 +1,5 @@
 """Reading tables in chunks: the same statistics for any chunk size, format and division among files."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

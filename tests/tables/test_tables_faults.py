@@ -1,7 +1,5 @@
 """Every fault in a table is one line with its file, column and first bad row, at any chunk size."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

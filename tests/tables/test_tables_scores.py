@@ -1,7 +1,5 @@
 """Scores of tables: those of the definition, at any chunk size, in little memory."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`Trajectories.from_events`: equal steps from a log of events, by their definition, from every kind of table."""
 
-from __future__ import annotations
-
 import datetime as dt
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """`Trajectories` itself: the data contract, immutability, joining."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 

@@ -1,7 +1,5 @@
 """`Trajectories.from_frame`: the same rows from every kind of table, and refusals that name column and row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

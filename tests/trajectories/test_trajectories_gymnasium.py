@@ -1,7 +1,5 @@
 """`Trajectories.from_gymnasium` against loops written by hand, on the same seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

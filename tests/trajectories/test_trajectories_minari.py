@@ -1,7 +1,5 @@
 """`Trajectories.from_minari` on datasets made on the spot."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
