@@ -228,16 +228,11 @@ class LoggedStates:
     def regressed(self, regressor: Any) -> tuple[Array, Array, Array]:
         """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,), out of fold."""
         logged, fold, of_first = self.logged, self.fold, self.folds[self.first]
-        rewards, returns, discount, pairs = (
-            logged.rewards,
-            logged.returns,
-            logged.discount,
-            self.pairs(self.at, logged.codes),
-        )
-        q, after, start = np.empty(len(rewards)), np.empty(len(rewards)), np.empty(len(of_first))
+        rewards, discount, pairs = logged.rewards, logged.discount, self.pairs(self.at, logged.codes)
+        (q, after), start = np.empty((2, len(rewards))), np.empty(len(of_first))
         for k in np.unique(fold):
             own, rest, begun = fold == k, fold != k, self.first[of_first == k]
-            model = clone(regressor).fit(pairs[rest], returns[rest])
+            model = clone(regressor).fit(pairs[rest], logged.returns[rest])
             for _ in range(N_VALUES):
                 v = self.mixture(model, self.after[rest], logged.successors[rest])
                 model = clone(regressor).fit(pairs[rest], rewards[rest] + discount[rest] * v)
@@ -271,8 +266,7 @@ class LoggedStates:
         taken, after, start = self.action_values(q)
         rewards = self.logged.rewards + self.logged.discount * after - taken
         found, share = self.estimate(self.u, rewards, start), np.full(len(start), 1.0 / len(start))
-        direct = combined(found.fitted, np.zeros_like(found.phi), start, share, ones=0.0)
-        return replace(direct, log=self.logged), found
+        return combined(found.fitted, np.zeros_like(found.phi), start, share, ones=0.0, log=self.logged), found
 
     def estimate(
         self, weight: Array | float = 1.0, rewards: Array | None = None, more: Array | float = 0.0
@@ -291,11 +285,9 @@ class LoggedStates:
         model = Model.of_rows(rows, settings, options, warned=QUIET | {"breaks"}).checked()
         X = rows.X[self.first]
         share = np.full(X.shape[0], 1.0 / X.shape[0])
-        found = combined(model, dense(X.T @ share), model.predict(X) + more, share)
-        found = replace(found, log=self.logged)
-        if settings.lmbda > 0.0:
-            return found
-        return replace(found, dual=self._dual(found) * columns["weight"][full] * self.ratio)
+        found = combined(model, dense(X.T @ share), model.predict(X) + more, share, log=self.logged)
+        traced = settings.lmbda > 0.0
+        return found if traced else replace(found, dual=self._dual(found) * columns["weight"][full] * self.ratio)
 
     def _mean_square(self, rows: Rows) -> float:
         """Mean diagonal of Σ wρφφᵀ."""

@@ -247,12 +247,8 @@ def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> 
         function = getattr(q, "values_at", function)  # without a look at the names of columns
     if not callable(function):
         raise InvalidInputError(f"`{name}` must be a fitted LSTDQ, or callable; got {shown(q)}.")
-    values, n_rows = as_real(f"{name}(X)", function(X)), np.shape(X)[0]
-    if values.ndim != 2 or len(values) != n_rows or values.shape[1] != (n_actions or max(1, values.shape[1])):
-        raise InvalidInputError(
-            f"`{name}(X)` must have one value for each row and action, shape ({n_rows}, {n_actions or 'n_actions'}); "
-            f"got {values.shape}."
-        )
+    values = as_real(f"{name}(X)", function(X))
+    _check_shape(f"{name}(X)", "value", values, np.shape(X)[0], n_actions)
     bad = ~np.isfinite(values)
     if bad.any():
         row, action = np.argwhere(bad)[0].tolist()
@@ -263,18 +259,22 @@ def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> 
     return values
 
 
+def _check_shape(name: str, what: str, values: Array, n_rows: int, n_actions: int | None) -> None:
+    if values.ndim != 2 or len(values) != n_rows or values.shape[1] != (n_actions or max(1, values.shape[1])):
+        raise InvalidInputError(
+            f"`{name}` must have one {what} for each row and action, shape ({n_rows}, {n_actions or 'n_actions'}); "
+            f"got {values.shape}."
+        )
+
+
 def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy") -> Array:
     """Return the checked probabilities (T, n_actions) of a policy, an array or a callable, in states (T, n).
 
     `labels` are those of the actions, if known.
     """
-    of, n_actions = f"{name}(X)" if callable(policy) else name, None if labels is None else len(labels)
+    of = f"{name}(X)" if callable(policy) else name
     P = by_action(of, policy(X) if callable(policy) else policy, labels)
-    if P.ndim != 2 or len(P) != X.shape[0] or P.shape[1] != (n_actions or max(1, P.shape[1])):
-        raise InvalidInputError(
-            f"`{of}` must have one probability for each row and action, shape ({X.shape[0]}, "
-            f"{n_actions or 'n_actions'}); got {P.shape}."
-        )
+    _check_shape(of, "probability", P, X.shape[0], None if labels is None else len(labels))
     check_probabilities(of, P)
     return P
 
@@ -335,9 +335,8 @@ def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp], row
     logged action is zero, or if the target policy takes an action that was never taken.
     """
     check_probabilities("behavior_probability", behavior, rows)
-    if behavior.ndim == 1:
-        logged = behavior
-    else:
+    logged = behavior
+    if behavior.ndim > 1:
         if behavior.shape != P.shape:
             raise InvalidInputError(
                 f"`behavior_probability` must have one entry per row, or one per row and action, {P.shape[1]} in each; "

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
-from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated, value_by_blocks
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.counts import marks_until
@@ -202,7 +201,8 @@ def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[A
             f"{names[1]!r} were not. Fit all of them to the same data, or use `lstd.inference.difference`."
         )
     if first.log is not None and second.log is not None:  # weights may differ by ratios and visits
-        same = np.array_equal(_given(first.log), _given(second.log))
+        given = [np.stack([log.rewards, log.rows.weight[log.full]]) for log in (first.log, second.log)]
+        same = np.array_equal(given[0], given[1])
     else:
         same = np.array_equal(one.marks, two.marks) and np.allclose(one.shares, two.shares, rtol=1e-6, atol=0.0)
         same = same or np.array_equal(_mark_of(first), _mark_of(second))
@@ -219,11 +219,6 @@ def _mark_of(part: ValueByBlocks) -> NDArray[np.uint64]:
     if part.log is None:
         return np.asarray(np.cumsum(marks[:, 3]))
     return marks_until(part.log.rows, np.cumsum(marks[:, 0]).astype(np.intp).tolist())[:, 1]
-
-
-def _given(log: LoggedRows) -> Array:
-    """Return rewards and weights as they were given, (2, N)."""
-    return np.stack([log.rows.y[log.full, 0], log.rows.weight[log.full]])
 
 
 def _half_widths(parts: list[ValueByBlocks], shares: Array, level: float, seed: int) -> tuple[Array, Array]:
