@@ -282,7 +282,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.is_weighted_ = weighted
         self.target_policy_ = target_policy if callable(target_policy) else None
         self.__dict__.pop("feature_names_in_", None)
-        self.__dict__.update(vars(names))
+        self.__dict__.update(vars(names), n_features_in_=rows.n_features)
         return self
 
     def reweighted(self, factor: Array) -> Self:
