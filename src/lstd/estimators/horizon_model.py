@@ -154,18 +154,19 @@ class HorizonModel(Record):
             )
         return total
 
-    def ridge(self, alpha: float) -> Array:
-        """Return the ridge coefficient of each weight, zero for the column of ones; `alpha` is 1 if none is chosen."""
-        return np.append(alpha * self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
+    @cached_property
+    def ridge(self) -> Array:
+        """Ridge coefficient of each weight, zero for the column of ones; if one is chosen, in units of it."""
+        return np.append(self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
 
-    @property
+    @cached_property
     def penalty(self) -> Array:
         """Penalty of each weight in a vanishing ridge term."""
         return np.append(np.ones(self.n_features), [0.0] * self.settings.fit_intercept)
 
     def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
-        ridge = self.ridge(alpha * sums.weight / self.total.weight)
+        ridge = self.ridge * (alpha * sums.weight / self.total.weight)
         return HorizonSolution.of_sums(sums, lmbda, ridge, self.penalty, warn=warn)
 
     @cached_property
@@ -205,7 +206,7 @@ class HorizonModel(Record):
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
-        bounds, ridge = self.limits.bounds(self.settings, steps), self.ridge(self.solved.alpha)[: self.n_features]
+        bounds, ridge = self.limits.bounds(self.settings, steps), self.solved.alpha * self.ridge[: self.n_features]
         if not rows.assumed:
             warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
@@ -227,7 +228,7 @@ class HorizonModel(Record):
         check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
         check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
         lmbda, alpha, _ = self.choice
-        shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, self.ridge(alpha)
+        shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, alpha * self.ridge
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
         moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
         vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
@@ -365,11 +366,9 @@ def choose(model: HorizonModel) -> Choice:
         )
     lmbdas = LMBDAS if "lmbda" in given.choose else np.array([given.lmbda])
     alphas = ALPHAS * model.unit if "alpha" in given.choose else np.ones(1)
+    rests = [total.plus(fold, -1.0) for fold in folds]
     outside = np.array(
-        [
-            [[model.recursion(total.plus(fold, -1.0), lmbda, alpha).run() for alpha in alphas] for lmbda in lmbdas]
-            for fold in folds
-        ]
+        [[[model.recursion(rest, lmbda, alpha).run() for alpha in alphas] for lmbda in lmbdas] for rest in rests]
     )  # (K, λ, α, H, n, m)
     horizon, n = outside.shape[3:5]
     some = np.unique(np.ceil(np.arange(1, _SOME + 1) * horizon / _SOME).astype(int)) - 1

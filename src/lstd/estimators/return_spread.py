@@ -389,7 +389,7 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
-    ridge = state.ridge(alpha)
+    ridge = alpha * state.ridge
     return _Held(rows, places, ridge, weights, state.penalty, state.settings.uncentred, state.bounded, steps)
 
 
