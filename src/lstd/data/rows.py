@@ -179,6 +179,8 @@ class Rows(Record):
     @cached_property
     def own_discounts(self) -> bool:
         """Whether some row that does not terminate, and misses nothing, has another discount than `gamma`."""
+        if uniform(self.discount) and len(self) and self.discount[0] == self.gamma:
+            return False
         usual = self.discount == self.gamma
         return not (usual.all() or (usual | self.terminated | ~self.known).all())
 

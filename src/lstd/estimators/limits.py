@@ -147,18 +147,15 @@ def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> Non
         return
     if not model.compared and prediction is not None and len(prediction) >= FEWEST:
         warn(beyond_bounds(prediction.reshape(len(prediction), -1), model.bounds), BoundsWarning)
-    wide = limits.wide
-    if wide is None or not isinstance(X, np.ndarray):
+    if limits.ranges is None or not isinstance(X, np.ndarray):
         return
-    if len(X) > COMPARED:
-        X = X[:: -(-len(X) // COMPARED)]
-    if any_outside(np.ascontiguousarray(X, np.float64), wide):
-        warn(_outside(model, X, limits.ranges, wide), ExtrapolationWarning)
+    X = np.ascontiguousarray(X if len(X) <= COMPARED else X[:: -(-len(X) // COMPARED)], np.float64)
+    if any_outside(X, limits.ranges) and limits.wide is not None and any_outside(X, limits.wide):
+        warn(_outside(model, X, limits.ranges, limits.wide), ExtrapolationWarning)
 
 
-def _outside(model: Any, X: Array, ranges: Array | None, wide: Array) -> str:
+def _outside(model: Any, X: Array, ranges: Array, wide: Array) -> str:
     """Say which features are outside of wide ranges in more than a few rows; empty if none are."""
-    assert ranges is not None
     outside = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
     far = np.count_nonzero(outside > _FEW)
     if not far:

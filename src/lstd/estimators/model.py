@@ -259,11 +259,12 @@ class Model(Record):
             SupportWarning: support, ExtrapolationWarning: growing_doubt(rows), BoundsWarning: beyond,
             RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),
         }  # fmt: skip
-        new = {category: text for category, text in found.items() if text and text not in self.said}
-        for category, text in new.items():
-            warn(text, category)
-        said = (*self.said, *new.values())
-        return self if goes_on and not new else self.changed(said=said, compared=self.compared or not goes_on)
+        said = self.said
+        for category, text in found.items():
+            if text and text not in said:
+                warn(text, category)
+                said = (*said, text)
+        return self if goes_on and said == self.said else self.changed(said=said, compared=not goes_on or self.compared)
 
     @property
     def bounds(self) -> Array | None:

@@ -278,7 +278,7 @@ def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int],
     work. That depends on the rows only.
     """
     n, n_rows = max(1, rows.n_features), len(rows)
-    if is_dense(rows.X) and not hasattr(rows.X, "sums"):  # products have threads of their own
+    if is_dense(rows.X) and not hasattr(rows.X, "sums"):
         return sorted({0, *at, n_rows}), False
     entries = max(1.0, rows.X.nnz / max(1, n_rows))
     work = entries * (entries if is_short(rows, lmbda) else n)

@@ -69,21 +69,21 @@ class Layout:
         n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(np.count_nonzero(begins))
         if not self.limit:
             return replace(self, n_rows=n_rows, n_episodes=n_episodes), []
-        by_episode = self.by_episode or grouped or n_episodes > 1
-        if not by_episode:
-            size = self.size
-            while (n_rows - 1) // size >= _most(self.limit, False) and 2 * size <= self.largest:
-                size *= 2
-            start = -self.n_rows % size or (0 if self.n_rows else size)
-            layout = Layout(self.limit, n_rows, n_episodes, size, False, self.largest)
-            return layout, [*range(start, len(begins), size)][-_most(self.limit, False) :]
-        size = self.size if self.by_episode else 1
-        while (n_episodes - 1) // size >= self.limit and 2 * size * n_rows <= self.largest * n_episodes:
+        by_episode, size = self.by_episode or grouped or n_episodes > 1, self.size
+        layout = Layout(self.limit, n_rows, n_episodes, size, by_episode, self.largest)
+        before, count, units = self.n_rows, n_rows, np.arange(len(begins))
+        if by_episode:
+            before, count, (units,) = self.n_episodes, n_episodes, begins.nonzero()
+            size = size if self.by_episode else 1
+        while (count - 1) // size >= layout.most and 2 * size * n_rows <= self.largest * count:
             size *= 2
-        first = np.flatnonzero(begins)
-        number = self.n_episodes + np.arange(len(first))
-        starts = first[(number % size == 0) & (number > 0)].tolist()
-        return Layout(self.limit, n_rows, n_episodes, size, True, self.largest), starts[-self.limit :]
+        starts = units[-before % size or (0 if before else size) :: size]
+        return replace(layout, size=size), starts[-layout.most :].tolist()
+
+    @property
+    def most(self) -> int:
+        """Largest number of blocks."""
+        return self.limit if self.by_episode else min(self.limit, MOST_OF_ROWS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ class Blocks(Record):
                 prefixes.append(total)
             total = after
         check_sums(total, rows)
-        kept = prefixes[max(0, len(prefixes) + 1 - _most(self.limit, layout.by_episode)) :]
+        kept = prefixes[max(0, len(prefixes) + 1 - layout.most) :]
         return self.changed(total=total, prefixes=tuple(kept), size=layout.size, seen=seen)
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
@@ -243,7 +243,7 @@ class Blocks(Record):
         before = [*prefixes, one] if not (goes_on and both.by_episode) else [*prefixes]
         start = both.count(one) - (both.by_episode and goes_on)
         ends = [*map(both.count, before), *(start + both.count(prefix) for prefix in others), both.count(both.total)]
-        kept = _kept(ends, _most(self.limit, both.by_episode))
+        kept = _kept(ends, both.layout.most)
         return both._resized(
             [before[i] if i < len(before) else one.merged(others[i - len(before)], begins=begins) for i in kept]
         )
@@ -266,11 +266,6 @@ def _kept(ends: Sequence[int], most: int) -> list[int]:
         pairs = [later - earlier for earlier, later in zip(edges, edges[2:], strict=False)]
         del kept[int(np.argmin(pairs))]
     return kept[:-1]
-
-
-def _most(limit: int, by_episode: bool) -> int:
-    """Return the largest number of blocks."""
-    return limit if by_episode else min(limit, MOST_OF_ROWS)
 
 
 def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:

@@ -125,10 +125,15 @@ class Counts(Record):
 
     def with_transition(self, row: Pending, lmbda: float) -> Counts:
         """Add the transition that leaves a pending row, which is counted as a row."""
-        rows = row.as_rows(FACTORS if self.sample else frozenset())
-        counts = self._with_chains(rows, slice(0, 1), lmbda)
+        observed, sample, discount = self.observed.copy(), self.sample, row.discount
+        passed = np.array([row.weight, min(row.coefficient, 1.0)]) @ observed[:2]  # f, by (1, v, observed weight)
+        observed[1], observed[2] = discount * passed, observed[2] + (1.0 - discount) * passed
+        if sample is not None:
+            sums, columns = sample.sums.copy(), (row.ratio, row.weight, row.coefficient, lmbda * discount)
+            sample_sums(np.ones(1, np.bool_), *np.array(columns)[:, np.newaxis], sums.reshape(-1))
+            sample = Sample(sums, sample.off_policy or row.ratio != 1.0)
         n, weight = self.n_transitions + 1, self.total_weight + row.weight
-        return counts.changed(n_transitions=n, total_weight=weight)
+        return self.changed(n_transitions=n, total_weight=weight, sample=sample, observed=observed)
 
     def then(self, later: Counts) -> Counts:
         """Return the counts of these rows and later ones of the stream."""

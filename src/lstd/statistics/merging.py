@@ -418,8 +418,8 @@ class LSTDStatistics(ReadOnly, Saved):
         the BLAS), each with a single-threaded BLAS. The chunks depend on the rows only, so the result does not depend
         on `threads`.
         """
-        edges, many = chunk_edges(rows, self.lmbda, at)
-        if not many and not hasattr(rows.X, "sums"):
+        edges, many = ([], False) if isinstance(rows.X, np.ndarray) else chunk_edges(rows, self.lmbda, at)
+        if not many and not hasattr(rows.X, "sums"):  # products have threads of their own
             return self.followed(rows, [*sorted({*at} - {0}), len(rows)])
         nothing = LSTDStatistics.empty_like(rows, self.lmbda)
         chunks = in_threads(
