@@ -1,4 +1,4 @@
-"""Rows out of range, and scales that bring the sums of rows and columns of a system close together."""
+"""Numbers of each row and column of a matrix: ranges, and scales that bring the sums of a system close together."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ def any_outside(X, ranges):  # type: ignore[no-untyped-def]
             if X[t, j] < ranges[0, j] or X[t, j] > ranges[1, j]:
                 return True
     return False
+
+
+@kernel
+def widen(X, counted, ranges):  # type: ignore[no-untyped-def]
+    """Widen `ranges` (2, n), the least and the greatest value of each column, to those of counted rows of `X` (T, n).
+
+    `counted` (T,) says which rows these are. NaN is skipped.
+    """
+    for t in range(X.shape[0]):
+        for j in range(X.shape[1] if counted[t] else 0):
+            x, least, most = X[t, j], ranges[0, j], ranges[1, j]
+            ranges[0, j] = x if x < least else least  # without a branch: one vector instruction
+            ranges[1, j] = x if x > most else most
 
 
 @kernel

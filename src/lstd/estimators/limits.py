@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from lstd._kernels.scales import any_outside
+from lstd._kernels.scales import any_outside, widen
 from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, bounds_of, distance, percent, sides
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import COMPARED, Record, Rows
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, warn
-from lstd.types import Array
+from lstd.types import Array, Flags
 
+_ALL = np.ones(COMPARED, np.bool_)  # of the rows that are looked at
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
 
 
@@ -49,7 +50,7 @@ class Limits(Record):
         """
         if not len(rows):
             return self
-        full, part, rewards, ranges = rows.full, rows.part, _wider(self.rewards, rows.y[rows.full]), None
+        full, part, rewards, ranges = rows.full, rows.part, _wider(self.rewards, rows.y, rows.full), None
         if goes_on:
             rewards = _wider(rewards, self.open)
         if self.ranges is not None and isinstance(part, np.ndarray):
@@ -98,10 +99,11 @@ class Limits(Record):
         return np.stack([low - more, high + more])
 
 
-def _wider(ranges: Array, values: Array) -> Array:
-    """Return ranges (2, n) that hold values (T, n) too; a row of NaN changes nothing."""
-    low, high = values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)
-    return np.array([np.fmin(ranges[0], low), np.fmax(ranges[1], high)])
+def _wider(ranges: Array, values: Array, counted: Flags | None = None) -> Array:
+    """Return ranges (2, n) that hold counted rows of values (T, n) too; NaN changes nothing."""
+    found, values = ranges.copy(), np.ascontiguousarray(values, np.float64)
+    widen(values, _ALL[: len(values)] if counted is None else counted, found)
+    return found
 
 
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
