@@ -147,25 +147,22 @@ def make_room(state, counts):  # type: ignore[no-untyped-def]
     counts[WAITING] = counts[AHEAD] = 0
     n, q, r, m = state.shape[1], counts[Q_AT], counts[R_AT], counts[M_AT]
     for left in range(0, n, COLUMNS):
-        part = slice(left, min(left + COLUMNS, n))
         for i in range(0, counts[FEATURES], 4):
-            row0, row1 = state[m + i][part], state[m + i + 1][part]
-            row2, row3 = state[m + i + 2][part], state[m + i + 3][part]
             for k in range(0, counts[PANEL], 4):
                 apply_four(
-                    row0, row1, row2, row3, state, q + k, i,
-                    state[r + k][part], state[r + k + 1][part], state[r + k + 2][part], state[r + k + 3][part],
+                    state[m + i], state[m + i + 1], state[m + i + 2], state[m + i + 3], state, q + k, i,
+                    state[r + k], state[r + k + 1], state[r + k + 2], state[r + k + 3], left, min(left + COLUMNS, n),
                 )  # fmt: skip
 
 
 @kernel
-def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3):  # type: ignore[no-untyped-def]
+def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3, left, right):  # type: ignore[no-untyped-def]
     """The loop of `make_room` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers."""
     a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
     b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
     c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]
     d0, d1, d2, d3 = -Q[k, i + 3], -Q[k + 1, i + 3], -Q[k + 2, i + 3], -Q[k + 3, i + 3]
-    for first in range(0, len(row0), BLOCK):
+    for first in range(left, right, BLOCK):
         for column in range(BLOCK):
             j = np.uint64(first + column)
             e, f, g, h = r0[j], r1[j], r2[j], r3[j]

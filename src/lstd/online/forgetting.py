@@ -49,12 +49,8 @@ def horizon_of(gamma: float, share: float = 0.01) -> int:
 class CompletedReturns:
     """Window of the last transitions, whose returns are completed one by one, at O(1) per transition.
 
-    Parameters
-    ----------
-    horizon : int
-        Number of transitions after which a return is completed by the prediction there.
-    n_columns : int, default 1
-        Number of predictions per row, m: of several models of one stream, or of several rewards.
+    A return is completed by the prediction `horizon` transitions later. A row has several predictions, m: of several
+    models of one stream, or of several rewards.
 
     Examples
     --------
@@ -74,15 +70,6 @@ class CompletedReturns:
         self._counts = np.zeros(3, np.int64)
         self._errors = np.zeros((self.horizon, self.n_columns))
         self._waiting: tuple[Any, tuple[Any, ...]] | None = None  # episode and transition of the last of `add_rows`
-        self._compile()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._compile()  # a new process compiles its own
-
-    def _compile(self) -> None:
-        compiled(kernels, "push")
-        compiled(kernels, "close")
 
     def __len__(self) -> int:
         """Return the number of transitions whose returns are not complete."""
@@ -93,15 +80,10 @@ class CompletedReturns:
     ) -> Array:
         """Add a transition; returns prediction − return of the row that it completes, (0 or 1, m).
 
-        Parameters
-        ----------
-        predictions, rewards : array-like of shape (m,)
-            Prediction for the row, made before its transition was learned, and reward received on leaving it.
-        discount : float
-            Discount of the transition; without meaning if the episode ends with it, see :meth:`close`.
-        ratio, coefficient : float, default 1.0
-            Importance ratio of the transition, and trace coefficient on arrival in its row.
+        `predictions` (m,) were made before the transition was learned; `rewards` (m,) are received on it. The discount
+        has no meaning if the episode ends with it, see :meth:`close`. The coefficient is that on arrival in its row.
         """
+        compiled(kernels, "push")
         given = np.ascontiguousarray(predictions, np.float64), np.ascontiguousarray(rewards, np.float64)
         count = kernels.push(*given, float(discount), float(ratio), float(coefficient), *self._state)
         return self._errors[:count].copy()
@@ -109,11 +91,9 @@ class CompletedReturns:
     def close(self, values: Any = None) -> Array:
         """End the episode after the last transition; returns prediction − return (k, m) of the open rows, oldest first.
 
-        Parameters
-        ----------
-        values : array-like of shape (m,), optional
-            Predictions for the row at which the episode was cut off; 0 if it terminated.
+        `values` (m,) are the predictions for the row at which it was cut off; without them it terminated.
         """
+        compiled(kernels, "close")
         ahead = np.zeros(self.n_columns) if values is None else np.ascontiguousarray(values, np.float64)
         count = kernels.close(ahead, *self._state)
         return self._errors[:count].copy()
@@ -123,13 +103,8 @@ class CompletedReturns:
     ) -> Array:
         """Add rows in time order, whose last one waits for its successor; returns prediction − return, (k, m).
 
-        Parameters
-        ----------
-        predictions, rewards : array of shape (T, m)
-        episode, terminated : array of shape (T,)
-            Of an episode that did not terminate, the last row counts as the row at which it was cut off.
-        numbers : array of shape (T, 3)
-            Discount, ratio and coefficient, as for :meth:`add`.
+        `predictions` and `rewards` are (T, m), `numbers` (T, 3): discount, ratio and coefficient. Of an episode that
+        did not terminate, the last row counts as the row at which it was cut off.
         """
         errors = [np.empty((0, self.n_columns))]
         for row in zip(predictions, rewards, numbers.tolist(), episode.tolist(), terminated.tolist(), strict=True):
@@ -186,12 +161,8 @@ class Choice(NamedTuple):
 class RateBank:
     """Recursions that learn one stream at several rates of forgetting, and which of them is read.
 
-    Parameters
-    ----------
-    models : list of Recursion
-        In order of their rates; the last one forgets nothing, and errors of each reward count relative to its errors.
-    gamma : float
-        Discount, from which the horizon and the length of blocks follow.
+    They are in order of their rates; the last one forgets nothing, and errors of each reward count relative to its
+    errors. From `gamma` follow the horizon and the length of blocks.
     """
 
     def __init__(self, models: list[Recursion], gamma: float) -> None:

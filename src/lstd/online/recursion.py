@@ -37,6 +37,7 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import Solution, solve
 from lstd.types import Array
 
+_ENDS = [at.NEXT, at.Y]
 _PAGE = 512  # float64 in a page of 4 KiB
 _BUFFERED, _ENTRIES = 4096, 2**20  # largest number of rows in the buffer, and of features of rows and successors
 _BYTES = 2**26  # of all blocks, with "auto"
@@ -59,22 +60,10 @@ def rotation(n: int, forgetting: float) -> int:
 
 
 class Recursion:
-    """One recursion: sums in blocks, rows that wait in a buffer, and P, y and θ after the last transition.
+    """Sums in blocks, rows that wait in a buffer, and P, y and θ after the last transition; n features, m rewards.
 
-    Parameters
-    ----------
-    n, m : int
-        Numbers of features and of rewards.
-    gamma, lmbda : float
-    alpha : ndarray of shape (n,)
-    variant : str
-    forgetting : float
-        The rate f.
-    n_blocks : int or "auto"
-    renew_every : int
-        Largest number of transitions between two computations of P from the sums.
-    watches : bool
-        Whether to keep charts of errors, and to warn of ratios and weights.
+    P is computed anew from the sums after at most `renew_every` transitions. A recursion that `watches` keeps charts of
+    errors, and warns of ratios and weights.
     """
 
     def __init__(
@@ -106,18 +95,12 @@ class Recursion:
         self.warned = False  # of ratios or weights
         self.keeps_buffer = False  # whether rows of the buffer must not be written over, as they may be restored
         self.buffer = np.zeros((max(64, min(_BUFFERED, _ENTRIES // (2 * n))), 2 * n + m + 6))
-        self.compile()
-
-    def compile(self) -> bool:
-        """Compile the kernels that each stream needs; returns whether Numba's compiler is on."""
-        return compiled(kernels, "step") and compiled(kernels, "predict")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         for name in ("state", "numbers"):
             setattr(self, name, aligned(*state[name].shape))
             getattr(self, name)[:] = state[name]
-        self.compile()  # a new process compiles its own
 
     # ------------------------------------------------------------ views
 
@@ -233,30 +216,30 @@ class Recursion:
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:
         """Compute P, y and θ from the sums of all rows; if they have no digits, solve from now on."""
-        counts, n, state, numbers = self.counts, self.n, self.state, self.numbers
-        ridge, z, again = self.ridge, state[at.TRACE, :n], max(_FIRST, n)
+        counts, n, state, numbers, total = self.counts, self.n, self.state, self.numbers, self.total()
+        state[at.RIDGE, :n] = ridge = self.ridge
         numbers[at.BOOTSTRAP] /= numbers[at.GROWTH]
         numbers[at.GROWTH] = 1.0
-        c = numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
-        total = self.total()
-        A = total.matrix(self.variant) + np.outer(c * z, state[at.NEXT, :n])
-        solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
         state[[at.Y, at.P_NEXT, at.NEXT_P]] = state[at.THETA :] = 0.0  # the padding may hold NaN
-        state[at.RIDGE, :n] = ridge
-        counts[[at.WAITING, at.AHEAD]], counts[at.RENEWED] = 0, counts[at.UPDATES]
-        before = int(counts[at.SOLVED])
-        if solution is None:
-            counts[at.SOLVED], numbers[at.MOST_GROWN] = 1, 0.0
-            counts[at.INTERVAL] = min(2 * counts[at.INTERVAL], max(again, self.renew_every)) if before else again
-        else:
+        counts[[at.WAITING, at.AHEAD]] = 0
+        z, open_share = state[at.TRACE, :n], numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
+        A = total.matrix(self.variant) + np.outer(open_share * z, state[at.NEXT, :n])
+        solution, was_solved = _solved(A, np.column_stack([np.eye(n), z]), ridge), bool(counts[at.SOLVED])
+        counts[at.SOLVED], numbers[at.MOST_GROWN] = solution is None, 0.0
+        if solution is not None:
             self._inverse[:], state[at.Y, :n] = solution.weights[:, :n], solution.weights[:, n]
             for theta, b in zip(self.thetas, total.b.T, strict=True):  # each by itself: the same bits
                 theta[:] = self._inverse @ np.ascontiguousarray(b)
-            counts[at.SOLVED], most = 0, _SOLVED_ABOVE / solution.condition_number
-            numbers[at.MOST_GROWN] = min(_MOST_GROWN, most)
-            shortest = min(self.renew_every, max(_FIRST, n // 8))
-            counts[at.INTERVAL] = shortest if before else min(self.renew_every, _SLOWER * counts[at.INTERVAL])
-        counts[at.RENEW_AT] = counts[at.UPDATES] + counts[at.INTERVAL]
+            numbers[at.MOST_GROWN] = min(_MOST_GROWN, _SOLVED_ABOVE / solution.condition_number)
+        counts[at.RENEWED], counts[at.INTERVAL] = counts[at.UPDATES], self._interval(was_solved)
+        counts[at.RENEW_AT] = counts[at.RENEWED] + counts[at.INTERVAL]
+
+    def _interval(self, was_solved: bool) -> int:
+        """Return after how many transitions P is computed next: soon after weights begin or cease to be solved for."""
+        before, is_solved, first = int(self.counts[at.INTERVAL]), bool(self.counts[at.SOLVED]), max(_FIRST, self.n)
+        if is_solved:
+            return min(2 * before, max(first, self.renew_every)) if was_solved else first
+        return min(self.renew_every, max(_FIRST, self.n // 8) if was_solved else _SLOWER * before)
 
     # ------------------------------------------------------------ transitions
 
@@ -310,18 +293,6 @@ class Recursion:
         compiled(kernels, "growth")
         return float(kernels.growth(*self.arrays[:3]))
 
-    @np.errstate(all="ignore")  # an overflow shows as NaN
-    def _read_out(self, variant: str) -> tuple[Array, float]:
-        """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), (m, n), and the factor by which this may multiply errors."""
-        theta: Array = self.thetas.copy()
-        c = boundary_share(variant, self.lmbda) * self.numbers[at.BOOTSTRAP]
-        if c == 0.0:
-            return theta, 1.0
-        phi, y = self.state[at.NEXT, : self.n], self.state[at.Y, : self.n]
-        rest = 1.0 - c * float(phi @ y)
-        theta += np.outer(theta @ phi, y * (c / rest))
-        return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
-
     def predict(self, x: Any, values: Array, most: float = np.inf) -> bool:
         """Fill `values` (m,) with predictions from a row that `check_pair` returns.
 
@@ -336,12 +307,17 @@ class Recursion:
         values[:] = weights[:, x.indices] @ x.values if isinstance(x, SparseRow) else weights @ x
         return True
 
+    @np.errstate(all="ignore")  # an overflow shows as NaN
     def weights(self, variant: str) -> Array:
-        """Return the weights of a variant, (m, n)."""
+        """Return θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), (m, n), or solve for it if that may lose too many digits."""
         if not self.counts[at.SOLVED] and (variant == self.variant or not self.counts[at.CUT]):
-            theta, grown = self._read_out(variant)
+            phi, y = self.state[_ENDS, : self.n]
+            c = boundary_share(variant, self.lmbda) * self.numbers[at.BOOTSTRAP]
+            rest = 1.0 - c * float(phi @ y)
+            theta = self.thetas + np.outer(self.thetas @ phi, y * (c / rest))
+            grown = 1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest)
             if grown <= self.numbers[at.MOST_GROWN] and np.isfinite(theta).all():
-                return theta
+                return np.ascontiguousarray(theta)
         total = self.total()
         return np.ascontiguousarray(solve(total.matrix(variant), total.b, self.ridge).weights.T)
 

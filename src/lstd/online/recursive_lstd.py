@@ -24,7 +24,7 @@ from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_rid
 from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, check_rates
-from lstd.online.one_transition import OnlinePredictor, SparseRow, Transition, aligned
+from lstd.online.one_transition import OnlinePredictor, SparseRow, Transition, aligned, compiled
 from lstd.online.recorded_rows import Name, learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
@@ -183,7 +183,7 @@ class RecursiveLSTD(OnlinePredictor):
         self.drifts_: Array | None = None
 
     def _compile(self) -> None:
-        self._typed = all(core.compile() for core in self._cores)
+        self._typed = compiled(kernels, "step") and compiled(kernels, "predict")
         self.alone = self._core if self._typed and self._bank is None else None  # learns by compiled kernels
         self._direct = self.alone if self.n_rewards is None else None  # and whose numbers need no conversion
         self._sparse = False  # whether the kernel of sparse rows is compiled
