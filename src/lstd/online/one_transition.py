@@ -19,7 +19,7 @@ from lstd.data.arguments import check_array, check_flag, check_real, to_real_arr
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
 from lstd.data.follow import StreamEnd
-from lstd.data.rows import COLUMNS, Rows
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import Pending
 from lstd.types import Array
@@ -110,7 +110,7 @@ def check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
 
 def row_of(X: Any, t: int) -> Any:
     """Return a row as an argument of `update`."""
-    if not sparse.issparse(X):
+    if isinstance(X, np.ndarray):
         return X[t]
     part = slice(X.indptr[t], X.indptr[t + 1])
     return X.indices[part].astype(np.int64), X.data[part]
@@ -120,7 +120,7 @@ def row_of(X: Any, t: int) -> Any:
 
 
 class Transition(NamedTuple):
-    """A checked transition; both rows are vectors, or both are sparse. The numbers are in the order of `COLUMNS`."""
+    """A checked transition; both rows are vectors, or both are sparse."""
 
     x: Any
     x_next: Any  # `x` if it terminates
@@ -133,14 +133,14 @@ class Transition(NamedTuple):
 
     @classmethod
     def checked(
-        cls, n: int, m: int | None, x: Any, reward: Any, x_next: Any, terminated: Any, *numbers: Any
+        cls, n: int, m: int | None, x: Any, reward: Any, x_next: Any, terminated: Any,
+        discount: Any, ratio: Any, coefficient: Any = 1.0, weight: Any = 1.0,
     ) -> Transition:  # fmt: skip
         """Check the arguments of `update` for n features and m rewards; None: one, which is a number."""
-        terminated = check_flag("terminated", terminated)
-        checked = [
-            check_real(name, number, 0.0, kind.high)
-            for (name, kind), number in zip(COLUMNS.items(), numbers, strict=True)
-        ]
+        terminated, discount = check_flag("terminated", terminated), check_real("discount", discount, 0.0, 1.0)
+        ratio = check_real("importance_ratio", ratio, 0.0, np.inf)
+        coefficient = check_real("trace_coefficient", coefficient, 0.0, np.inf)
+        weight = check_real("weight", weight, 0.0, np.inf)
         if m is None:
             rewards = np.array([check_real("reward", reward, -np.inf, np.inf)])
         else:
@@ -155,19 +155,21 @@ class Transition(NamedTuple):
                 f"`x_next` must be a row of {n} features unless the transition terminated; got None. Pass the features "
                 "of the successor, or terminated=True."
             )
-        pair = (row, row) if terminated else _alike(row, check_row("x_next", x_next, n), n)
-        return cls._make([*pair, rewards, *checked, terminated])
+        row, there = (row, row) if terminated else _alike(row, check_row("x_next", x_next, n), n)
+        return cls(row, there, rewards, discount, ratio, coefficient, weight, terminated)
 
     @classmethod
     def of_row(cls, rows: Rows, t: int) -> Transition:
         """Return the transition of a full row."""
-        n, x, terminated = rows.n_features, check_row("x", row_of(rows.X, t), rows.n_features), rows.terminated[t]
-        pair = (x, x)
+        x = there = _of(rows.X, t)
+        terminated = bool(rows.terminated[t])
         if not terminated:
-            there = row_of(rows.X, t + 1) if rows.X_next is None else row_of(rows.X_next, t)
-            pair = _alike(x, check_row("x_next", there, n), n)
-        numbers = [float(getattr(rows, name)[t]) for name in COLUMNS]
-        return cls._make([*pair, rows.y[t].copy(), *numbers, bool(terminated)])
+            there = _of(rows.X, t + 1) if rows.X_next is None else _of(rows.X_next, t)
+            x, there = _alike(x, there, rows.n_features)
+        return cls(
+            x, there, rows.y[t].copy(), float(rows.discount[t]), float(rows.importance_ratio[t]),
+            float(rows.trace_coefficient[t]), float(rows.weight[t]), terminated,
+        )  # fmt: skip
 
     def taken(self, kernels: Any, *arrays: Array) -> int:
         """Let the kernel `step`, or `step_sparse`, learn from it; returns its code."""
@@ -191,6 +193,14 @@ class Transition(NamedTuple):
             f"times the reward below {HUGE * HUGE:.0e}; got the reward {self.rewards[0]:.1e}. Scale features and "
             "rewards to order 1, and look for huge importance ratios and weights."
         )
+
+
+def _of(X: Any, t: int) -> Any:
+    """Return a row of checked features."""
+    if isinstance(X, np.ndarray):
+        return np.ascontiguousarray(X[t], np.float64)
+    row = row_of(X, t)
+    return SparseRow(*row) if X.has_canonical_format else check_sparse_row("x", row, X.shape[1])
 
 
 def _alike(row: Any, successor: Any, n: int) -> tuple[Any, Any]:

@@ -38,8 +38,10 @@ def learn(model: Any, rows: Rows, told: Array | None, name: Name) -> None:
         if before is not None and not before.goes_on(rows):
             model.cut_off()
         elif before is not None and not before.row.complete:
-            with _named(rows, -1):
-                model.learn(before.transition(rows), name and name(0))
+            try:
+                model.learn(before.transition(rows), name)
+            except InvalidInputError as error:
+                raise _named(error, rows, -1) from error
         size = max(1, ENTRIES_AT_ONCE // rows.n_features)
         for first in range(0, len(rows), size):
             _learn_part(model, rows, slice(first, min(first + size, len(rows))), told, name)
@@ -75,8 +77,10 @@ def _learn_part(model: Any, rows: Rows, part: slice, told: Array | None, name: N
             if told is not None:
                 told[t, :m] = model.predict(row_of(rows.X, t))
                 told[t, m:] = model.drift_, model.n_changes_
-            with _named(rows, t):
-                _learn_row(model, rows, kinds[t - part.start], t, name and name(t + 1))
+            try:
+                _learn_row(model, rows, kinds[t - part.start], t, name)
+            except InvalidInputError as error:
+                raise _named(error, rows, t) from error
             t += 1
 
 
@@ -93,7 +97,7 @@ def learn_block(model: Any, block: Block, first: int, told: Array, name: Name = 
         if code < DONE:
             break
         if code != DONE:
-            model.after(model.alone, name and name(start + int(first)))
+            model.after(model.alone, name, start + int(first))
     return int(first)
 
 
@@ -117,23 +121,18 @@ def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> Block:
     return X, X_next, y, np.column_stack([getattr(rows, name)[part] for name in COLUMNS]), kinds
 
 
-def _learn_row(model: Any, rows: Rows, kind: int, t: int, name: str | None) -> None:
+def _learn_row(model: Any, rows: Rows, kind: int, t: int, name: Name) -> None:
     """Learn one row; a horizon row cuts its episode off, unless the next chunk may continue it."""
     if rows.X_next is not None or kind < WAITS:
-        model.learn(Transition.of_row(rows, t), name)
+        model.learn(Transition.of_row(rows, t), name, t + 1)
     if kind == IS_CUT:
         model.cut_off()
 
 
-@contextlib.contextmanager
-def _named(rows: Rows, t: int) -> Iterator[None]:
-    """Name the row in errors of its transition; -1 is the last row of the chunk before."""
-    try:
-        yield
-    except InvalidInputError as error:
-        text = str(error)
-        successor = f"X[{t + 1}]" if rows.X_next is None else f"X_next[{t}]"
-        for name, place in (("`x_next`", successor), ("`x`", f"X[{t}]")):
-            if text.startswith(name):
-                raise InvalidInputError(text.replace(name, f"`{place}`", 1)) from error
-        raise InvalidInputError(f"{f'At row {t}' if t >= 0 else 'At the last row before'}: {text}") from error
+def _named(error: InvalidInputError, rows: Rows, t: int) -> InvalidInputError:
+    """Name the row in an error of its transition; -1 is the last row of the chunk before."""
+    text, successor = str(error), f"X[{t + 1}]" if rows.X_next is None else f"X_next[{t}]"
+    for name, place in (("`x_next`", successor), ("`x`", f"X[{t}]")):
+        if text.startswith(name):
+            return InvalidInputError(text.replace(name, f"`{place}`", 1))
+    return InvalidInputError(f"{f'At row {t}' if t >= 0 else 'At the last row before'}: {text}")

@@ -259,8 +259,8 @@ class RecursiveLSTD(OnlinePredictor):
         if truncated and not terminated:
             self.cut_off()
 
-    def learn(self, given: Transition, name: str | None = None) -> None:
-        """Learn from a checked transition, to a row of this name in warnings.
+    def learn(self, given: Transition, name: Name = None, t: int = 0) -> None:
+        """Learn from a checked transition, to a row that warnings call `name(t)`.
 
         Adds a boundary term first if its row is not the last successor.
         """
@@ -277,7 +277,7 @@ class RecursiveLSTD(OnlinePredictor):
             if code < DONE:
                 raise given.too_large()
             if code > DONE:
-                self.after(core, name)
+                self.after(core, name, t)
         self._sparse |= self._typed and isinstance(given.x, SparseRow)
         if self._bank is not None and before is not None:
             self._bank.note(before, given)
@@ -289,14 +289,14 @@ class RecursiveLSTD(OnlinePredictor):
         for core in self._cores:
             core.cut_off()
 
-    def after(self, core: Recursion, name: str | None = None) -> None:
-        """Do what is due after a transition of a recursion, to a row of this name."""
+    def after(self, core: Recursion, name: Name = None, t: int = 0) -> None:
+        """Do what is due after a transition of a recursion, to a row that warnings call `name(t)`."""
         core.after()
         if core.counts[CHANGED]:
             charts = core.charts.copy()
             core.begin_charts()
             self.n_changes_ += 1
-            warn_of_change(charts, core.n_updates, self.forgetting, f"{name}: " if name else "")
+            warn_of_change(charts, core.n_updates, self.forgetting, f"{name(t)}: " if name else "")
 
     @property
     def arrays(self) -> list[Array]:

@@ -105,8 +105,7 @@ class TemporalDifference(OnlinePredictor):
             except Exception:  # arguments of other types are converted below, or raise
                 pass
         truncated = check_flag("truncated", truncated)
-        numbers = discount, importance_ratio, 1.0, 1.0
-        given = Transition.checked(self.n_features, None, x, reward, x_next, terminated, *numbers)
+        given = Transition.checked(self.n_features, None, x, reward, x_next, terminated, discount, importance_ratio)
         self._check_ratios(importance_ratio)
         given.taken(kernels, *self._arrays)
         if truncated:
