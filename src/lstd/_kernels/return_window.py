@@ -95,18 +95,14 @@ def turn(columns, factors, tail, counts, m):  # type: ignore[no-untyped-def]
 @kernel
 def close(values, columns, factors, tail, counts, errors):  # type: ignore[no-untyped-def]
     """Complete all returns by `values` (m,) after the newest row, oldest row first; return their number."""
-    h, m, size = columns.shape[1], len(values), counts[SIZE]
-    for i in range(size - 1, -1, -1):
-        at = (counts[FIRST] + i) % h
-        for k in range(m):
-            after = values[k] if i == size - 1 else columns[HEAD, (at + 1) % h, k]
-            columns[HEAD, at, k] = columns[CONSTANT, at, k] + factors[0, at] * after
-            errors[i, k] = columns[PREDICTION, at, k] - columns[HEAD, at, k]
-    counts[FIRST] = counts[SIZE] = counts[OLDER] = 0
-    for k in range(m):
-        tail[k] = 0.0
-    tail[m] = 1.0
-    return size
+    count = 0
+    if counts[SIZE] > 0:
+        extend_tail(values, 1.0, columns, factors, tail, counts)
+    while counts[SIZE] > 0:
+        pop(values, columns, factors, tail, counts, errors[count : count + 1])
+        count += 1
+    turn(columns, factors, tail, counts, len(values))
+    return count
 
 
 _VECTOR = types.Array(types.float64, 1, "C", readonly=True)
