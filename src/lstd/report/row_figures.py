@@ -108,10 +108,16 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
     few, scored = len(rows) <= _FEW_ROWS, rows[evaluation.weight[rows] > 0.0]
     prediction, returns = evaluation.prediction[rows, reward], evaluation.returns[scored, reward]
     alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
-    dots = ax.scatter(
-        scored, returns, s=9 if few else 5, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3,
+    ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3)
+    dots = Line2D(
+        [],
+        [],
+        color=REFERENCE,
+        marker="o",
+        linestyle="",
+        markersize=4,
         label=f"return, {share(evaluation.share)} observed",
-    )  # fmt: skip
+    )
     edge = np.diff(evaluation.episode[rows], prepend=-1, append=-1) != 0  # of an episode: no line goes beyond it
     at, values = np.insert([rows * 1.0, prediction], np.flatnonzero(edge[1:-1]) + 1, np.nan, axis=1)
     (line,) = ax.plot(
