@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -77,25 +78,33 @@ def returned_figure(block, block_vars, gallery_conf):
     return figure_rst([path], gallery_conf["src_dir"])
 
 
+WORDS_OF_A_COLUMN = 36  # letters of a name in a legend of two columns, in a thumbnail
+
+
 def first_panel(block, block_vars, gallery_conf):
     """Save the first panel of an example's first figure in the size of a thumbnail, so that its words can be read."""
     target = Path(block_vars["target_file"])
     path = target.parent / "images" / "thumb" / f"{target.stem}.small.png"
     if plt.get_fignums() and not path.exists():
         small = pickle.loads(pickle.dumps(plt.figure(plt.get_fignums()[0])))
+        panel, legend = small.axes[0], next(filter(None, (ax.get_legend() for ax in small.axes)), None)
+        if legend:  # below the panel, where it covers nothing
+            names = [text.get_text() for text in legend.get_texts()]
+            labelled = dict(zip(*reversed(legend.axes.get_legend_handles_labels()), strict=True))
+            handles = [labelled.get(name, one) for name, one in zip(names, legend.legend_handles, strict=True)]
+            columns = 2 if max(map(len, names)) <= WORDS_OF_A_COLUMN else 1
+            legend.remove()
+            small.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
         for ax in small.axes[1:]:
             ax.remove()
         for text in small.texts:  # labels of all panels
             text.set_text("")
-        panel = small.axes[0]
         panel.set_subplotspec(small.add_gridspec(1, 1)[0])
         panel.set_anchor("C")
-        legend = panel.get_legend()
-        for text in (panel.title, panel.xaxis.label, panel.yaxis.label, *(legend.get_texts() if legend else ())):
+        panel.set_ylabel(textwrap.fill(panel.get_ylabel(), 24))
+        panel.tick_params(labelsize=7.5)
+        for text in (panel.title, panel.xaxis.label, panel.yaxis.label):
             text.set_fontsize(8.5)
-        if legend:
-            legend.set(frame_on=True)
-            legend.get_frame().set(linewidth=0, alpha=0.7)
         small.set_layout_engine("constrained")
         small.set_size_inches(4.5, 2.8)
         path.parent.mkdir(parents=True, exist_ok=True)
