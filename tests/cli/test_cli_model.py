@@ -165,7 +165,7 @@ def test_score_with_columns_of_other_names(folder, capsys):
     assert run(["score", "model", "data.csv", "--quiet"]) == 0
     assert capsys.readouterr().out == other
     assert run(["score", "model", "data.csv", "--episode", "", "--terminated", "", "--quiet"]) == 2
-    assert "column 'r', row 40 (the first row of data is 1): has no value" in capsys.readouterr().err
+    assert "column 'r', row 40 (the first row of data is 1): has 'nan', which counts" in capsys.readouterr().err
 
 
 def test_names_of_columns_may_hold_commas():

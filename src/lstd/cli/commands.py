@@ -80,8 +80,6 @@ def fit(given: Any) -> int:
     prepare_tables("fit")
     from lstd.data.settings import Settings
     from lstd.estimators.model import write_model
-    from lstd.tables.preparing import prepared
-    from lstd.tables.sum_tables import SAMPLE_ENTRIES, fit_stream
 
     roles = replace(roles_of(given), prepared=True)
     numbers = given.gamma, given.lmbda, given.alpha
@@ -89,25 +87,13 @@ def fit(given: Any) -> int:
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
-    if (given.horizon, given.low, given.high) != (None, None, None):
-        return _fit_horizons(given, roles, settings, path, page)
-    data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
+    steps = (given.horizon, given.low, given.high) != (None, None, None)
     with reading(given.quiet) as on_progress:
-        for warning in () if page is None else (BiasWarning, MisfitWarning):
-            warnings.simplefilter("ignore", warning)  # its checks, of more rows, replace those after a choice
-        fitted, sample = fit_stream(
-            _tables(given, data, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
-            independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
-        )  # fmt: skip
-        if fills and fitted.origin is not None:
-            fitted = fitted.changed(origin=replace(fitted.origin, fills=fills))
-        if sample is not None and sample.rows is not None:
-            from lstd.estimators.bias_check import checks_for_report
-
-            fitted = fitted.changed(checks=checks_for_report(sample.rows, fitted))
+        fitted: Any
+        fitted, sample = (_fit_steps if steps else _fit)(given, roles, settings, page, on_progress)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
-        write_model(fitted, path)
+        fitted.save(path) if steps else write_model(fitted, path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))
         try:
             report = "" if page is None or sample is None else _write_report(fitted, sample, page, roles)
@@ -115,11 +101,36 @@ def fit(given: Any) -> int:
             return fail_with(error, f"The model was written to {path}.")
     content: Any = None if sample is None else {"file": str(page), "rows": len(sample)}
     shown = {"report": content} if given.json else {"report": report} if page else {}
-    return _describe(str(path), fitted, given.json, shown)
+    return _describe(str(path), fitted.model_ if steps else fitted, given.json, shown)
 
 
-def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page: Path | None) -> int:
-    """Fit and write a model of the next steps; returns the exit code."""
+def _fit(
+    given: Any, roles: Roles, settings: Settings, page: Path | None, on_progress: Any
+) -> tuple[Model, Sample | None]:  # fmt: skip
+    """Return a model, and rows for its page, if there is to be one."""
+    from lstd.tables.preparing import prepared
+    from lstd.tables.sum_tables import SAMPLE_ENTRIES, fit_stream
+
+    data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
+    for warning in () if page is None else (BiasWarning, MisfitWarning):
+        warnings.simplefilter("ignore", warning)  # its checks, of more rows, replace those after a choice
+    fitted, sample = fit_stream(
+        _tables(given, data, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
+        independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
+    )  # fmt: skip
+    if fills and fitted.origin is not None:
+        fitted = fitted.changed(origin=replace(fitted.origin, fills=fills))
+    if sample is not None and sample.rows is not None:
+        from lstd.estimators.bias_check import checks_for_report
+
+        fitted = fitted.changed(checks=checks_for_report(sample.rows, fitted))
+    return fitted, sample
+
+
+def _fit_steps(
+    given: Any, roles: Roles, settings: Settings, page: Path | None, on_progress: Any
+) -> tuple[HorizonLSTD, Sample | None]:  # fmt: skip
+    """Return a model of the next steps, and rows for its page, if there is to be one."""
     from lstd.data.settings import VARIANT
     from lstd.tables.fit_tables import fit_horizons
     from lstd.tables.reader import RowReader, watched
@@ -127,26 +138,14 @@ def _fit_horizons(given: Any, roles: Roles, settings: Settings, path: Path, page
 
     if given.horizon is None:
         raise InvalidInputError("`--low` and `--high` need `--horizon`.")
-    for name, extra in (
-        ("unpenalised", given.unpenalised), ("independent", given.independent), ("variant", given.variant != VARIANT),
-        ("categories", given.categories), ("impute", given.impute),
-    ):  # fmt: skip
+    others = {name: getattr(given, name) for name in ("unpenalised", "independent", "categories", "impute")}
+    for name, extra in (others | {"variant": given.variant != VARIANT}).items():
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
-    with reading(given.quiet) as on_progress:
-        tables = watched(_tables(given, given.data, roles, given.memory), on_progress)
-        fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory, limits=(given.low, given.high))
-        advise(f"; {path} may have been written")
-        fitted.save(path)
-        advise("; the model was written" + ("" if page is None else ", the report was not"))
-        if page is None:
-            return _describe(str(path), fitted.model_, given.json)
-        try:
-            sample = Sample(RowReader(tables, roles, gamma=settings.gamma).chunks(), SAMPLE_ENTRIES)
-            report = _write_report(fitted, sample, page, roles)
-        except (LSTDError, OSError) as error:
-            return fail_with(error, f"The model was written to {path}.")
-    return _describe(str(path), fitted.model_, given.json, {"report": report})
+    tables = watched(_tables(given, given.data, roles, given.memory), on_progress)
+    fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory, limits=(given.low, given.high))
+    chunks = RowReader(tables, roles, gamma=settings.gamma).chunks()
+    return fitted, None if page is None else Sample(chunks, SAMPLE_ENTRIES)
 
 
 def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | None = None) -> int:
@@ -229,7 +228,7 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles:
             title = f"The next {model.horizon} steps for {', '.join(origin.files)}{of_all}"
             content = steps_page(model, title=title, **columns)
         else:
-            named: dict[str, Any] = sample.named(roles)
+            named: dict[str, Any] = sample.named()
             evaluation = evaluate(
                 estimator_of(model), **columns, **named, rewards=model.reward_names, warn=False,
                 checked=model.checks,  # on the same rows

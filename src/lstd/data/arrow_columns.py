@@ -401,6 +401,9 @@ class Converted:
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
         times_of_rows = self._parsed(partial(times, unit=unit), roles.time)
         self.marks = Marks(names, groups, terminated, truncated, missing, times_of_rows)
+        self.times = times_of_rows  # as times of NumPy where they are dates
+        if times_of_rows is not None and clock_of(batch.column(roles.time))[0]:
+            self.times = times_of_rows.view(f"M8[{unit}]")
         known = ~missing.any(axis=1)
         self.kept = [batch.column(name) for name in roles.kept]
         self.rows = Rows.of(

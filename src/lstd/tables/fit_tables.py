@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +201,7 @@ def fit_horizons(
     """Fit a model of the next steps to tables that follow one another in one stream."""
     from lstd.data.doubts import warn_of_assumed
     from lstd.estimators.horizon_lstd import HorizonLSTD, check_equal
-    from lstd.tables.reader import Chunk, RowReader, opened, times_of
+    from lstd.tables.reader import Chunk, RowReader, opened
 
     for name in ("next_features", "importance_ratio", "trace_coefficient"):
         if {**roles.transitions, "next_features": roles.next_features}.get(name):
@@ -212,17 +211,14 @@ def fit_horizons(
     lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
     model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, settings.fit_intercept, n_blocks, *limits)
     opened_tables = [opened(place, table) for place, table in enumerate(tables)]
-    kept = () if roles.time is None else (roles.time,)
-    reader = RowReader(opened_tables, replace(roles, kept=kept), gamma=settings.gamma, memory=memory)
-
-    clock = None
+    reader, clock = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory), None
 
     def rows_of(chunk: Chunk) -> Rows:
         """Return the rows of a chunk, with names of features, after a check of its times."""
         nonlocal clock
         try:
-            if kept:
-                clock = check_equal(times_of(chunk.kept[0], kept[0]), chunk.rows, clock)
+            if chunk.times is not None:
+                clock = check_equal(chunk.times, chunk.rows, clock)
         except InvalidInputError as error:
             raise chunk.error(error) from error
         return chunk.rows.changed(names=reader.features)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data import arrow_columns as convert
 from lstd.data.arguments import check_values_known, shown
 from lstd.data.arrow_columns import Converted, is_frame
 from lstd.data.follow import Episodes
-from lstd.data.parsing import last_rows
+from lstd.data.parsing import Ids, last_rows
 from lstd.data.rows import Rows
 from lstd.distributed import chunk_sums
 from lstd.distributed.chunk_sums import called
@@ -46,6 +46,8 @@ class Chunk(NamedTuple):
     rows: Rows
     kept: list[pa.Array]
     columns: tuple[str, ...]  # of the features and the rewards
+    ids: Ids | None = None  # of episodes
+    times: NDArray[Any] | None = None  # (T,) of NumPy if they are dates, else numbers
 
     def error(self, error: InvalidInputError) -> InvalidInputError:
         """Return an error of all of these rows, with their place."""
@@ -112,13 +114,14 @@ class RowReader:
         """Check the next rows."""
         numbers = self.episodes.follow(table.file, first, found.marks, found.fault)
         rows = found.rows.changed(episode=numbers, last=last_rows(numbers), place=first)
-        return Chunk(table.file, rows, found.kept, (*self.features, *self.roles.rewards))
+        columns = (*self.features, *self.roles.rewards)
+        return Chunk(table.file, rows, found.kept, columns, found.marks.ids, found.times)
 
 
-def times_of(column: pa.Array, name: str) -> NDArray[Any]:
-    """Return a column of times, which was checked, as times of NumPy if it has dates, else as numbers."""
-    times = convert.times(column, name)[0]
-    return times.view("M8[us]") if convert.clock_of(column)[0] else times
+def times_of(chunks: Sequence[Chunk]) -> NDArray[Any] | None:
+    """Return the times of the rows of chunks; None without times, and where only some are dates."""
+    times = [chunk.times for chunk in chunks if chunk.times is not None]
+    return np.concatenate(times) if len({part.dtype.kind in "mM" for part in times}) == 1 else None
 
 
 def chunks_of(readers: Iterable[R], ahead: Ahead, most_bytes: int = 0) -> Iterator[tuple[R, Chunk | None]]:

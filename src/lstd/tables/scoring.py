@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
@@ -156,12 +155,8 @@ def all_rows(
     tables: Sequence[str | Table], roles: Roles, gamma: float, on_progress: OnProgress | None = None
 ) -> tuple[Rows, Any]:  # fmt: skip
     """Return the rows of tables, with times if a column is named; raises InvalidInputError at the first bad row."""
-    kept = () if roles.time is None else (roles.time,)
-    reader = RowReader(watched(tables, on_progress), replace(roles, kept=kept), gamma=gamma)
+    reader = RowReader(watched(tables, on_progress), roles, gamma=gamma)
     chunks = [chunk for chunk in reader.chunks() if len(chunk.rows)]
     if not chunks:
         raise InvalidInputError(f"{', '.join(table.file for table in reader.tables)}: there are no rows to score.")
-    rows = _joined([chunk.rows for chunk in chunks])
-    if not kept:
-        return rows, None
-    return rows, times_of(pa.chunked_array([chunk.kept[0] for chunk in chunks]).combine_chunks(), kept[0])
+    return _joined([chunk.rows for chunk in chunks]), times_of(chunks)

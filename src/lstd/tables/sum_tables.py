@@ -306,7 +306,7 @@ def fit_stream(
     model = fit_leaf(watched(paths, on_progress), leaf, Runner(n_jobs), on_progress)
     if not sample_entries:
         return model, None
-    return model, Sample(chunks_in_order(paths, replace(leaf, roles=naming(roles))), sample_entries)
+    return model, Sample(chunks_in_order(paths, leaf), sample_entries)
 
 
 def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgress | None = None) -> Model:
@@ -383,11 +383,6 @@ def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | 
 # ------------------------------------------------------------ the first rows, for what cannot be summed
 
 
-def naming(roles: Roles) -> Roles:
-    """Return roles that keep the columns of ids and times, by which a report names rows."""
-    return replace(roles, kept=tuple(name for name in (roles.episode, roles.time) if name))
-
-
 class Sample:
     """The first rows of chunks, up to `max_entries` features in all; whole episodes, if that leaves at least half.
 
@@ -397,7 +392,8 @@ class Sample:
 
     def __init__(self, chunks: Iterable[Chunk], max_entries: int, *, ones: bool = False) -> None:
         self.is_full = False  # there was no room for a row
-        self._kept: list[list[Any]] = []  # columns of each chunk
+        self._chunks: list[Chunk] = []  # without rows, of these numbers of them
+        self._sizes: list[int] = []
         X, n = np.empty((0, 0)), 0
         parts: list[Rows] = []
         for chunk in chunks:
@@ -405,8 +401,9 @@ class Sample:
             if not parts:
                 X = np.empty((max(_FEWEST_ROWS, max_entries // (k + ones)), k + ones))
             size = min(len(rows), len(X) - n)
+            self._sizes.append(len(rows))
             X[n : n + size, :k], X[n : n + size, k:] = rows.X[:size], 1.0
-            self._kept.append([column[:size] for column in chunk.kept])
+            self._chunks.append(chunk._replace(rows=rows.taken(slice(0))))
             rows = rows.with_ones() if ones and rows.X_next is not None else rows
             parts.append(rows.taken(slice(size)).changed(X=X[:0]))
             n += size
@@ -422,17 +419,12 @@ class Sample:
     def __len__(self) -> int:
         return 0 if self.rows is None else len(self.rows)
 
-    def named(self, roles: Roles) -> dict[str, NDArray[Any] | None]:
-        """Return ids of episodes as text and times of the rows, of chunks read with the roles of :func:`naming`."""
-        columns = [*zip(*self._kept, strict=True)]
-        ids = times = None
-        if self.rows is not None and not roles.episode:
+    def named(self) -> dict[str, NDArray[Any] | None]:
+        """Return ids of episodes as text and times of the rows, if there are any."""
+        ids, times, n = None, times_of(self._chunks), len(self)
+        if self.rows is not None:
             ids = np.array([f"no. {number + 1}" for number in np.asarray(self.rows.episode)])
-        elif self.rows is not None:
-            texts = [np.array([*map(str, column.to_pylist())]) for column in columns[0]]
-            ids = np.char.strip(np.concatenate(texts)[: len(self)])
-        if columns and roles.time:
-            parts = [times_of(column, roles.time) for column in columns[-1]]
-            same = len({part.dtype.kind in "mM" for part in parts}) == 1
-            times = np.concatenate(parts)[: len(self)] if same else None
-        return {"ids": ids, "time": times}
+        if self._chunks and self._chunks[0].ids is not None:
+            parts = [chunk.ids.per_row(m) for chunk, m in zip(self._chunks, self._sizes, strict=True) if chunk.ids]
+            ids = np.concatenate([part.astype(str) for part in parts])[:n]
+        return {"ids": ids, "time": None if times is None else times[:n]}
