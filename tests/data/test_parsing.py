@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from lstd.data import parsing
-from lstd.data.parsing import ids_of_text, same_id
+from lstd.data.ids import Fault, ids_of_text, same_id
 from lstd.errors import InvalidInputError
 from lstd.trajectories.joining import parse_times
 
 pa = pytest.importorskip("pyarrow")
-arrow = pytest.importorskip("lstd.data.arrow_columns")
+arrow = pytest.importorskip("lstd.data.parse_columns")
 
 NUMBERS = ["1", "1.0", " 1 ", "+1", "-.5", "5.", "1e3", "inf", "-Infinity", "1e999", "", "NA", " n/a", "nan", "<NA>"]
 NO_NUMBERS = ["one", "1,5", "0x10", "1_0", "١", "1 2", "$4", "True", "--1"]
@@ -142,9 +141,9 @@ def test_times_that_cannot_be_ordered(values, row, text):
 
 def test_the_first_bad_value_of_several_rules():
     values, fault = arrow.numbers(pa.array(["1", "", "two", "inf"]), "x")
-    assert arrow.first_outside(values, "x", fault, missing="is missing") == parsing.Fault(1, "x", "is missing")
+    assert arrow.first_outside(values, "x", fault, missing="is missing") == Fault(1, "x", "is missing")
     text = "has 'two', which is not a number; correct it, or encode the column in numbers."
-    assert arrow.first_outside(values, "x", fault) == parsing.Fault(2, "x", text)
+    assert arrow.first_outside(values, "x", fault) == Fault(2, "x", text)
     assert (
         arrow.first_outside(np.array([0.5, 1.5]), "x", None, 0.0, 1.0).text
         == "has 1.5; it must be in [0, 1]. Correct it."

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, fit_chunks, fit_tables
-from lstd.data.parsing import id_key
+from lstd.data.ids import id_key
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError

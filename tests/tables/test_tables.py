@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
-from lstd.data.parsing import id_key
+from lstd.data.ids import id_key
 from lstd.data.seen_ids import SeenIds
 from lstd.errors import InvalidInputError
 from lstd.tables import csv_table as files

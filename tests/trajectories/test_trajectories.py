@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from lstd import Trajectories
-from lstd.data.parsing import first_repeat, last_rows
+from lstd.data.ids import first_repeat, last_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingExtraError, MissingTerminationWarning
 
 NAN = float("nan")
@@ -203,9 +203,9 @@ def test_structure_by_definition(ids):
 
 @pytest.mark.parametrize("package", ["pyarrow", "gymnasium"])
 def test_a_missing_package_is_named_with_its_remedy(package, monkeypatch):
-    for name in [name for name in sys.modules if name == "lstd.data.arrow_columns"]:
+    for name in [name for name in sys.modules if name == "lstd.data.parse_columns"]:
         monkeypatch.delitem(sys.modules, name)
-        monkeypatch.delattr("lstd.data.arrow_columns")
+        monkeypatch.delattr("lstd.data.parse_columns")
     monkeypatch.setitem(sys.modules, package, None)
     extra, use = {
         "pyarrow": ("data", lambda: Trajectories.from_frame(None, features="x", reward="r")),

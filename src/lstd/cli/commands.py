@@ -108,7 +108,7 @@ def _fit(
     given: Any, roles: Roles, settings: Settings, page: Path | None, on_progress: Any
 ) -> tuple[Model, Sample | None]:  # fmt: skip
     """Return a model, and rows for its page, if there is to be one."""
-    from lstd.tables.preparing import prepared
+    from lstd.tables.sort_and_impute import prepared
     from lstd.tables.sum_tables import SAMPLE_ENTRIES, fit_stream
 
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
@@ -195,7 +195,7 @@ def roles_of(given: Any) -> Roles:
 
 def _tables(given: Any, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequence[Any]:
     """Return the tables, sorted if asked for."""
-    from lstd.tables.preparing import sorted_tables
+    from lstd.tables.sort_and_impute import sorted_tables
 
     return sorted_tables([*data], roles, n_bytes) if given.sort else data
 
@@ -300,7 +300,7 @@ def _to_file(model: Any, given: Any, path: Path) -> int:
 def _predict(model: Any, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
-    from lstd.tables.preparing import prepared_as
+    from lstd.tables.sort_and_impute import prepared_as
 
     sink = parquet_sink if parquet else csv_sink
     with reading(given.quiet) as on_progress:
@@ -336,8 +336,8 @@ def score(given: Any) -> int:
     prepare_tables("score")
     from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.model import Model
-    from lstd.tables.preparing import prepared_as
     from lstd.tables.scoring import score_tables
+    from lstd.tables.sort_and_impute import prepared_as
 
     model = _read(given.model)
     roles = _roles_of_fit(model, given)
@@ -382,8 +382,8 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.lstd_cv import estimator_of
-    from lstd.tables.preparing import prepared_as
     from lstd.tables.scoring import all_rows, backtest_tables, score_horizons
+    from lstd.tables.sort_and_impute import prepared_as
     from lstd.trajectories.joining import parse_times
 
     longest = model.stream.horizon if isinstance(model, HorizonModel) else None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.parsing import first_true
+from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.types import Array, Flags
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, shown_id
 from lstd.data.doubts import warn_of_assumed
 from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
-from lstd.data.parsing import first_repeat, first_true, last_rows, not_contiguous, plain_texts
+from lstd.data.ids import first_repeat, first_true, last_rows, not_contiguous, plain_texts
 from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
 from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.types import Array, Flags

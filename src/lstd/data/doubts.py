@@ -45,7 +45,7 @@ from scipy import sparse
 
 from lstd.data.arguments import listed
 from lstd.data.feature_arrays import Features, dense
-from lstd.data.parsing import first_true
+from lstd.data.ids import first_true
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows, breaks, differ, spread
 from lstd.errors import (

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
 from lstd.data.doubts import NO_TIMES, TimesOfEnds
-from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, NO_VALUE, Fault, Ids, id_keys, same_id
+from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, NO_VALUE, Fault, Ids, id_keys, same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense, rows_of
-from lstd.data.parsing import last_rows
+from lstd.data.ids import last_rows
 from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ records that are made and copied often

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
-from lstd.data.parsing import KEY_WIDTH, id_keys, not_contiguous
+from lstd.data.ids import KEY_WIDTH, id_keys, not_contiguous
 from lstd.data.rows import Rows
 
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
@@ -20,7 +20,7 @@ _DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{KEY_WIDTH}"}
 
 
 class SeenIds:
-    """A set of the keys of ids, as :func:`lstd.data.parsing.id_key` makes them; all those of a chunk are added at once.
+    """A set of the keys of ids, as :func:`lstd.data.ids.id_key` makes them; all those of a chunk are added at once.
 
     Integers and texts are in levels of sorted disjoint intervals, of about doubling length so that adding stays cheap.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import find_break, warn_of_assumed, warn_of_break
-from lstd.data.parsing import EPISODE_AGAIN, id_key, same_id
+from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
 from lstd.data.rows import ARGUMENTS, Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings

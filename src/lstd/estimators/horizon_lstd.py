@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from lstd.data.arguments import check_array, check_choice, check_integer, check_real
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.follow import StreamEnd
-from lstd.data.parsing import first_true
+from lstd.data.ids import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen

@@ -32,7 +32,7 @@ from sklearn.utils import _safe_indexing
 
 from lstd.data.arguments import check_integer, check_real
 from lstd.data.feature_arrays import dense
-from lstd.data.parsing import last_rows
+from lstd.data.ids import last_rows
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.calibration import Calibration, bins_of, calibration
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of

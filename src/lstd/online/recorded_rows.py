@@ -12,7 +12,7 @@ from scipy import sparse
 
 from lstd._kernels import online_step as kernels
 from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import COLUMNS, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError

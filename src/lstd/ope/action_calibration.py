@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from lstd.data.arguments import check_integer
-from lstd.data.parsing import first_true
+from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.estimators.model_parts import two_digits
 from lstd.metrics import Calibration, calibration

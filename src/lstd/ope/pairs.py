@@ -13,7 +13,7 @@ from scipy import sparse
 
 from lstd.data.arguments import as_real, check_integer, check_real, shown, shown_id
 from lstd.data.feature_arrays import Features, check_features, dense
-from lstd.data.parsing import first_true
+from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 

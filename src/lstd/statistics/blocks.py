@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer, shown
 from lstd.data.follow import StreamEnd
-from lstd.data.parsing import id_key, not_contiguous
+from lstd.data.ids import id_key, not_contiguous
 from lstd.data.rows import FACTORS, Record, Rows
 from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError

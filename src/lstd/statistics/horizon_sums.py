@@ -28,7 +28,7 @@ from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.follow import StreamEnd
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import Record, Rows
 from lstd.statistics.blocks import Layout
 from lstd.statistics.solve import Solution, check_range, solve

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_array, check_real
 from lstd.data.feature_arrays import Features
-from lstd.data.parsing import first_true
+from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution, check_range, ones_left_out, solve

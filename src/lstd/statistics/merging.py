@@ -46,7 +46,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks, warn_of_ratios
 from lstd.data.feature_arrays import check_finite
 from lstd.data.follow import StreamEnd
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import Columns, ReadOnly, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import boundary_share, check_ridge

@@ -2,7 +2,7 @@
 
 A row ends at a line end outside quotes. Empty lines are not rows, except in a file of one column, where they are
 missing values. Arrow reads numbers at once. A block with a value that it refuses is read again as text, so that the
-parser of `lstd.data.arrow_columns` decides, and the bad value is reported with its row.
+parser of `lstd.data.parse_columns` decides, and the bad value is reported with its row.
 """
 
 from __future__ import annotations

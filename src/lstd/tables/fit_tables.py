@@ -183,7 +183,7 @@ def fit_tables(
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
         return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks, (low, high))
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
-    from lstd.tables.preparing import sorted_tables
+    from lstd.tables.sort_and_impute import sorted_tables
     from lstd.tables.sum_tables import SumTables, fit_leaf
 
     tables = tables_of(source, roles)

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from lstd.data.arrow_columns import from_texts
+from lstd.data.parse_columns import from_texts
 from lstd.errors import InvalidInputError, OutputError
 from lstd.files import reason
 from lstd.tables.csv_table import BOM

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from lstd.data.arrow_columns import as_text, from_numpy
+from lstd.data.parse_columns import as_text, from_numpy
 from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import AtHorizons
 from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
 from lstd.tables.column_roles import Roles
-from lstd.tables.preparing import Prepared
 from lstd.tables.reader import Chunk, RowReader, watched
+from lstd.tables.sort_and_impute import Prepared
 from lstd.types import Array
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_values_known, shown
-from lstd.data.arrow_columns import Converted, is_frame
 from lstd.data.follow import Episodes
-from lstd.data.parsing import Ids, last_rows
+from lstd.data.ids import Ids, last_rows
+from lstd.data.parse_columns import Converted, is_frame
 from lstd.data.rows import Rows
 from lstd.distributed import chunk_sums
 from lstd.distributed.chunk_sums import called

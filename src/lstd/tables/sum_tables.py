@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import Break, find_break, warn_of_assumed, warn_of_break
 from lstd.data.follow import NO_MARKS, Episodes, Followed, Row
-from lstd.data.parsing import EPISODE_AGAIN, id_key, same_id, whole_number
+from lstd.data.ids import EPISODE_AGAIN, id_key, same_id, whole_number
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS
 from lstd.data.settings import Settings

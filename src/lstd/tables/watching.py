@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from lstd import files
 from lstd._kernels.online_state import HUGE
-from lstd.data.arrow_columns import Converted
 from lstd.data.check_rows import check_rows
 from lstd.data.follow import Episodes, Followed
+from lstd.data.parse_columns import Converted
 from lstd.data.rows import Rows
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD, snapshot

@@ -15,7 +15,7 @@ from scipy import sparse
 from lstd.data.arguments import check_choice, check_columns, check_integer, check_real
 from lstd.data.doubts import warn_of_assumed
 from lstd.data.follow import Episodes
-from lstd.data.parsing import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows, quoting
+from lstd.data.ids import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows, quoting
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError, TerminationWarning, missing_extra, warn
 from lstd.types import Array, Flags
@@ -133,17 +133,17 @@ class FrameRows:
         self, frame: Any, roles: Mapping[str, list[str]], first_row: int = 0, *, sort: bool = False, unit: str = ""
     ) -> None:
         try:
-            from lstd.data import arrow_columns
+            from lstd.data import parse_columns
         except ModuleNotFoundError as error:
             raise missing_extra("Reading a data frame", "pyarrow", "data") from error
-        self._read, self.roles, self._first_row = arrow_columns, roles, first_row
+        self._read, self.roles, self._first_row = parse_columns, roles, first_row
         self._order: NDArray[np.intp] | None = None
         names = list(dict.fromkeys(name for named in roles.values() for name in named))
-        batch = next(arrow_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
+        batch = next(parse_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
         if batch is None:
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
         single: dict[str, Any] = {role: roles[role][0] if role in roles else None for role in _OF_ONE}
-        kind = arrow_columns.numpy_unit(batch.column(single["time"])) if single["time"] else ""
+        kind = parse_columns.numpy_unit(batch.column(single["time"])) if single["time"] else ""
         self._kind, self._unit = kind, unit or ("ns" if "ns" in kind else "us")
         self.columns = SimpleNamespace(
             features=tuple(roles.get("features", roles.get("amount", ()))), rewards=roles.get("reward", []), **single,
@@ -153,9 +153,9 @@ class FrameRows:
         self._batch = batch
         if sort:  # by episode and time; errors name places before
             columns = SimpleNamespace(**vars(self.columns) | {"groups": None})
-            self._order = arrow_columns.sorted_order(batch, columns, self._sound, self._unit)
-            self._batch = batch.take(arrow_columns.from_numpy(self._order))
-        self.found = arrow_columns.Converted(self._batch, self.columns, unit=self._unit)
+            self._order = parse_columns.sorted_order(batch, columns, self._sound, self._unit)
+            self._batch = batch.take(parse_columns.from_numpy(self._order))
+        self.found = parse_columns.Converted(self._batch, self.columns, unit=self._unit)
 
     def _selected(self, frame: Any, names: list[str]) -> Any:
         """Return a frame as Arrow or pandas has it, after a check that it has the columns."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length
-from lstd.data.parsing import NO_TIME, Fault, first_true, last_rows
+from lstd.data.ids import NO_TIME, Fault, first_true, last_rows
 from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.types import Array, Flags
@@ -253,9 +253,9 @@ def _of_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], Fault | 
     try:
         import pyarrow as pa
 
-        from lstd.data import arrow_columns
+        from lstd.data import parse_columns
     except ModuleNotFoundError as error:
         raise missing_extra("Reading times that are objects or text", "pyarrow", "data") from error
-    return arrow_columns.times(
+    return parse_columns.times(
         pa.array(values.astype(str if values.dtype.kind == "S" else values.dtype).tolist()), name
     )

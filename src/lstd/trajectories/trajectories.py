@@ -12,7 +12,7 @@ from scipy import sparse
 
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import TimesOfEnds
-from lstd.data.parsing import last_rows
+from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
 from lstd.errors import TerminationWarning, warn
 from lstd.trajectories.joining import check_actions, check_names, check_probabilities, check_times, rows_at

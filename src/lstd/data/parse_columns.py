@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstd.data.follow import Marks
-from lstd.data.parsing import (
+from lstd.data.ids import (
     AS_DAYS,
     MISSING,
     NEEDS_ID,

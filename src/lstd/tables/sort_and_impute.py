@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data import arrow_columns as convert
-from lstd.data.parsing import Fault, quoting
+from lstd.data import parse_columns as convert
+from lstd.data.ids import Fault, quoting
 from lstd.distributed.on_dask import is_future
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles

@@ -1,7 +1,7 @@
 """What counts as a missing value and as one id, and the first bad value of a column.
 
 7, 7.0, "7" and "7.0" are one id: some libraries write integers as "7.0" if the column has had a missing value. Columns
-of files and of data frames are converted by `lstd.data.arrow_columns`; nothing here needs another package.
+of files and of data frames are converted by `lstd.data.parse_columns`; nothing here needs another package.
 """
 
 from __future__ import annotations
