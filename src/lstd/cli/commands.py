@@ -96,7 +96,7 @@ def fit(given: Any) -> int:
         fitted.save(path) if steps else write_model(fitted, path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))
         try:
-            report = "" if page is None or sample is None else _write_report(fitted, sample, page, roles)
+            report = "" if page is None or sample is None else _write_report(fitted, sample, page)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
     content: Any = None if sample is None else {"file": str(page), "rows": len(sample)}
@@ -208,7 +208,7 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles: Roles) -> str:
+def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str:
     """Write the page; returns what it is on."""
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd_cv import estimator_of
