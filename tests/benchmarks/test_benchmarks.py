@@ -186,7 +186,4 @@ def test_the_page_on_real_logs_has_the_newest_results_losses_first(load):
         return {"log": log, "measure": "m", "way": "w", "size": 5, "lstd": ours, "theirs": theirs}
 
     lines = list(real_logs.by_log([row("better", [1.0], [2.0]), row("worse", [1.0, 2.0, 9.0], [1.0, 1.0, 3.0])]))
-    assert lines[2:] == [
-        "| worse | m | w | 5 | 2 | 1 | 2.00 (1.00 to 3.00) |",
-        "| better | m | w | 5 | 1 | 2 | 0.50 |",
-    ]
+    assert lines[2:] == ["| worse | m | w | 5 | 2 | 1 | 2.00 (1.00 to 3.00) |", "| better | m | w | 5 | 1 | 2 | 0.50 |"]

@@ -130,10 +130,7 @@ def test_errors_are_one_line(rows, capsys):
     lstd.fit_tables("rows.csv", gamma=0.5, **NAMES).save("plain")
     for words, message in (
         ([*FIT, "--gamma", "1", "--horizon", "0", "-o", "new"], "`--horizon` must be"),
-        (
-            [*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"],
-            "`--variant` must not be given",
-        ),
+        ([*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"], "`--variant` must not be given"),
         ([*FIT, "--gamma", "1", "--low", "0", "-o", "new"], "`--low` and `--high` need `--horizon`"),
         (["predict", "plain", "rows.csv", "--horizon", "3"], "needs a model that `lstd fit --horizon` wrote"),
         (["predict", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be"),

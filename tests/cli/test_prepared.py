@@ -127,10 +127,7 @@ def test_errors_name_the_options_that_mend_a_feature(tmp_path, monkeypatch, caps
     machines(tmp_path)
     for features, said in (
         ("load", "or encode the column in numbers. A column of words: `--categories load`."),
-        (
-            "temperature",
-            "n/a or the like); `--impute` fills in the mean, with a column of 0 and 1 that says where.",
-        ),
+        ("temperature", "n/a or the like); `--impute` fills in the mean, with a column of 0 and 1 that says where."),
     ):
         assert run(["fit", "m.csv", "--features", features, *ROLES, "-o", "model"]) == 2
         assert said in capsys.readouterr().err

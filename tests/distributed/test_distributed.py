@@ -11,13 +11,7 @@ from scipy import sparse
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
 from lstd import LSTD, fit_chunks
 from lstd.distributed.chunk_sums import merged
-from lstd.errors import (
-    BrokenEpisodeWarning,
-    InvalidInputError,
-    LSTDError,
-    MissingTerminationWarning,
-    OutputError,
-)
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning, OutputError
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random

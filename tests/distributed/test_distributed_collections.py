@@ -295,8 +295,7 @@ def test_what_is_persisted_is_computed_where_it_is(client, parquet, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "with_client"),
-    [("iterator", False), ("futures", True), ("scattered", False), ("one", True)],
+    ("kind", "with_client"), [("iterator", False), ("futures", True), ("scattered", False), ("one", True)]
 )
 def test_delayed_objects_and_futures(client, parquet, reference, kind, with_client):
     expected = reference

@@ -5,12 +5,7 @@ import pytest
 
 import naive
 from tolerances import TOLERANCES
-from twins import (
-    BOTH,
-    COMPILED,
-    assert_within,
-    long_stream,
-)
+from twins import BOTH, COMPILED, assert_within, long_stream
 
 VARIANTS = ("boyan", "uncorrected", "mixed")  # rows of the errors
 PANEL = COMPILED.sweep_onehot.PANEL

@@ -16,12 +16,7 @@ from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
 from lstd.experiments.reproduce.figures import differences, figure2, sensitivity
 from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, ResultsFolder
 from lstd.experiments.reproduce.report import draw, page
-from lstd.experiments.reproduce.results import (
-    loop_ratio,
-    points_above,
-    sensitivity_limits,
-    write_table,
-)
+from lstd.experiments.reproduce.results import loop_ratio, points_above, sensitivity_limits, write_table
 from lstd.experiments.reproduce.tables import best_table, timing_table, to_csv
 from lstd.experiments.reproduce.verdicts import TESTS, evaluate, verdict_text
 from lstd.report.style import figure_style

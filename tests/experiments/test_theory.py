@@ -24,10 +24,7 @@ def first():
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(T=st.integers(1, 40), lmbda=UNIT, gamma=st.floats(0.0, 0.99), mu=st.floats(-3, 3))
 def test_exact_moments_equal_double_sums(T, lmbda, gamma, mu):
-    exact, expected = (
-        proposition1_exact(T, lmbda, gamma, mu, 1.5),
-        naive.proposition1(T, lmbda, gamma, mu, 1.5),
-    )
+    exact, expected = (proposition1_exact(T, lmbda, gamma, mu, 1.5), naive.proposition1(T, lmbda, gamma, mu, 1.5))
     for variant in ("boyan", "uncorrected"):
         scale = max(1.0, abs(mu) / (1 - gamma))  # the bias is a difference of terms of this size
         bias, expected_bias = exact[variant]["bias"], expected["bias"][variant]

@@ -102,10 +102,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, peak):
         pq.write_table(data, path, row_group_size=n_rows)
         del data, columns
         fit = ["fit", path, "--features", "f0,f1,f2,f3,f4", *COLUMNS, "-o", f"model{n_rows}", "--memory", "16MB"]
-        commands = {
-            "fit": fit,
-            "predict": ["predict", f"model{n_rows}", path, "-o", f"out{n_rows}.parquet"],
-        }
+        commands = {"fit": fit, "predict": ["predict", f"model{n_rows}", path, "-o", f"out{n_rows}.parquet"]}
         for name, words in commands.items():
             peaks[name, n_rows] = peak("run_command", *words, "--quiet")
     for name in commands:

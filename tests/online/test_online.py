@@ -20,15 +20,7 @@ import naive
 from lstd._kernels import online_state as at
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
-from online_streams import (
-    FORMS,
-    PYTHON,
-    UNIT,
-    VARIANTS,
-    Transition,
-    entries,
-    streams,
-)
+from online_streams import FORMS, PYTHON, UNIT, VARIANTS, Transition, entries, streams
 from tolerances import assert_close
 from twins import compiled_only
 

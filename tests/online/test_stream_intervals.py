@@ -30,10 +30,7 @@ def test_with_forgetting_errors_are_of_the_effective_sample():
 
 @pytest.mark.parametrize(
     ("settings", "n_rows", "message"),
-    [
-        ({}, 10, "at least 20 rows; the model was fitted to 9"),
-        ({"n_blocks": 0}, 500, "`n_blocks` of at least 10"),
-    ],
+    [({}, 10, "at least 20 rows; the model was fitted to 9"), ({"n_blocks": 0}, 500, "`n_blocks` of at least 10")],
 )
 def test_too_few_blocks_are_refused(settings, n_rows, message):
     X, y = rows(n_rows)

@@ -12,14 +12,7 @@ import naive
 from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
 from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
-from lstd.ope import (
-    LSTDQ,
-    EpsilonGreedy,
-    StateActionFeatures,
-    action_calibration,
-    importance_sampling,
-    policy_value,
-)
+from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, action_calibration, importance_sampling, policy_value
 from tolerances import assert_close
 
 

@@ -6,14 +6,7 @@ from matplotlib.figure import Figure
 
 from lstd import LSTD
 from lstd.errors import InvalidInputError
-from lstd.report import (
-    plot_blocks,
-    plot_calibration,
-    plot_coefficients,
-    plot_grid,
-    plot_predictions,
-    plot_sweep,
-)
+from lstd.report import plot_blocks, plot_calibration, plot_coefficients, plot_grid, plot_predictions, plot_sweep
 from tolerances import assert_close
 
 

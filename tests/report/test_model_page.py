@@ -21,14 +21,7 @@ from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.model_parts import Checks
 from lstd.metrics import calibration, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
-from lstd.report import (
-    model_page,
-    plot_calibration,
-    plot_contributions,
-    plot_grid,
-    plot_predictions,
-    write_fit_report,
-)
+from lstd.report import model_page, plot_calibration, plot_contributions, plot_grid, plot_predictions, write_fit_report
 from lstd.report.grid_figure import grid_of
 from lstd.report.style import rendered
 from other_user import other_user

@@ -61,10 +61,7 @@ def test_a_ridge_term_that_is_too_large_is_said():
     X, y, columns = logs(endless=False)
     with pytest.warns(RidgeWarning, match=r"their size: the ridge term decides.*smaller `alpha`, or `fit_intercept`"):
         LSTD(1.0, alpha=1e4, fit_intercept=False).fit(X, y, **columns)
-    with pytest.warns(
-        RidgeWarning,
-        match=r"of their spread: .*Use a smaller `alpha`; it may be 0 for some",
-    ):
+    with pytest.warns(RidgeWarning, match=r"of their spread: .*Use a smaller `alpha`; it may be 0 for some"):
         LSTD(1.0, alpha=1e4).fit(X, y + X[:, 0], **columns)
     LSTD(1.0, alpha=1e4).fit(X, y * 0.0, **columns)  # nothing to move
 

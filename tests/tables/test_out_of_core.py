@@ -176,10 +176,7 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, n_jobs):
         ({"source": {"a.csv"}}, "`source` must have an order; got a set. Give a list"),
         ({"terminated": None, "truncated": "cut"}, "`truncated` must come with `terminated`"),
         ({"n_blocks": -1}, "^`n_blocks` must be at least 0; got -1"),
-        (
-            {"unpenalised": np.array([3.0])},
-            "`unpenalised` must be the name of a column or several; .* of type float64",
-        ),
+        ({"unpenalised": np.array([3.0])}, "`unpenalised` must be the name of a column or several; .* of type float64"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, changed, message):

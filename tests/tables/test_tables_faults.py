@@ -36,11 +36,7 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
         ("1,a,0", "1,a,1", "column 'done', row 1 (the first row of data is 1): is true, but the next row is of the sa"),
         ("5,c", "5,a", "column 'id', row 5 (the first row of data is 1): 'a' reappears after other episodes; sort"),
         ("4,b", "4,", "column 'id', row 4 (the first row of data is 1): has no value"),
-        (
-            "4,b",
-            "4,NaN",
-            "column 'id', row 4 (the first row of data is 1): has 'NaN', which counts as no value",
-        ),
+        ("4,b", "4,NaN", "column 'id', row 4 (the first row of data is 1): has 'NaN', which counts as no value"),
         ("5,5,5,c,0", "5,5,5,c", "row 5 (the first row of data is 1) has 4 values where the header names 5 columns"),
         ("3,3,3,b,0", "3,3,3,b,0,9", "row 3 (the first row of data is 1) has 6 values where the header names 5 colu"),
         ("3,3,3,b,0", '3,3,3,"b,0', "row 3 (the first row of data is 1): a quote is not closed by the end of the file"),
