@@ -167,7 +167,7 @@ def _beside(phi: Features, y: Array) -> Features:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """The last t rows of an episode that may go on, at most as many as the horizon; the last one is not yet summed."""
+    """The last t rows of an episode that may go on, up to the horizon; the last one is not yet summed."""
 
     X: Annotated[Array, "t k"]
     y: Annotated[Array, "t m"]
