@@ -183,7 +183,11 @@ class Adding:
         return np.ascontiguousarray(self._rows.y[part]), columns, cut
 
     def _add_dense(self, part: slice) -> None:
-        """Add rows by a product of their traces, with the unit traces while these last, and their features."""
+        """Add Σ l_t x_tᵀ to A, and −Σ l_h φ_hᵀ or Σ γ_h l_h φ'_hᵀ over the cuts to B, by products.
+
+        l_t is w_t z_t − v_t and x_t is φ_t; with successors given, w_t z_t and φ_t − γ_t φ'_t. The unit traces are left
+        out once they are zero.
+        """
         n, (u, v), (y, columns, cut) = self._rows.n_features, self.trace, self._numbers(part)
         width = n + 2 * bool(u[n] or v[n] or v[n + 1])
         phi, left, first = self._filled("phi", self._rows.X, part), _scratch("left", len(cut), width), v[:width].copy()
@@ -196,7 +200,7 @@ class Adding:
         if self._given:
             right, beyond = self._differences(phi, part, ends)
         else:
-            left[0] -= first
+            left[0] -= first  # the v of the batch before, which the kernel does not have
             beyond = -phi[ends]
         if len(ends):
             assert self.cuts is not None
