@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_choice, check_real
-from lstd.data.rows import Columns, PerRow, Rows
+from lstd.data.rows import Columns, PerRow, Rows, spread
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.validate_data import refuse_others
 from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, states_of, warn_of_support
@@ -189,8 +189,9 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
     if estimator not in ("dr", "wdr"):
         from sklearn.linear_model import Ridge
 
-        states, zeros = logged.rows.X[logged.full], np.zeros(int(logged.begins.sum()))
-        return logged.rewards, zeros, Ridge(solver="lsqr").fit(states, logged.returns).predict(states)
+        states, part = logged.rows.X[logged.full], spread(len(logged.full), 2**12)
+        model = Ridge(solver="lsqr").fit(states[part], logged.returns[part])
+        return logged.rewards, np.zeros(int(logged.begins.sum())), model.predict(states)
     if q is None or "importance_ratio" in logged.rows.given:
         name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
         raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
