@@ -144,9 +144,10 @@ class Adding:
         self._columns = discount, ratio, lmbda * coefficient, weight
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, rows.n_features))) if self._dense else SPARSE_BATCH
-        self._most, self._add = most, self._add_dense if self._dense else self._add_sparse
+        self._most, kind = most, type(self)  # a bound method would be a cycle, which holds the rows until it is found
+        self._add = kind._add_dense if self._dense else kind._add_sparse
         if not self._dense and is_short(rows, lmbda):
-            self._add = self._add_short
+            self._add = kind._add_short
         if self.cuts is None and self._cut.any():
             self.cuts = np.zeros((rows.n_features, self.trace.shape[1]))
 
@@ -163,7 +164,7 @@ class Adding:
         elif stop > self.at:
             size = -(-(stop - self.at) // -(-(stop - self.at) // self._most))  # equal ones: short ones are slow per row
             for first in range(self.at, stop, size):
-                self._add(slice(first, min(first + size, stop)))
+                self._add(self, slice(first, min(first + size, stop)))
         self.at, added = stop, Added(self.sums, self.cuts, self.trace)
         if done:
             return added, pending

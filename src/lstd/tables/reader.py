@@ -6,6 +6,7 @@ import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,14 +94,9 @@ class RowReader:
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))  # to read
-        self.episodes = Episodes(roles, self.error, part=part)
+        self.episodes = Episodes(roles, partial(_error, self.tables), part=part)
         self.gamma, self.is_part = gamma, part
         self.chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
-
-    def error(self, file: str, row: int, column: str, text: str) -> InvalidInputError:
-        """Return the error for a value; its row in the file is counted from 0."""
-        table = next((table for table in self.tables if table.file == file), None)
-        return at_row(file, row, column, text) if table is None else table.error(row, column, text)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
@@ -116,6 +112,12 @@ class RowReader:
         rows = found.rows.changed(episode=numbers, last=last_rows(numbers), place=first)
         columns = (*self.features, *self.roles.rewards)
         return Chunk(table.file, rows, found.kept, columns, found.marks.ids, found.times)
+
+
+def _error(tables: Sequence[Table], file: str, row: int, column: str, text: str) -> InvalidInputError:
+    """Return the error for a value in one of some tables; its row in the file is counted from 0."""
+    table = next((table for table in tables if table.file == file), None)
+    return at_row(file, row, column, text) if table is None else table.error(row, column, text)
 
 
 def times_of(chunks: Sequence[Chunk]) -> NDArray[Any] | None:
