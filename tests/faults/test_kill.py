@@ -48,7 +48,7 @@ def watch(*words):
     from lstd.cli import main
     from lstd.tables import live_lines
 
-    live_lines._AT_ONCE = 2**12
+    live_lines.AT_ONCE = 2**12
     return main(["watch", *words])
 
 

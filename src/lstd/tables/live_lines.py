@@ -30,7 +30,7 @@ from lstd.tables.predicting import csv_bytes
 from lstd.tables.table import FROM_ONE, Table, could_not_be_read
 
 _NOT_UTF8 = "is not text in UTF-8. Write the data in that encoding."
-_AT_ONCE = 2**18  # bytes
+AT_ONCE = 2**18  # bytes
 _SECONDS = 0.1  # between two looks at a file
 _COMPARED = 4096  # bytes before the place where reading goes on
 _LONGEST = 2**24  # bytes of a line
@@ -117,7 +117,7 @@ class GrowingFile(LiveLines):
 
     def _read(self) -> bytes:
         try:
-            data = self._file.read(_AT_ONCE)
+            data = self._file.read(AT_ONCE)
             if not data:
                 self._check()
                 time.sleep(_SECONDS)
@@ -157,7 +157,7 @@ class StandardInput(LiveLines):
         data: bytes | None = b"-"
         while data:
             try:
-                data = os.read(number, _AT_ONCE) or None
+                data = os.read(number, AT_ONCE) or None
             except OSError:  # closed
                 data = None
             self._queue.put(data)
