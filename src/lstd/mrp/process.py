@@ -75,11 +75,9 @@ class MRP:
         k = len(self.transition)
         rewards = to_real_array("reward", reward)
         if rewards.ndim == 1:
-            rewards = np.repeat(check_array("reward", rewards, (k,))[:, np.newaxis], k + 1, axis=1)
-            rewards, termination_reward = (
-                rewards[:, :k],
-                rewards[:, k] if termination_reward is None else termination_reward,
-            )
+            of_states = check_array("reward", rewards, (k,))
+            rewards = np.repeat(of_states[:, np.newaxis], k, axis=1)
+            termination_reward = of_states if termination_reward is None else termination_reward
         self.reward = _frozen(check_array("reward", rewards, (k, k)))
         self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
