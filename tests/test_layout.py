@@ -37,10 +37,10 @@ MODULES = {
     ".".join(("lstd", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-MOST_ROOMS, MOST_FILES, MOST_LINES_IN_ALL, MOST_LINES_OF_A_FILE = 21, 145, 33_259, 592
-MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 40, 8, 20
+MOST_ROOMS, MOST_FILES, MOST_LINES_IN_ALL, MOST_LINES_OF_A_FILE = 21, 150, 36_000, 650
+MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 60, 8, 20
 MOST_REPEATED = 10  # passages of six equal lines
-ON_THE_WAY = {"LSTD.fit": (108, 17), "fit_tables": (199, 30)}  # functions of the package, and their files
+ON_THE_WAY = {"LSTD.fit": (130, 20), "fit_tables": (224, 33)}  # functions of the package, and their files
 
 
 @cache

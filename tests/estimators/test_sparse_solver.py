@@ -33,7 +33,7 @@ def system_of(stream, ridge=0.0):
     """The system of a stream without the column of ones, and the settings."""
     rows = check_rows(**stream.sparse.data, gamma=stream.gamma)
     chosen = Settings(stream.gamma, stream.lmbda, ridge, stream.variant, False)
-    return sparse_solver.System(rows, chosen, chosen.ridge(rows.n_features), ones=False)
+    return sparse_solver.MatrixFreeSystem(rows, chosen, chosen.ridge(rows.n_features), ones=False)
 
 
 @given(all_streams(rows=(1, 2, 5, 12, 24), forms=SPARSE), st.integers(0, 2**32 - 1), st.sampled_from(sorted(BOTH)))

@@ -6,7 +6,8 @@ import pytest
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
 from lstd.errors import IllConditionedWarning, RidgeWarning
-from lstd.statistics.solve import ridge_movement
+from lstd.statistics.ridge import ridge_movement
+from lstd.statistics.system import System
 from tolerances import assert_close
 
 
@@ -33,7 +34,8 @@ def test_it_is_the_movement_of_the_definition(intercept):
         ridge = alpha * np.array([1.0, 1.0, 1.0, not intercept])
         expected = [naive.ridge_movement(sums.matrix(), column, alpha, intercept) for column in sums.b.T]
         theta = np.linalg.solve(sums.matrix() + np.diag(ridge), sums.b)
-        assert_close(ridge_movement(sums.matrix(), sums.b, ridge, theta, intercept=intercept), expected, "solve")
+        system = System(sums.matrix(), sums.b, ridge, intercept, "boyan")
+        assert_close(ridge_movement(system, theta), expected, "solve")
 
 
 @pytest.mark.parametrize(("alpha", "intercept"), [(1.0, False), (1e-6, True)])

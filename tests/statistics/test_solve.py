@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import naive
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import equilibration, solve, sure_digits, without_rounding
+from lstd.statistics.solve import equilibration, solve, sure_digits
+from lstd.statistics.system import System
 from tolerances import TOLERANCES, assert_close
 
 EPS = np.finfo(float).eps
@@ -144,10 +145,14 @@ def test_rows_without_an_end_leave_the_column_of_ones_without_a_solution():
     """At γ = 1 the column of ones is zero but for rounding, which equilibration would enlarge."""
     random = np.random.default_rng(0)
     X, y = np.insert(random.normal(size=(500, 2)), 2, 1.0, axis=1), random.normal(size=500)
-    A = LSTDStatistics.from_arrays(X, y, gamma=1.0, lmbda=0.9).matrix()
+    sums = LSTDStatistics.from_arrays(X, y, gamma=1.0, lmbda=0.9)
+    A = sums.matrix()
     assert 0.0 < np.abs(A[:, 2]).max() < 1e-10
-    assert not without_rounding(A, 499)[:, 2].any()
-    assert without_rounding(A[:2, :2], 499).tolist() == A[:2, :2].tolist()
+    system = System.of(sums, "boyan", np.zeros(2), intercept=True)
+    assert system.endless
+    assert system.solve().weights[2] == 0.0
+    assert not System.of(sums, "uncorrected", np.zeros(2), intercept=True).endless  # the end of the data is an end
+    assert System.of(sums, "boyan", np.zeros(3), intercept=False).A.tolist() == A.tolist()
 
 
 def nearly_singular(gap):

@@ -33,7 +33,8 @@ from lstd.estimators.model import QUIET, Model
 from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks, needs_matrix
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
-from lstd.statistics.solve import check_range, grows_without_bound
+from lstd.statistics.ridge import grows_without_bound
+from lstd.statistics.solve import check_range
 from lstd.types import Array
 
 _MATERIAL = 0.25  # of the standard error of predictions: intervals cover a smaller difference
@@ -78,9 +79,9 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
 def _check_bounded(*models: Model) -> None:
     """Refuse to compare values that are infinite: the ridge term decides them, and not the features."""
     for model in models:
-        s, intercept = model.statistics, model.settings.fit_intercept
-        sums = (s.matrix(model.settings.variant), s.b, model.ridge, model.solution.weights)
-        if s.gamma == 1.0 and (model.solution.unbounded or grows_without_bound(*sums, intercept=intercept)):
+        if model.statistics.gamma < 1.0:
+            continue
+        if model.solution.unbounded or grows_without_bound(model.system, model.solution.weights):
             raise InvalidInputError(
                 "A check of bias needs finite values: at `gamma` 1, states from which no end is reached have infinite "
                 "values. Drop these states, or use a `gamma` below 1."

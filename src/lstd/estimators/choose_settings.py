@@ -43,7 +43,8 @@ from lstd.estimators.model_parts import Checks, Selection, needs_matrix
 from lstd.estimators.sparse_solver import solve_grid
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import check_range, solve, without_rounding
+from lstd.statistics.solve import check_range
+from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -412,22 +413,21 @@ def _solved(
     folds: list[Rows], lmbda: float, alphas: Array, ridge: Array, settings: Settings
 ) -> tuple[Array, Array, Array]:
     """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
-    sums, intercept = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds], settings.fit_intercept
+    sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
     with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
         without = list(without_each(sums))
         total = reduce(LSTDStatistics.then, sums)
     whole = total.total_weight or 1.0
     n, m = total.b.shape
-    penalty = np.append(np.ones(n - intercept), [0.0] * intercept)
+    no_ridge = np.zeros(n - settings.fit_intercept)
     weights, outside = np.empty((len(alphas), n, m)), np.empty((len(folds), len(alphas), n, m))
     condition = np.zeros(len(alphas))
     for statistics, share, out in [(total, 1.0, weights)] + [
         (rest, (rest.total_weight or whole / len(folds)) / whole, outside[k]) for k, rest in enumerate(without)
     ]:
-        A = statistics.matrix(settings.variant)
-        A = without_rounding(A, statistics.total_weight) if intercept else A
+        system = System.of(statistics, settings.variant, no_ridge, intercept=settings.fit_intercept)
         for i, alpha in enumerate(alphas):
-            solution = solve(A, statistics.b, alpha * share * ridge, penalty=penalty, warn=False)
+            solution = system.with_ridge(alpha * share * ridge).solve()
             out[i] = solution.weights
             if statistics.total_weight:  # without any, all weights are zero
                 condition[i] = max(condition[i], solution.condition_number)

@@ -12,9 +12,10 @@ from lstd.data.arguments import check_integer
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.returns import completed_returns
 from lstd.data.rows import Rows, uniform
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import solve
+from lstd.statistics.system import System
 from lstd.types import Array
 
 _FOLDS, _FEWEST_EPISODES = 10, 5
@@ -54,12 +55,17 @@ def without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
         before = fold if before is None else before.then(fold)
 
 
-def held_out_weights(folds: list[Rows], model: Any) -> list[Array]:
+def held_out_weights(folds: list[Rows], settings: Settings) -> list[Array]:
     """Return the weights (n, m) of a model without each fold of its rows, with the ridge term in proportion."""
-    settings, sums = model.settings, [LSTDStatistics.from_rows(fold, model.settings.lmbda) for fold in folds]
-    whole = sum(one.total_weight for one in sums) or 1.0
-    systems = ((s.matrix(settings.variant), s.b, model.ridge * (s.total_weight / whole)) for s in without_each(sums))
-    return [solve(*system, penalty=model.penalty, warn=False).weights for system in systems]
+    sums = [LSTDStatistics.from_rows(fold, settings.lmbda) for fold in folds]
+    whole = sum(fold.total_weight for fold in sums) or 1.0
+    ridge = settings.ridge(folds[0].n_features - settings.fit_intercept)
+    weights = []
+    for rest in without_each(sums):
+        share = rest.total_weight / whole
+        system = System.of(rest, settings.variant, share * ridge, intercept=settings.fit_intercept)
+        weights.append(system.solve().weights)
+    return weights
 
 
 def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:

@@ -38,7 +38,7 @@ from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks, default_limit
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums
 from lstd.statistics.intervals import Influence, Interval, check_count, summed
-from lstd.statistics.solve import scales_doubt
+from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])

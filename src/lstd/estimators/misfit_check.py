@@ -38,7 +38,9 @@ from lstd.estimators.folds import check_enough, folds_of, held_out_weights, lamb
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
+from lstd.statistics.intervals import sums_of_block
 from lstd.statistics.solve import check_range, solve
+from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -157,7 +159,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
 
     folds = folds_of(rows, _FOLDS)
     fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
-    held = zip(folds, held_out_weights(folds, model), strict=True)
+    held = zip(folds, held_out_weights(folds, model.settings), strict=True)
     residuals = [lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights) for part, weights in held]
     targets, full = np.concatenate(residuals), np.concatenate([part.full for part in folds])
     check_range(targets)
@@ -187,18 +189,17 @@ def _scores_of(tests: Array, rows: Rows, gram: Array) -> tuple[Array, Array, Arr
     X_next = None if rows.X_next is None else _beside(rows.X_next, tests[len(rows) :])
     wide = rows.changed(X=_beside(rows.X, tests[: len(rows)]), X_next=X_next, names=None, intercept=False)
     blocks = no_blocks(wide, 1.0, max(_FEWEST[0], default_limit(wide.n_features))).extended(wide)
-    A, b = blocks.total.matrix("boyan"), blocks.total.b
+    whole = System.of(blocks.total, "boyan", np.zeros(wide.n_features), intercept=False)
+    A, b = whole.A, whole.b
     scale = 1.0 / np.sqrt(np.where(square > 0.0, total * square, 1.0))[:, np.newaxis]
     theta = solve(A[:n, :n], b[:n], _RIDGE / scale[:, 0] ** 2, warn=False).weights
     S = scale * A[:n, :n] * scale.T + _RIDGE * np.eye(n)
-    u, A_before, b_before = [], np.zeros_like(A), np.zeros_like(b)
-    for until in (*blocks.prefixes, blocks.total):
-        A_until, b_until = until.matrix("boyan"), until.b
-        A_e = A_until - A_before
-        g_e = b_until - b_before - A_e[:, :n] @ theta
+    u = []
+    for e in range(len(blocks.shares)):
+        A_e, b_e = sums_of_block(blocks, whole, e)
+        g_e = b_e - A_e[:, :n] @ theta
         change = scale * np.linalg.solve(S - _LEFT_OUT * (scale * A_e[:n, :n] * scale.T), scale * g_e[:n])
         u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
-        A_before, b_before = A_until, b_until
     s, scores, M = ((b - A[:, :n] @ theta)[n:] / total, np.array(u) / total, A[n:, n:] / total)
     size = np.einsum("im,ij,jm->m", theta, gram, theta)
     check_range(scores, s, M, size)

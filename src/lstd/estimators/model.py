@@ -44,7 +44,9 @@ from lstd.statistics.blocks import Blocks, joined, may_wait, no_blocks, with_wai
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import Influence, Interval, influence_of, summed
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import Solution, scales_doubt, solve, warn_of_ridge, without_rounding
+from lstd.statistics.ridge import scales_doubt, warn_of_ridge
+from lstd.statistics.solve import Solution
+from lstd.statistics.system import System
 from lstd.types import Array
 
 _SOLVER = ("solver", "tol", "max_iter")
@@ -187,24 +189,20 @@ class Model(Record):
         return ridge
 
     @property
-    def penalty(self) -> Array:
-        """Penalty of each weight in a vanishing ridge term: one, and zero for the column of ones."""
-        return np.asarray(np.arange(self.statistics.n_features) < self.n_features, dtype=np.float64)
+    def system(self) -> System:
+        """The system that the weights solve; of centred features, if the settings have a centre."""
+        ridge = self.settings.ridge(self.n_features)
+        return System.of(self.statistics, self.settings.variant, ridge, intercept=self.settings.fit_intercept)
 
     @cached_property
     def solution(self) -> Solution:
         """Weights of shape (n, m), in the last row the weights of the column of ones, if any."""
-        statistics, ridge = self.statistics, self.ridge
-        A, b = statistics.matrix(self.settings.variant), statistics.b
-        if self.settings.fit_intercept:
-            A = without_rounding(A, statistics.total_weight)
-        solution = solve(A, b, ridge, penalty=self.penalty)
+        system = self.system
+        solution = system.solve(warn=True)
         self.warn_of_data()
+        statistics = self.statistics
         if not solution.singular and "ridge" not in self.warned and statistics.n_transitions >= 2 * self.ridge_at:
-            warn_of_ridge(
-                A, b, ridge, solution.weights, statistics.gamma,
-                intercept=self.settings.fit_intercept, chosen=self.selection is not None,
-            )  # fmt: skip
+            warn_of_ridge(system, solution.weights, statistics.gamma, chosen=self.selection is not None)
         if self.settings.centre is None:
             return solution
         return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
@@ -317,10 +315,8 @@ class Model(Record):
             When there are no blocks, or too few.
         """
         s = self.settings
-        influence = influence_of(
-            self.blocks, s.uncentred(self.solution.weights.T, -1.0).T, self.ridge, s.variant,
-            intercept=s.fit_intercept, threads=self.threads,
-        )  # fmt: skip
+        centred = s.uncentred(self.solution.weights.T, -1.0).T
+        influence = influence_of(self.blocks, self.system, centred, threads=self.threads)
         return replace(influence, vectors=s.uncentred(influence.vectors), shift=s.uncentred(influence.shift))
 
     @cached_property
@@ -337,8 +333,8 @@ class Model(Record):
         """Effective degrees of freedom of the features, (n,): the diagonal of (A + αI)⁻¹ A."""
         if self.free is not None:
             raise InvalidInputError(needs_matrix("effective_degrees_of_freedom"))
-        A = self.statistics.matrix(self.settings.variant)
-        diagonal = solve(A, A, self.ridge, penalty=self.penalty, warn=False).weights.diagonal()
+        system = self.system
+        diagonal = system.solve(system.A).weights.diagonal()
         return np.array(diagonal[: self.n_features])
 
     @property

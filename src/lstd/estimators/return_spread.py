@@ -377,8 +377,8 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
     folds, places = _folds(rows)
-    of_steps = np.array(held_out_weights(folds, model))[:, np.newaxis]
-    return _Held(rows, places, model.ridge, of_steps, model.penalty, settings.uncentred, np.asarray, None)
+    of_steps = np.array(held_out_weights(folds, settings))[:, np.newaxis]
+    return _Held(rows, places, model.ridge, of_steps, model.system.penalty, settings.uncentred, np.asarray, None)
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:

@@ -37,7 +37,9 @@ from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import Influence, check_blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import NOTHING, Solution, check_range, warn_of_movement, without_rounding
+from lstd.statistics.ridge import NOTHING, warn_of_movement
+from lstd.statistics.solve import Solution, check_range
+from lstd.statistics.system import NO_INTERCEPT, System
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
@@ -60,7 +62,7 @@ class Found(NamedTuple):
     residual: float
 
 
-class System:
+class MatrixFreeSystem:
     """The system (A + αI) θ = b of sparse rows, without the column of ones, as products; n features, m rewards.
 
     All vectors are of n + 1 numbers, the last for the column of ones; unless it has `ones`, its weight stays zero.
@@ -208,7 +210,7 @@ def fit_without_matrix(
     ones = settings.fit_intercept and not endless
     common = _common_sum(rows) if ones else 0.0
     repeated = 0.0 if ridge.any() else common
-    system = System(rows, settings, ridge, ones=ones and not repeated)
+    system = MatrixFreeSystem(rows, settings, ridge, ones=ones and not repeated)
     del ridge
     system.threads = blas_threads()
     found = [system.solve(system.right(j), system.scale(), solver) for j in range(rows.y.shape[1])]
@@ -239,9 +241,9 @@ def fit_without_matrix(
 
 
 def _warn_of_ridge(
-    system: System, thetas: Sequence[Array], settings: Settings, solver: Solver, *, chosen: bool
+    system: MatrixFreeSystem, thetas: Sequence[Array], settings: Settings, solver: Solver, *, chosen: bool
 ) -> None:
-    """Give a RidgeWarning as :func:`lstd.statistics.solve.warn_of_ridge` does, after one solve for a reward."""
+    """Give a RidgeWarning as :func:`lstd.statistics.ridge.warn_of_ridge` does, after one solve for a reward."""
     intercept, loose, moves = bool(system.scale()[-1]), replace(solver, tol=_TOL_OF_MOVEMENT), []
     about_mean, unit = intercept and not chosen, np.append(np.zeros(system.n), intercept)
     system.ridge *= 0.5
@@ -271,7 +273,7 @@ def solve_grid(
 
     Returns weights, (λ, α, n, m), and the largest number of products of a solve, (λ, α), infinite without convergence.
     """
-    system, m = System(_sparse(rows), settings, ridges[0], ones=False), rows.y.shape[1]
+    system, m = MatrixFreeSystem(_sparse(rows), settings, ridges[0], ones=False), rows.y.shape[1]
     weights, counts = np.empty((len(lmbdas), len(ridges), system.n, m)), np.zeros((len(lmbdas), len(ridges)))
     starts: list[Array | None] = [None] * m
     for i, k in product(range(len(lmbdas)), reversed(range(len(ridges)))):
@@ -317,13 +319,10 @@ def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, boo
 
 def _is_endless(ones: LSTDStatistics, settings: Settings) -> bool:
     """Return whether no end is reached at γ = 1, so that the data determine no intercept, and warn of it."""
-    if without_rounding(ones.matrix(settings.variant), ones.total_weight).any():
+    system = System.of(ones, settings.variant, np.empty(0), intercept=True)
+    if not system.endless:
         return False
-    warn(
-        "At `gamma` 1, no end is reached from some rows, so the data determine no intercept: it is zero. Drop these "
-        "rows, or use a `gamma` below 1.",
-        IllConditionedWarning,
-    )
+    warn(NO_INTERCEPT, IllConditionedWarning)
     return True
 
 
@@ -336,7 +335,9 @@ def _common_sum(rows: Rows) -> float:
     return float(sums[0]) if (sums == sums[0]).all() else 0.0
 
 
-def _influence(system: System, blocks: Blocks, thetas: Sequence[Array], solver: Solver) -> tuple[Array, Array]:
+def _influence(
+    system: MatrixFreeSystem, blocks: Blocks, thetas: Sequence[Array], solver: Solver
+) -> tuple[Array, Array]:
     """Return q_e of each block, (E, m, n + 1), and α S⁻¹ θ, (m, n + 1); they are solved for loosely."""
     shares, m, whole = blocks.shares, len(thetas), system.scale()
     vectors, shift = np.zeros((len(shares), m, system.n + 1)), np.zeros((m, system.n + 1))

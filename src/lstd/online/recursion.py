@@ -35,6 +35,7 @@ from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.intervals import Influence, influence_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import Solution, solve
+from lstd.statistics.system import System
 from lstd.types import Array
 
 _ENDS = [at.NEXT, at.Y]
@@ -319,7 +320,8 @@ class Recursion:
             if grown <= self.numbers[at.MOST_GROWN] and np.isfinite(theta).all():
                 return np.ascontiguousarray(theta)
         total = self.total()
-        return np.ascontiguousarray(solve(total.matrix(variant), total.b, self.ridge).weights.T)
+        system = System.of(total, variant, self.ridge, intercept=False)
+        return np.ascontiguousarray(system.solve(warn=True).weights.T)
 
     def influence(self) -> Influence:
         """Compute the influence of each block of the stream on the weights, of which standard errors are made.
@@ -327,7 +329,9 @@ class Recursion:
         Raises InvalidInputError when the stream has too few blocks.
         """
         weights = self.weights(self.variant).T
-        return influence_of(self.summed(), weights, self.ridge, self.variant, intercept=False)
+        blocks = self.summed()
+        system = System.of(blocks.total, self.variant, self.ridge, intercept=False)
+        return influence_of(blocks, system, weights)
 
 
 def _solved(A: Array, right: Array, ridge: Array) -> Solution | None:

@@ -29,7 +29,7 @@ from lstd.online.recorded_rows import Name, learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
-from lstd.statistics.solve import scales_doubt
+from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
 _INFINITE, _NO_ROOM = np.inf, np.empty(0)

@@ -29,7 +29,7 @@ from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, states_of, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
 from lstd.ope.value_by_blocks import dual_solution
-from lstd.statistics.solve import scales_doubt
+from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."

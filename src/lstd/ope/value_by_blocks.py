@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows
-from lstd.statistics.solve import solve, without_rounding
 from lstd.types import Array
 
 SAMPLES = ("auto", "episodes", "independent", "fixed")
@@ -67,11 +66,12 @@ def combined(
 
 def dual_solution(fitted: Model, phi: Array) -> tuple[Array, float]:
     """Solve (A + αI)ᵀ ω = φ̄₀; return ω of the features, (k,), and of the column of ones, 0 without it."""
-    A, has_ones = fitted.statistics.matrix(fitted.settings.variant), fitted.settings.fit_intercept
-    A = without_rounding(A, fitted.statistics.total_weight) if has_ones else A
-    right = np.append(phi, [1.0] * has_ones)[:, np.newaxis]
-    omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
-    return omega[: len(phi)], float(omega[-1]) if has_ones else 0.0
+    if not fitted.settings.fit_intercept:
+        omega = fitted.system.solve_transposed(phi[:, np.newaxis]).weights[:, 0]
+        return omega, 0.0
+    with_ones = np.append(phi, 1.0)
+    omega = fitted.system.solve_transposed(with_ones[:, np.newaxis]).weights[:, 0]
+    return omega[:-1], float(omega[-1])
 
 
 def effective_size(weights: Array) -> float:

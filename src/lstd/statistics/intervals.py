@@ -28,7 +28,7 @@ themselves may lie outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -40,7 +40,8 @@ from lstd.data.feature_arrays import Features
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.solve import Solution, check_range, ones_left_out, solve
+from lstd.statistics.solve import Solution, check_range
+from lstd.statistics.system import System
 from lstd.statistics.threads import blas_threads, in_threads, one_blas_thread
 from lstd.types import Array
 
@@ -244,10 +245,8 @@ class Influence:
             yield rows, along[:, :-m].reshape(-1, n_blocks, m), along[:, -m:]
 
 
-def influence_of(
-    blocks: Blocks, weights: Array, ridge: Array, variant: str, *, intercept: bool, threads: int | None = None
-) -> Influence:
-    """Compute the influence of each block on the weights (n, m), which were solved for with these ridge coefficients.
+def influence_of(blocks: Blocks, system: System, weights: Array, *, threads: int | None = None) -> Influence:
+    """Compute the influence of each block on the weights (n, m), the solution of the system of all blocks.
 
     Uses `threads` threads (default: the BLAS limit), each with a single-threaded BLAS; the result does not depend on
     `threads`.
@@ -258,54 +257,70 @@ def influence_of(
         When there are no blocks, or too few episodes or rows.
     """
     check_blocks(blocks)
-    A, b, shares = blocks.total.matrix(variant), blocks.total.b, blocks.shares
-    n, penalty = len(A), np.ones(len(A))
-    penalty[n - intercept :] = 0.0
-    kept = slice(n - (intercept and not ridge.any() and ones_left_out(A, b)))
-    vectors, shift = np.zeros((len(shares), *weights.T.shape)), np.zeros(weights.T.shape)
-    system, weights, ridge, penalty = (A[kept, kept], b[kept]), weights[kept], ridge[kept], penalty[kept]
-    threads = min(threads or blas_threads(), max(1, _BYTES // (48 * n**2)))  # each holds six matrices
-
-    def until(e: int) -> tuple[Array, Array]:
-        """A and b of the data up to the end of a block."""
-        if e == len(blocks.prefixes):
-            return system
-        prefix = blocks.prefixes[e]
-        return prefix.matrix(variant if blocks.by_episode else "boyan")[kept, kept], prefix.b[kept]
-
+    shares = blocks.shares
+    n, m = weights.shape
+    vectors = np.zeros((len(shares), m, n))
+    shift = np.zeros((m, n))
+    intercept = system.intercept
+    if system.leaves_out_ones:  # the weight of the ones is zero, whatever the data
+        system = system.without_ones()
+        weights = weights[:-1]
+    kept = slice(len(weights))
+    if threads is None:
+        threads = blas_threads()
+    threads = min(threads, max(1, _BYTES // (48 * n**2)))  # each holds six matrices
     with one_blas_thread():
-        more = ridge[:, np.newaxis] * weights
-        shift[:, kept] = solve(system[0], more, ridge, penalty=penalty, warn=False).weights.T
-        vectors[..., kept], singular = _vectors(until, shares, weights, ridge, penalty, threads)
+        pulled = system.ridge[:, np.newaxis] * weights
+        shift[:, kept] = system.solve(pulled).weights.T
+        vectors[..., kept], singular = _vectors(blocks, system, weights, threads)
         if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
-            square = abs(float(np.trace(system[0]))) / (len(weights) * max(1, blocks.total.n_transitions))
-            ridge = ridge + _TINY * square * penalty
-            weights = solve(*system, ridge, penalty=penalty, warn=False).weights
-            vectors[..., kept], _ = _vectors(until, shares, weights, ridge, penalty, threads)
+            mean_square = abs(float(np.trace(system.A))) / (len(weights) * max(1, blocks.total.n_transitions))
+            system = system.with_ridge(system.ridge + _TINY * mean_square * system.penalty)
+            weights = system.solve().weights
+            vectors[..., kept], _ = _vectors(blocks, system, weights, threads)
     return Influence(vectors, shift, shares, intercept, blocks.marks)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
-def _vectors(
-    until: Callable[[int], tuple[Array, Array]], shares: Array, weights: Array, ridge: Array, penalty: Array,
-    threads: int,
-) -> tuple[Array, bool]:  # fmt: skip
-    """Compute q_e, (E, m, n), and whether a system without a block was singular; `until` gives prefix sums A and b."""
-    A, b = until(len(shares) - 1)
-    rest = b - A @ weights
+def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tuple[Array, bool]:
+    """Compute q_e, (E, m, n), and whether a system without a block was singular."""
+    shares = blocks.shares
+    rest = system.b - system.A @ weights
 
     @np.errstate(over="ignore", invalid="ignore")  # in another thread
-    def without(e: int) -> Solution:
-        A_e, b_e = until(e)
-        if e:
-            A_before, b_before = until(e - 1)
-            A_e, b_e = A_e - A_before, b_e - b_before
-        right = b_e - A_e @ weights - shares[e] * rest
-        return solve(A - A_e, right, ridge, penalty=penalty, warn=False)
+    def without_block(e: int) -> Solution:
+        A_e, b_e = sums_of_block(blocks, system, e)
+        score = b_e - A_e @ weights - shares[e] * rest
+        return system.without_part(A_e).solve(score)
 
-    solutions = list(in_threads(without, range(len(shares)), 1 if len(A) < _FEATURES_FOR_THREADS else threads))
-    vectors = np.array([np.sqrt(1.0 - w) * one.weights.T for w, one in zip(shares, solutions, strict=True)])
+    if len(weights) < _FEATURES_FOR_THREADS:
+        threads = 1
+    solutions = list(in_threads(without_block, range(len(shares)), threads))
+    vectors = np.array([solution.weights.T for solution in solutions])
+    vectors *= np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis]
     return vectors, any(solution.singular for solution in solutions)
+
+
+def sums_of_block(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
+    """Return A_e and b_e: the sums up to the end of block e, less those up to its beginning."""
+    A, b = _sums_until(blocks, system, e)
+    if e > 0:
+        A_before, b_before = _sums_until(blocks, system, e - 1)
+        A = A - A_before
+        b = b - b_before
+    return A, b
+
+
+def _sums_until(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
+    """Return A and b of the data up to the end of block e.
+
+    Within one episode the trace runs across the ends of blocks, which cut nothing off: these sums are Boyan's.
+    """
+    if e == len(blocks.prefixes):
+        return system.A, system.b
+    prefix = blocks.prefixes[e]
+    variant = system.variant if blocks.by_episode else "boyan"
+    return system.matrix_of(prefix, variant), prefix.b[: len(system.b)]
 
 
 def check_blocks(blocks: Blocks) -> None:

@@ -1,0 +1,165 @@
+"""How much of the predictions the ridge term decides, and the warnings about it.
+
+Let θ(α) = (A + αD)⁻¹ b, D the penalties of the weights. For symmetric A, bᵀθ is the mean square of the predictions plus
+that of the ridge term. The movement
+
+    |bᵀ(θ(α/2) − θ(α))| / |bᵀθ(α)|
+
+is (α/2)/(g + α/2) in a direction in which A is g: 0 where the data decide, 1 where the ridge term does. An intercept is
+eliminated first, so that the movement is that about the mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstd.data.feature_arrays import column_spread
+from lstd.data.rows import Rows
+from lstd.errors import RidgeWarning, warn
+from lstd.statistics.system import System
+from lstd.types import Array
+
+MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
+NOTHING = 1e-12  # share of bᵀθ that is rounding
+_SMALL_FACTOR = 2.0**-20  # of α, or of A if it is less, at which weights without a bound still grow
+_SMALLEST_FACTOR = 2.0**-60
+_ALIKE = 1e3  # ratio of penalties, by ranges, below which spreads need not be computed
+_UNEQUAL = 1e6  # ratio of penalties from which there is a warning
+_ENTRIES_COMPARED = 2**13  # features whose scales are looked at, but at least 64 rows of them
+_ROWS_COMPARED = 64
+
+
+def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about_mean: bool = True) -> Array:
+    """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
+
+    Parameters
+    ----------
+    system : System
+    weights : ndarray of shape (n, m)
+        θ(α), the solution of the system.
+    factor : float, default 0.5
+    about_mean : bool, default True
+        Whether the size leaves out the mean, which an intercept fits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.statistics.ridge import ridge_movement
+    >>> from lstd.statistics.system import System
+    >>> system = System(np.diag([3.0, 0.0]), np.eye(2), np.full(2, 2.0), intercept=False, variant="boyan")
+    >>> ridge_movement(system, np.diag([0.2, 0.5]))  # (α/2)/(3 + α/2) and 1
+    array([0.25, 1.  ])
+    """
+    A = system.A
+    b = system.b
+    ridge = system.ridge
+    nothing = np.zeros(b.shape[1])
+    mean_square = nothing
+    if system.intercept and len(ridge) > 1:
+        ones = A[-1, -1]
+        if system.endless or ones == 0.0:
+            return nothing
+        mean_square = b[-1] ** 2 / abs(ones)
+        means = A[:-1, [-1]] / ones
+        A = (A[:-1] - means * A[-1])[:, :-1]
+        b = b[:-1] - means * b[-1]
+        ridge = ridge[:-1]
+        weights = weights[:-1]
+    if not ridge.any():
+        return nothing
+    try:
+        moved = np.linalg.solve(A + np.diag(factor * ridge), b)
+    except np.linalg.LinAlgError:
+        return nothing
+    before = np.sum(b * weights, axis=0)
+    after = np.sum(b * moved, axis=0)
+    spread = np.abs(before)
+    whole = spread + mean_square
+    size = spread if about_mean else whole
+    moves: Array = np.divide(np.abs(after - before), size, out=np.zeros_like(size), where=spread > NOTHING * whole)
+    return moves
+
+
+@np.errstate(all="ignore")
+def grows_without_bound(system: System, weights: Array) -> bool:
+    """Return whether the weights, (n, m), grow without bound as the ridge term of their system falls."""
+    ridge = system.ridge
+    penalised = ridge > 0.0
+    if not penalised.any():
+        return False
+    typical = float(np.mean(np.abs(system.A.diagonal()[penalised]) / ridge[penalised]))
+    factor = max(_SMALL_FACTOR * min(1.0, typical), _SMALLEST_FACTOR)
+    movement = ridge_movement(system, weights, factor)
+    return bool(np.nan_to_num(movement).max() > 2.0**-4 / factor)
+
+
+@np.errstate(all="ignore")
+def warn_of_ridge(system: System, weights: Array, gamma: float, *, chosen: bool) -> None:
+    """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size.
+
+    The size is about the mean, unless the ridge coefficient was chosen: useless features may then deserve a large one.
+    """
+    about_mean = system.intercept and not chosen
+    moves = ridge_movement(system, weights, about_mean=about_mean)
+    if np.nan_to_num(moves).max(initial=0.0) > MOST:
+        grows = grows_without_bound(system, weights)
+        warn_of_movement(moves, system.ridge, gamma, grows=grows, intercept=system.intercept, about_mean=about_mean)
+
+
+def warn_of_movement(
+    moves: Array, ridge: Array, gamma: float, *, grows: bool, intercept: bool, about_mean: bool
+) -> None:
+    """Give a RidgeWarning if predictions move too far; `grows` says that weights grow without bound."""
+    movement = float(np.nan_to_num(moves).max(initial=0.0))
+    if not movement > MOST:
+        return
+    if grows and gamma == 1.0:
+        why = (
+            "they grow without bound as `alpha` falls. At `gamma` 1 that happens in states from which no end is "
+            "reached: their values are infinite. Drop these states, or use a `gamma` below 1"
+        )
+    elif grows:
+        why = "they grow without bound as `alpha` falls, so the data do not determine them. Use fewer features"
+    else:
+        why = "the ridge term decides them, not the data. Use a smaller `alpha`"
+        if not intercept:
+            why += ", or `fit_intercept` if values are far from zero"
+        if np.count_nonzero(ridge) > 1:
+            why += "; it may be 0 for some features"
+    what = "spread" if about_mean else "size"
+    warn(f"Halving `alpha` moves the predictions by {100.0 * movement:.0f} % of their {what}: {why}.", RidgeWarning)
+
+
+@np.errstate(all="ignore")
+def scales_doubt(rows: Rows, ridge: Array, intercept: bool) -> str:
+    """Say which ridge coefficients, relative to the squared spreads of features, differ too much; empty if none do.
+
+    `ridge` is (n,), without the column of ones. Spreads are those of some of the rows.
+    """
+    n = len(ridge)
+    if not len(rows) or not n:
+        return ""
+    n_compared = max(_ROWS_COMPARED, _ENTRIES_COMPARED // n)
+    X = rows.X[:: max(1, len(rows) // n_compared)]
+    if isinstance(X, np.ndarray) and _ranges_are_alike(X[:, :n], ridge, intercept):
+        return ""
+    _, spread, square = column_spread(X, about_zero=not intercept)[:, :n]
+    relative = np.where((square > 0.0) & (ridge > 0.0), ridge / spread, np.nan)
+    if not np.nanmax(relative, initial=0.0) > _UNEQUAL * np.nanmin(relative, initial=np.inf):
+        return ""
+    names = rows.names or [f"x{j}" for j in range(n)]
+    least = int(np.nanargmin(relative))
+    most = int(np.nanargmax(relative))
+    return (
+        f"`alpha` penalises {names[least]} {relative[most] / relative[least]:.1g} times less than {names[most]}: the "
+        "squares of their spreads differ so much. Divide the columns by their spreads, or give `alpha` one number per "
+        "column; LSTDCV, whose choice does not depend on scales, has them as `ridge_`."
+    )
+
+
+def _ranges_are_alike(X: Array, ridge: Array, intercept: bool) -> bool:
+    """Return whether the ranges of dense features, which are quicker than spreads, show that the scales are alike."""
+    size = np.ptp(X, axis=0) if intercept else np.abs(X).max(axis=0)
+    wide = (size > 0.0) & (ridge > 0.0)
+    relative = ridge[wide] / size[wide] ** 2
+    return not relative.max(initial=0.0) > _ALIKE * relative.min(initial=np.inf)
