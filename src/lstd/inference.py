@@ -132,15 +132,15 @@ def difference(
     """
     level = check_level(level)
     _check_alike(a, b, check_flag("any_gamma", any_gamma))
-    one = a.model_.along(checked_features(a, X), weights)
-    two = b.model_.along(checked_features(b, X if X_b is None else X_b), weights)
+    one = a.model_.linear.along(checked_features(a, X), weights)
+    two = b.model_.linear.along(checked_features(b, X if X_b is None else X_b), weights)
     if one[1].shape != two[1].shape:
         raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
     paired = a.model_.influence.of_same_rows(b.model_.influence)
     error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
     interval = interval_of(one[1] - two[1], error, freedom, shift, level)
     check_range(interval.lower, interval.upper)
-    return Difference(**vars(interval.at(a.model_.place(weights))), paired=paired)
+    return Difference(**vars(interval.at(a.model_.linear.place(weights))), paired=paired)
 
 
 def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:

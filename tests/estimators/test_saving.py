@@ -20,7 +20,7 @@ from lstd import files as archive_module
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, read_model, write_model
-from lstd.estimators.model_parts import Origin, Selection
+from lstd.estimators.model_parts import Origin, Selection, Solved
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.counts import About
@@ -52,7 +52,9 @@ def model(**options):
         rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
         origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", {"episode": "id"}),
         selection=Selection(0.8, 1.0, 0.5, 10, 20, results), options={"n_blocks": 0, "lmbdas": [0.8]},
-    ).solved(Solution(weights, np.inf, True))  # fmt: skip
+        known=Solved(Solution(weights, np.inf, True), None, "It was fitted to too little data."),
+        is_reported=True, ridge_at=s.n_transitions,
+    )  # fmt: skip
 
 
 def assert_identical(one, two):

@@ -1,13 +1,10 @@
-"""Rows of small chunks wait to be summed together: no attribute, prediction, error or file shows it."""
-
-from unittest import mock
+"""Chunks of any size give the model of the whole, whenever predictions are read."""
 
 import numpy as np
 import pytest
 
 from lstd import LSTD
 from lstd.errors import InvalidInputError
-from lstd.statistics import blocks
 
 T, N = 300, 3
 RANDOM = np.random.default_rng(5)
@@ -18,26 +15,24 @@ ENDED = LAST & (EPISODE % 3 > 0)  # others are cut off
 Y[LAST & ~ENDED] = 0.0
 
 
-def in_chunks(sizes, read_at=(), limit=blocks.MOST_WAITING):
+def in_chunks(sizes, read_at=()):
     """Fit in chunks, reading a prediction after some of them."""
-    model, first = LSTD(0.9, 0.8), 0
-    with mock.patch.object(blocks, "MOST_WAITING", limit):
-        for k, size in enumerate(sizes):
-            rows = slice(first, first + size)
-            model.partial_fit(X[rows], Y[rows], episode=EPISODE[rows], terminated=ENDED[rows])
-            if k in read_at:
-                model.predict(X[:1])
-            first += size
+    model = LSTD(0.9, 0.8)
+    first = 0
+    for k, size in enumerate(sizes):
+        rows = slice(first, first + size)
+        model.partial_fit(X[rows], Y[rows], episode=EPISODE[rows], terminated=ENDED[rows])
+        if k in read_at:
+            model.predict(X[:1])
+        first += size
     return model
 
 
-@pytest.mark.parametrize(
-    ("limit", "read_at"), [(1, ()), (3, (45, 46, 47, 80)), (blocks.MOST_WAITING, (45, 46, 47, 80))]
-)
-def test_chunks_of_any_size_give_the_model_of_the_whole(limit, read_at):
+@pytest.mark.parametrize("read_at", [(), (45, 46, 47, 80)])
+def test_chunks_of_any_size_give_the_model_of_the_whole(read_at):
     whole = LSTD(0.9, 0.8).fit(X, Y, episode=EPISODE, terminated=ENDED)
     sizes = [1] * 90 + [0, 7, 40, 1, 1] + [1] * (T - 139)
-    model = in_chunks(sizes, read_at, limit)
+    model = in_chunks(sizes, read_at)
     for name in ("n_transitions_", "n_episodes_", "n_unused_rewards_"):
         assert getattr(model, name) == getattr(whole, name)
     np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
@@ -57,7 +52,7 @@ def test_chunks_of_any_size_give_the_model_of_the_whole(limit, read_at):
         ([1, 0, 0], 1.0, {"groups": [1]}, "`groups` must be given for all chunks"),
     ],
 )
-def test_bad_rows_after_rows_that_wait_raise_at_once_and_change_nothing(x, y, columns, message):
+def test_bad_rows_in_a_small_chunk_raise_at_once_and_change_nothing(x, y, columns, message):
     model = LSTD().fit(X[:50], Y[:50]).partial_fit(X[50:52], Y[50:52])
     with pytest.raises(InvalidInputError, match=message):
         model.partial_fit(np.atleast_2d(x), np.atleast_1d(y), **columns)

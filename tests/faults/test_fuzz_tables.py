@@ -70,7 +70,7 @@ def predict(models, path, rng):
     kept = [name for name in ("x", "y", "r", "id", "done", "cut") if rng.random() < 0.3]
     sink, level = (csv_sink, parquet_sink)[int(rng.integers(2))], (None, 0.9)[int(rng.integers(2))]
     paths = [path] if rng.random() < 0.5 else [sound[".parquet"], path]
-    n_rows = predict_tables(fits[0.9], paths, kept, sink, file, level=level, chunk_rows=_size(rng))
+    n_rows = predict_tables(fits[0.9].linear, paths, kept, sink, file, level=level, chunk_rows=_size(rng))
     file.seek(0)
     if sink is parquet_sink:
         table = pq.read_table(file)
@@ -215,7 +215,7 @@ def all_readers(models, path):
         yield lambda: fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
         yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
     for sink in (csv_sink, parquet_sink):
-        yield lambda: predict_tables(model, [path], ["id"], sink, io.BytesIO())  # noqa: B023
+        yield lambda: predict_tables(model.linear, [path], ["id"], sink, io.BytesIO())  # noqa: B023
     yield lambda: score_tables(model, [path], ROLES)
     yield lambda: score(models, path, rng)
 

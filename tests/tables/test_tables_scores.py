@@ -10,6 +10,7 @@ from lstd import LSTD
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, UnobservedWarning
 from lstd.estimators.model import read_model
+from lstd.estimators.model_parts import Solved
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.column_roles import Roles
@@ -121,11 +122,11 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     )[0]
     with pytest.raises(InvalidInputError, match=r"squares of returns or of errors must not be beyond 1e308. Scale the"):
         score_tables(model, [path], roles)
-    model = model.solved(Solution(np.array([[1e200]]), 1.0, False))
+    model = model.changed(known=Solved(Solution(np.array([[1e200]]), 1.0, False), None, "none"))
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row 1 \(.*\): the prediction is beyond 1e308; look for"):
         score_tables(model, [path], roles)
     with open(tmp_path / "out.csv", "wb") as file, pytest.raises(InvalidInputError, match=r"row 1 .* is beyond 1e308"):
-        predict_tables(model, [path], [], csv_sink, file)
+        predict_tables(model.linear, [path], [], csv_sink, file)
 
 
 @pytest.mark.filterwarnings("always")
@@ -138,7 +139,7 @@ def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
     frame = pa.table({"x": x, "r": np.abs(y), "id": np.arange(400) // 10, "done": 1 * done})
     estimator = LSTD(0.5).fit(x[:, np.newaxis], np.abs(y), terminated=done)
     model = read_model(estimator.save(tmp_path / "model") or tmp_path / "model")
-    model = model.changed(rewards=("r",)).solved(Solution(np.array([[100.0], [0.0]]), 1.0, False))
+    model = model.changed(rewards=("r",), known=Solved(Solution(np.array([[100.0], [0.0]]), 1.0, False), None, "none"))
     roles = Roles(("x0",), ("r",), "id", "done")
     path = write(frame.rename_columns(["x0", "r", "id", "done"]), tmp_path / "a.parquet")
     with pytest.warns(BoundsWarning, match=r"outside of what the rewards allow: "):
@@ -147,7 +148,7 @@ def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
         frame.rename_columns(["x0", "r", "id", "done"]).set_column(0, "x0", pa.array(50 + x)), tmp_path / "b.csv"
     )
     with open(tmp_path / "out.csv", "wb") as file, pytest.warns(ExtrapolationWarning, match=r"x0 of 100 % of the rows"):
-        predict_tables(model, [far], [], csv_sink, file, chunk_rows=chunk_rows)
+        predict_tables(model.linear, [far], [], csv_sink, file, chunk_rows=chunk_rows)
 
 
 def test_no_header_stands_alone_beside_an_error():

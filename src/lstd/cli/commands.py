@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lstd.data.settings import Settings
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import HorizonModel
+    from lstd.estimators.linear import Linear
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
     from lstd.tables.scoring import Score
@@ -119,11 +120,11 @@ def _fit(
         independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
     )  # fmt: skip
     if fills and fitted.origin is not None:
-        fitted = fitted.changed(origin=replace(fitted.origin, fills=fills))
+        fitted = fitted.described(origin=replace(fitted.origin, fills=fills))
     if sample is not None and sample.rows is not None:
         from lstd.estimators.bias_check import checks_for_report
 
-        fitted = fitted.changed(checks=checks_for_report(sample.rows, fitted))
+        fitted = fitted.described(checks=checks_for_report(sample.rows, fitted))
     return fitted, sample
 
 
@@ -261,27 +262,31 @@ def predict(given: Any) -> int:
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")
-    from lstd.estimators.horizon_model import AtHorizons, HorizonModel
+    from lstd.estimators.horizon_model import HorizonModel
 
     out = given.out
     if out is None and given.json:
         raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
-    model: Any = _read(given.model)
+    model = _read(given.model)
+    misfit = None
     if isinstance(model, HorizonModel):
-        model = AtHorizons(model, given.horizon or ())
+        linear = model.at(given.horizon or ())
     elif given.horizon is not None:
         raise InvalidInputError(f"`--horizon` needs a model that `lstd fit --horizon` wrote, not {given.model}.")
-    if given.interval is not None and model.no_intervals:
-        raise InvalidInputError(f"{given.model} has no intervals. {model.no_intervals}")
-    if given.interval is not None and model.misfit is not None and model.misfit.dominates and not given.quiet:
-        say(f"lstd: {model.misfit.message}")
+    else:
+        linear = model.linear
+        misfit = model.misfit
+    if given.interval is not None and linear.no_intervals:
+        raise InvalidInputError(f"{given.model} has no intervals. {linear.no_intervals}")
+    if given.interval is not None and misfit is not None and misfit.dominates and not given.quiet:
+        say(f"lstd: {misfit.message}")
     if out is not None:
-        rows = _to_file(model, given, _check_table(out, given.force, [given.model, *given.data]))
+        rows = _to_file(model, linear, given, _check_table(out, given.force, [given.model, *given.data]))
         return output({"file": out, "rows": rows} if given.json else f"{out}: predictions for {rows} rows")
     if sys.stdout is None:
         return closed_output("the predictions")
     try:
-        _predict(model, given, sys.stdout.buffer)
+        _predict(model, linear, given, sys.stdout.buffer)
     except LSTDError:
         raise
     except OSError as error:  # a table that could not be read raises an error of lstd
@@ -289,15 +294,17 @@ def predict(given: Any) -> int:
     return DONE
 
 
-def _to_file(model: Any, given: Any, path: Path) -> int:
+def _to_file(model: Model | HorizonModel, linear: Linear, given: Any, path: Path) -> int:
     from lstd.files import replacing
 
     advise("; no predictions were written")
     with replacing(path) as file:
-        return _predict(model, given, file, parquet=path.suffix.lower() == ".parquet")
+        return _predict(model, linear, given, file, parquet=path.suffix.lower() == ".parquet")
 
 
-def _predict(model: Any, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
+def _predict(
+    model: Model | HorizonModel, linear: Linear, given: Any, file: IO[bytes], *, parquet: bool = False
+) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
     from lstd.tables.sort_and_impute import prepared_as
@@ -305,7 +312,7 @@ def _predict(model: Any, given: Any, file: IO[bytes], *, parquet: bool = False) 
     sink = parquet_sink if parquet else csv_sink
     with reading(given.quiet) as on_progress:
         return predict_tables(
-            model, prepared_as(model, given.data), given.id, sink, file, level=given.interval,
+            linear, prepared_as(model, given.data), given.id, sink, file, level=given.interval,
             contributions=given.contributions, on_progress=on_progress,
         )  # fmt: skip
 

@@ -226,17 +226,19 @@ def rows_of(features: Features, part: slice) -> Features:
     return rows
 
 
-def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0, model: Any = None) -> Array:
+def product(
+    name: str, phi: Features, weights: Array, intercept: float | Array = 0.0, names: Sequence[str] | None = None
+) -> Array:
     """Return predictions from features; raise InvalidInputError if a feature is not finite, or they overflow.
 
     A feature that is not finite shows in its prediction, so that one pass over the features is enough. Those of float32
-    are converted in batches. If the features have names, `model` has them in `names`.
+    are converted in batches. `names` are those of the features, if they have any.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
         values += intercept
     if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
-        check_finite(name, phi, getattr(model, "names", None))
+        check_finite(name, phi, names)
         check_not_overflowed(name, values)
     return values
 

@@ -21,7 +21,7 @@ from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.contributions import Contributions
-from lstd.estimators.limits import Limits, beyond_bounds, clipped, warn_beyond
+from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
@@ -38,10 +38,16 @@ NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was req
 
 
 class Fitted(Generic[T]):
-    """A read-only attribute that a function computes from the fitted state; some need the `matrix`."""
+    """A read-only attribute that a function computes from the fitted state.
 
-    def __init__(self, function: Callable[[Any], T], *, matrix: bool = False) -> None:
-        self._function, self._matrix, self._name = function, matrix, ""
+    Some need the `matrix`. Some are of sums alone, and do not need the `weights`.
+    """
+
+    def __init__(self, function: Callable[[Any], T], *, matrix: bool = False, weights: bool = True) -> None:
+        self._function = function
+        self._matrix = matrix
+        self._weights = weights
+        self._name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -49,9 +55,10 @@ class Fitted(Generic[T]):
     def __get__(self, estimator: Regressor | None, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]  # the attribute of the class
-        if self._matrix and estimator._model.free is not None:
+        model = estimator._model if self._weights else estimator._state
+        if self._matrix and model.matrix_free is not None:
             raise AttributeError(needs_matrix(self._name))
-        return self._function(estimator._model)
+        return self._function(model)
 
     def __set__(self, estimator: Regressor, value: Any) -> None:
         raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
@@ -66,7 +73,7 @@ class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
 
     model_: Any  # the fitted state, as a whole
-    n_features_in_ = Fitted(lambda model: model.n_features)
+    n_features_in_ = Fitted(lambda model: model.n_features, weights=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -75,15 +82,21 @@ class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     @property
-    def _model(self) -> Any:
+    def _state(self) -> Any:
+        """The fitted state."""
         if "model_" not in vars(self):
             check_is_fitted(self)
         return self.model_
 
     @property
+    def _model(self) -> Any:
+        """The fitted state, whose weights are about to be used."""
+        return self._state
+
+    @property
     def feature_names_in_(self) -> NDArray[Any]:
         """Names of the features; exists only if the names in `X` were all strings."""
-        names = self._model.names
+        names = self._state.names
         if names is None:
             raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
         return np.array(names, dtype=object)
@@ -99,7 +112,7 @@ class Predictor(Regressor):
 
     model_: Model
     statistics_: Fitted[LSTDStatistics] = Fitted(
-        lambda model: model.statistics.uncentred(model.settings.centre), matrix=True
+        lambda model: model.statistics.uncentred(model.settings.centre), matrix=True, weights=False
     )
     coef_ = Fitted(lambda model: model.coef)
     intercept_ = Fitted(lambda model: model.intercept)
@@ -107,14 +120,23 @@ class Predictor(Regressor):
         lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)], matrix=True
     )
     condition_number_ = Fitted(lambda model: model.solution.condition_number, matrix=True)
-    n_iter_ = Fitted(lambda model: 1 if model.free is None else model.free.n_iter)
-    residual_ = Fitted(lambda model: None if model.free is None else model.free.residual)
-    n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
-    n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards)
-    n_episodes_ = Fitted(lambda model: model.statistics.n_episodes)
+    n_iter_ = Fitted(lambda model: 1 if model.matrix_free is None else model.matrix_free.n_iter)
+    residual_ = Fitted(lambda model: None if model.matrix_free is None else model.matrix_free.residual)
+    n_transitions_ = Fitted(lambda model: model.statistics.n_transitions, weights=False)
+    n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards, weights=False)
+    n_episodes_ = Fitted(lambda model: model.statistics.n_episodes, weights=False)
+
+    @property
+    def _model(self) -> Model:
+        """The fitted model; the first use of its weights after `partial_fit` gives the warnings about them."""
+        model: Model = self._state
+        if not model.is_reported:
+            model = model.reported()
+            self.model_ = model
+        return model
 
     def _needs_matrix(self, name: str) -> None:
-        if self._model.free is not None:
+        if self._model.matrix_free is not None:
             raise InvalidInputError(needs_matrix(name))
 
     @overload
@@ -156,15 +178,15 @@ class Predictor(Regressor):
             itself.
         """
         return_std = check_flag("return_std", return_std)
-        model: Model = self._model
+        linear = self._model.linear
         phi = checked_features(self, X, raw=True)
-        prediction = model.predict(phi)
-        warn_beyond(model, phi, prediction)
+        prediction = linear.predict(phi)
+        linear.warn_of_unlike(phi, prediction)
         if check_flag("clip", clip):
-            prediction = clipped(prediction, model)
+            prediction = linear.clipped(prediction)
         if not return_std:
             return prediction
-        return prediction, model.influence.standard_error(phi).reshape(prediction.shape)
+        return prediction, linear.influence.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, scale: str = "identity"
@@ -218,12 +240,12 @@ class Predictor(Regressor):
         >>> bool(interval.lower < chain.values.mean() < interval.upper)
         True
         """
-        model: Model = self._model
+        linear = self._model.linear
         check_choice("scale", scale, SCALES)
         level = check_level(level)
         phi = checked_features(self, X)
-        interval = model.interval(phi, level, weights, scale)
-        warn_beyond(model, phi)
+        interval = linear.interval(phi, level, weights, scale)
+        linear.warn_of_unlike(phi)
         return interval
 
     def contributions(self, X: Any) -> Contributions:
@@ -256,7 +278,7 @@ class Predictor(Regressor):
         x1              0   0.5  -0.7375        0.3688     0.12
         prediction                               4.325
         """
-        return Contributions.of(self._model, checked_features(self, X))
+        return Contributions.of(self._model.linear, checked_features(self, X))
 
     def summary(self, level: float = 0.95) -> Summary:
         """Return a table of the coefficients with standard errors and intervals, and of what decides them.
@@ -444,7 +466,7 @@ class Predictor(Regressor):
         warn(little_observed(replace(found.observed, weight=weight).share, SELF_SCORED), UnobservedWarning)
         warn(beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
         warn(support_doubt(rows, rows.importance_ratio), SupportWarning)
-        warn_beyond(model, rows.X)
+        model.linear.warn_of_unlike(rows.X)
         return value
 
     def to_record(self) -> SavedModel:

@@ -29,7 +29,7 @@ from lstd.data.settings import Settings
 from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, LSTDWarning, RidgeWarning, warn
 from lstd.estimators.folds import check_enough, mean_product, total_weight
 from lstd.estimators.misfit_check import check_misfit
-from lstd.estimators.model import QUIET, Model
+from lstd.estimators.model import Model
 from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks, needs_matrix
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
@@ -66,7 +66,7 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     alpha = _RIDGE * float(np.mean(square / penalty)) * total_weight(rows) / len(rows)
     settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
     with_lmbda, with_one = (
-        Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay), warned=QUIET)
+        Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay))
         for decay in (lmbda, 1.0)
     )
     _check_bounded(with_lmbda, with_one)
@@ -126,7 +126,7 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
     whole = 0 if len(starts) == 2 else int(starts[min(_GROUPS_OF_CHOICE, len(starts) - 1)])
     most = max(_ENTRIES_OF_CHOICE // rows.n_features, _ROWS_OF_CHOICE, whole)
     first = first_rows(rows, min(most, _ENTRIES // rows.n_features))
-    model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings, warned=QUIET)
+    model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings)
     note = f" Only the first {len(first)} rows were checked." if len(first) < len(rows) else ""
     quiet = IllConditionedWarning, RidgeWarning  # the model gives its own
     return _checks(first, model, quiet, note=note, tree=False)
@@ -134,7 +134,7 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
 
 def checks_for_report(rows: Rows, model: Model) -> Checks:
     """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
-    if model.free is not None:
+    if model.matrix_free is not None:
         return Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
     rows = rows.with_ones() if model.settings.fit_intercept else rows
     return _checks(first_rows(rows, _ENTRIES // model.statistics.n_features), model, (LSTDWarning,))

@@ -152,7 +152,7 @@ def held_out_score(rows: Rows, model: Model) -> float | None:
     rows = first_rows(rows.with_ones() if s.fit_intercept else rows, _ENTRIES_OF_SCORE // (n + 1))
     with warnings.catch_warnings(action="ignore"):
         try:
-            return None if model.free else select(rows, settings, lmbdas=[s.lmbda], alphas=[1.0])[0].score
+            return None if model.matrix_free else select(rows, settings, lmbdas=[s.lmbda], alphas=[1.0])[0].score
         except InvalidInputError:
             return None
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
+from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import two_digits
 from lstd.types import Array
 
@@ -46,7 +47,7 @@ class Contributions:
 
     values: Array
     standard_error: Array
-    base: Any
+    base: float | Array
     x: Array
     means: Array
     coef: Array
@@ -54,27 +55,39 @@ class Contributions:
 
     @classmethod
     def of(
-        cls, model: Any, phi: Any, means: Array | None = None, columns: slice | None = None, names: Any = None
-    ) -> Contributions:  # fmt: skip
+        cls,
+        linear: Linear,
+        phi: Features,
+        means: Array | None = None,
+        columns: slice | None = None,
+        names: tuple[str, ...] | None = None,
+    ) -> Contributions:
         """Compute the contributions of checked features (T, n); raises as :meth:`lstd.LSTD.contributions`.
 
-        By default, `means` are those of the rows of the fit, and the features have all `columns` of weights, or names.
+        By default, `means` are those of the rows of the fit, and the features have all `columns` of weights, and their
+        `names`.
         """
-        if means is None and model.limits is None:
-            raise InvalidInputError(
-                "`contributions` needs the means of the features, which a model of chunks or statistics does not "
-                "know. Fit it with `fit` or `fit_tables`."
-            )
-        means = model.limits.total / model.limits.n_rows if means is None else means
-        columns = columns or slice(len(means))
+        if means is None:
+            if linear.limits is None:
+                raise InvalidInputError(
+                    "`contributions` needs the means of the features, which a model of chunks or statistics does not "
+                    "know. Fit it with `fit` or `fit_tables`."
+                )
+            means = linear.limits.total / linear.limits.n_rows
         x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
-        coef, error = model.coef[..., columns], np.full(model.coef[..., columns].shape, np.nan)
-        if not model.no_intervals:
-            found = model.influence.of_weights(np.zeros(model.influence.vectors.shape[:0:-1]), 0.95)
-            error = found.standard_error[columns].T.reshape(coef.shape)
-        away = x - means if coef.ndim == 1 else (x - means)[:, np.newaxis]
-        base = coef @ means + model.intercept
-        return cls(away * coef, np.abs(away) * error, base, x, means, coef, names or model.feature_names)
+        if columns is None:
+            columns = slice(linear.n_features)
+        coef = linear.coef[..., columns]
+        error = np.full(coef.shape, np.nan)
+        if not linear.no_intervals:
+            error = linear.influence.of_weights_error()[..., columns].reshape(coef.shape)
+        distance = x - means
+        if not linear.single:
+            distance = distance[:, np.newaxis]
+        base = coef @ means + linear.intercept
+        if names is None:
+            names = linear.feature_names
+        return cls(distance * coef, np.abs(distance) * error, base, x, means, coef, names)
 
     def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one row and reward, the heading first, the largest contribution on top."""

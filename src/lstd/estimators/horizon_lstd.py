@@ -23,8 +23,8 @@ from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import Fitted, Regressor, mean_r2
 from lstd.estimators.contributions import Contributions
-from lstd.estimators.horizon_model import AtHorizons, HorizonModel
-from lstd.estimators.limits import warn_beyond
+from lstd.estimators.horizon_model import HorizonModel
+from lstd.estimators.linear import Linear
 from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
@@ -244,10 +244,13 @@ class HorizonLSTD(Regressor):
         ExtrapolationWarning
             When features are far outside of their range in `fit`.
         """
-        model, at, phi = self._model, self._at(horizon), checked_features(self, X, raw=True)
-        prediction = model.shaped(at.predict(phi))
-        warn_beyond(model, phi)
-        return (prediction, at.influence.standard_error(phi).reshape(prediction.shape)) if return_std else prediction
+        linear = self._at(horizon)
+        phi = checked_features(self, X, raw=True)
+        prediction = linear.predict(phi)
+        linear.warn_of_unlike(phi)
+        if not return_std:
+            return prediction
+        return prediction, linear.influence.standard_error(phi).reshape(prediction.shape)
 
     def predict_curve(self, X: Any) -> Array:
         """Predict the sums of rewards over the next 1, 2, …, H steps from each row.
@@ -261,8 +264,11 @@ class HorizonLSTD(Regressor):
         ndarray of shape (T, H) or (T, H, m)
         """
         model: HorizonModel = self._model
-        values = AtHorizons(model, range(1, model.stream.horizon + 1)).predict(checked_features(self, X, raw=True))
-        return values if model.single else values.reshape(len(values), model.stream.horizon, -1)
+        horizon = model.stream.horizon
+        values = model.at(range(1, horizon + 1)).predict(checked_features(self, X, raw=True))
+        if model.single:
+            return values
+        return values.reshape(len(values), horizon, -1)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, horizon: int | None = None,
@@ -293,9 +299,11 @@ class HorizonLSTD(Regressor):
         InvalidInputError
             When `X` breaks a rule, or the model has too few blocks for intervals.
         """
-        at, level, phi = self._at(horizon), check_level(level), checked_features(self, X)
-        found = at.interval(phi, level, weights, check_choice("scale", scale, SCALES))
-        return found.at((..., 0)) if self._model.single else found
+        linear = self._at(horizon)
+        check_level(level)
+        check_choice("scale", scale, SCALES)
+        phi = checked_features(self, X)
+        return linear.interval(phi, level, weights, scale)
 
     def contributions(self, X: Any, horizon: int | None = None) -> Contributions:
         """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
@@ -311,10 +319,7 @@ class HorizonLSTD(Regressor):
         Contributions
             Bounds `low` and `high` are left out.
         """
-        at, phi = self._at(horizon), checked_features(self, X)
-        if self._model.single:
-            at.coef, at.intercept = at.coef[0], at.intercept[0]
-        return Contributions.of(at, phi)
+        return Contributions.of(self._at(horizon), checked_features(self, X))
 
     def observed_returns(
         self, X: Any, y: ArrayLike, *, horizon: int | None = None, unobserved: str = "predict",
@@ -337,10 +342,11 @@ class HorizonLSTD(Regressor):
         -------
         ObservedReturns
         """
-        (h,) = self._at(horizon).horizons
+        steps = self._steps(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
         rows = self._checked(self._model, X, y, columns, "score")
-        return AtHorizons(self._model, range(1, h + 1)).returns(rows, unobserved)
+        returns: ObservedReturns = self._model.returns(rows, steps, unobserved)
+        return returns
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
@@ -374,8 +380,14 @@ class HorizonLSTD(Regressor):
             raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
         return mean_r2(found, self.predict(X, horizon), weight)
 
-    def _at(self, horizon: Any) -> AtHorizons:
-        return AtHorizons(self._model, [] if horizon is None else [horizon])
+    def _steps(self, horizon: int | None) -> int:
+        """Return the checked number of steps, by default that of the model."""
+        longest: int = self._model.stream.horizon
+        return longest if horizon is None else check_integer("horizon", horizon, 1, longest)
+
+    def _at(self, horizon: int | None) -> Linear:
+        model: HorizonModel = self._model
+        return model.at([self._steps(horizon)], single=model.single)
 
     coef_ = Fitted(lambda model: model.shaped(model.parts[0]))
     intercept_ = Fitted(lambda model: model.shaped(model.parts[1]))

@@ -21,7 +21,7 @@ import numpy as np
 
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import growing_doubt, little_observed, unused_rows, warn_of_unused
-from lstd.data.feature_arrays import Features, column_spread, product
+from lstd.data.feature_arrays import column_spread
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows, uniform
 from lstd.data.settings import ALPHA, LMBDA, Settings
@@ -34,10 +34,11 @@ from lstd.errors import (
     warn,
 )
 from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks, default_limit
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums
-from lstd.statistics.intervals import Influence, Interval, check_count, summed
+from lstd.statistics.intervals import Influence, check_count
 from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
@@ -67,7 +68,6 @@ class HorizonModel(Record):
     """A model of the next h steps for all h up to a horizon; n features, m rewards. Files hold it as `saved`."""
 
     file_kind: ClassVar[str] = "model of horizons"
-    compared: ClassVar[bool] = True  # predictions for rows of the fit with what rewards allow
 
     stream: LagBlocks  # sums, whose last feature is the column of ones if there is an intercept
     settings: Settings  # with "auto" in `choose`; a penalty, squared spreads in the first rows, if `alpha` is chosen
@@ -212,7 +212,7 @@ class HorizonModel(Record):
         found = {
             UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
             ExtrapolationWarning: growing_doubt(near),
-            BoundsWarning: beyond_bounds(AtHorizons(self).predict(rows.part), bounds, "a smaller `horizon`"),
+            BoundsWarning: beyond_bounds(self.at().predict(rows.part), bounds, "a smaller `horizon`"),
             RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),
         }
         for category, text in found.items():
@@ -240,9 +240,47 @@ class HorizonModel(Record):
         flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
         return Influence(*flat, shares, self.settings.fit_intercept, np.zeros((len(shares), 4), np.uint64))
 
+    def at(self, horizons: Sequence[int] = (), *, single: bool = False) -> Linear:
+        """Return the predictions for some horizons, by default the longest, as values of one linear function.
+
+        The rewards of a horizon follow one another. If `single`, values of the only horizon and reward are (T,).
+        """
+        longest = self.stream.horizon
+        steps = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
+        m = len(self.reward_names)
+        places = [(h - 1) * m + j for h in steps for j in range(m)]
+        of_horizons, ones = self.parts
+        coef = of_horizons.reshape(-1, self.n_features)[places]
+        intercept = ones.reshape(-1)[places]
+        names = [f"{name}_{h}" if m > 1 else str(h) for h in steps for name in self.reward_names]
+
+        def find_influence() -> Influence:
+            influence = self.solved.influence
+            if influence is None:
+                raise InvalidInputError(self.solved.no_intervals)
+            return replace(influence, vectors=influence.vectors[:, places], shift=influence.shift[places])
+
+        low, high = self.bounds
+        return Linear(
+            coef[0] if single else coef,
+            float(intercept[0]) if single else intercept,
+            self.names,
+            tuple(names),
+            find_influence,
+            limits=self.limits,
+            low=low,
+            high=high,
+        )
+
+    def returns(self, rows: Rows, horizon: int, unobserved: str) -> ObservedReturns:
+        """Compute the returns of the next 1, 2, …, `horizon` steps; see `horizon_returns`."""
+        values = self.at(range(1, horizon + 1)).predict(rows.X)
+        by_horizon = values.reshape(len(rows), horizon, -1).swapaxes(0, 1)
+        return horizon_returns(rows, by_horizon, horizon, unobserved)
+
     def bounded(self, values: Array) -> Array:
-        """Return predictions, or ends of intervals, within the bounds of the model."""
-        return values if self.bounds == (None, None) else np.clip(values, *self.bounds)
+        """Return predictions within the bounds of the model."""
+        return self.at().limited(values)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -290,52 +328,6 @@ def _limit(n: int, horizon: int, n_blocks: Any) -> int:
             "or longer steps and a smaller `horizon`."
         )
     return limit
-
-
-class AtHorizons:
-    """A model at some of its horizons, which predictions take as several rewards."""
-
-    misfit, compared = None, True  # a check for misfit is not made
-
-    def __init__(self, model: HorizonModel, horizons: Sequence[int] = ()) -> None:
-        longest, m = model.stream.horizon, len(model.reward_names)
-        self._model, self.bounded, self.limits = model, model.bounded, model.limits
-        self.horizons = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
-        self._places = [(h - 1) * m + j for h in self.horizons for j in range(m)]
-        coef, ones = model.parts
-        self.coef, self.intercept = coef.reshape(-1, coef.shape[2])[self._places], ones.reshape(-1)[self._places]
-        self.feature_names, self.names, self.no_intervals = model.feature_names, model.names, model.solved.no_intervals
-        pairs = [(name, h) for h in self.horizons for name in model.reward_names]
-        self.reward_names = tuple(f"{name}_{h}" if m > 1 else str(h) for name, h in pairs)
-
-    def predict(self, phi: Features, *, bounded: bool = True) -> Array:
-        """Predict from features (T, n) for each horizon and reward, (T, k)."""
-        values = product("X", phi, self.coef.T, self.intercept, self)
-        return self.bounded(values) if bounded else values
-
-    def interval(self, phi: Features, level: float, weights: Any = None, scale: str = "identity") -> Interval:
-        """Compute intervals for features (T, n), arrays (T, k), or for their sum with `weights` (T,), arrays (k,).
-
-        Raises InvalidInputError if there are no blocks.
-        """
-        along, values, ones = summed(phi, self.predict(phi, bounded=weights is None), weights)
-        found = self.influence.interval(along, values, level, ones=ones, scale=scale)
-        if weights is not None:
-            return found.at(0)
-        return replace(found, lower=self.bounded(found.lower), upper=self.bounded(found.upper))
-
-    def returns(self, rows: Rows, unobserved: str) -> ObservedReturns:
-        """Compute the returns of as many steps as there are horizons, from 1 on; see `horizon_returns`."""
-        curve = self.predict(rows.X).reshape(len(rows), len(self.horizons), -1).swapaxes(0, 1)
-        return horizon_returns(rows, curve, len(curve), unobserved)
-
-    @property
-    def influence(self) -> Influence:
-        """Influence of blocks on these weights; raises InvalidInputError if the model has none."""
-        found = self._model.solved.influence
-        if found is None:
-            raise InvalidInputError(self.no_intervals)
-        return replace(found, vectors=found.vectors[:, self._places], shift=found.shift[self._places])
 
 
 # ------------------------------------------------------------ choice of λ and α

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
-from lstd._kernels.scales import any_outside, widen
+from lstd._kernels.scales import widen
 from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, bounds_of, distance, percent, sides
-from lstd.data.feature_arrays import Features
 from lstd.data.rows import COMPARED, Record, Rows
 from lstd.data.settings import Settings
-from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, warn
 from lstd.types import Array, Flags
 
 _ALL = np.ones(COMPARED, np.bool_)  # of the rows that are looked at
-_FEW = 0.02  # share of rows beyond a range that is too small for a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,51 +122,4 @@ def beyond_bounds(
         "the age of an account, cause this where most returns were cut off; so do weights that the data do not "
         "determine, and a missing intercept. Limit the range of features, use a larger `alpha`, "
         f"{remedy}, and compare models by `lstd.metrics.backtest`."
-    )
-
-
-def clipped(prediction: Array, model: Any) -> Array:
-    """Return predictions of shape (T,) or (T, m) within what the rewards of the fit allow."""
-    if model.bounds is None:
-        raise InvalidInputError(
-            "`clip` must be False for a model fitted to chunks or statistics, which does not know the least "
-            "and greatest reward; use `numpy.clip`."
-        )
-    low, high = model.bounds[:, 0] if model.statistics.single else model.bounds
-    return np.asarray(np.clip(prediction, low, high))
-
-
-def warn_beyond(model: Any, X: Features, prediction: Array | None = None) -> None:
-    """Warn if features to be predicted, (T, n), are far outside of their ranges in the fit, or predictions of bounds.
-
-    Predictions are compared if those of the rows of the fit were not.
-    """
-    limits = model.limits
-    if limits is None or not X.shape[0]:
-        return
-    if not model.compared and prediction is not None and len(prediction) >= FEWEST:
-        warn(beyond_bounds(prediction.reshape(len(prediction), -1), model.bounds), BoundsWarning)
-    if limits.ranges is None or not isinstance(X, np.ndarray):
-        return
-    X = np.ascontiguousarray(X if len(X) <= COMPARED else X[:: -(-len(X) // COMPARED)], np.float64)
-    if any_outside(X, limits.ranges) and limits.wide is not None and any_outside(X, limits.wide):
-        warn(_outside(model, X, limits.ranges, limits.wide), ExtrapolationWarning)
-
-
-def _outside(model: Any, X: Array, ranges: Array, wide: Array) -> str:
-    """Say which features are outside of wide ranges in more than a few rows; empty if none are."""
-    outside = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
-    far = np.count_nonzero(outside > _FEW)
-    if not far:
-        return ""
-    found = [
-        f"{model.feature_names[j]} of {percent(outside[j])} of the rows, from {X[:, j].min():.4g} to "
-        f"{X[:, j].max():.4g} ({ranges[0, j]:.4g} to {ranges[1, j]:.4g} in the fit)"
-        for j in np.argsort(-outside, kind="stable")[: min(3, far)].tolist()
-    ]
-    more = f"; and {far - 3} more" if far > 3 else ""
-    return (
-        f"Features are far outside of their range in the fit: {'; '.join(found)}{more}. "
-        "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
-        "fit to rows like these."
     )

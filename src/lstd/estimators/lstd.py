@@ -263,7 +263,7 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
                 "`partial_fit` as they arrive."
             )
-        self.model_ = model.checked().doubted(rows)
+        self.model_ = model.checked().with_doubts(rows)
         return self
 
     def partial_fit(
@@ -276,8 +276,7 @@ class LSTD(Predictor):
         and `fit_intercept` may not.
 
         The rows of an episode, and of a group, follow one another: an id that reappears after others, in this chunk or
-        a later one, raises an error. A loaded model remembers only the last id. Small dense chunks are copied, up to
-        8 MB, and summed when the model is next read.
+        a later one, raises an error. A loaded model remembers only the last id.
 
         Parameters
         ----------
@@ -292,7 +291,7 @@ class LSTD(Predictor):
         self
         """
         before: Model | None = vars(self).get("model_")
-        if self.solver == "iterative" or (before is not None and before.free is not None):
+        if self.solver == "iterative" or (before is not None and before.matrix_free is not None):
             raise InvalidInputError(needs_matrix("partial_fit"))
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
         settings, options = self._settings(before), self._options
@@ -303,7 +302,7 @@ class LSTD(Predictor):
         if before is None or settings is not before.settings:
             settings.ridge(rows.n_features)  # checks the number of coefficients
         model = before.then(rows, settings, options, rate) if before else Model.of_rows(rows, settings, options)
-        self.model_ = model.doubted(rows, goes_on=True)
+        self.model_ = model.with_doubts_of_chunk(rows)
         return self
 
     def fit_statistics(

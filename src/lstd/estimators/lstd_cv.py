@@ -170,7 +170,7 @@ class LSTDCV(Predictor):
         options = {name: getattr(self, name) for name in CV_OPTIONS}
         fit = partial(fit_without_matrix, solver=solver) if free else Model.of_rows
         model = fit(rows, settings, options=options, selection=selection, checks=checks)
-        self.model_ = model.checked().doubted(rows)
+        self.model_ = model.checked().with_doubts(rows)
         return self
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.statistics.intervals import Influence
+from lstd.statistics.solve import Solution
 from lstd.types import Array
 from lstd.version import __version__
 
@@ -256,6 +258,15 @@ class MatrixFree:
     unseen: Annotated[NDArray[np.bool_], "wide"]  # those that are zero wherever a full transition starts
     n_iter: int  # products with the matrix
     residual: Annotated[float, (0.0, np.inf)]  # relative, of the scaled system
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Weights that do not come from sums in memory, and the influence of blocks on them."""
+
+    solution: Solution
+    influence: Influence | None
+    no_intervals: str  # why there is no influence; empty if there is
 
 
 @dataclass(frozen=True)

@@ -383,7 +383,8 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
-    state, (steps,) = estimator._model, estimator._at(horizon).horizons
+    state = estimator._model
+    steps = estimator._steps(horizon)
     rows = state.prepared(estimator._checked(state, X, y, columns, "fit"))
     places = _folds(rows)[1]
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])

@@ -31,7 +31,7 @@ from lstd.data.settings import Settings, Solver, boundary_share
 from lstd.errors import IllConditionedWarning, InvalidInputError, warn
 from lstd.estimators.limits import Limits
 from lstd.estimators.model import Model, warned_of
-from lstd.estimators.model_parts import MatrixFree
+from lstd.estimators.model_parts import MatrixFree, Solved
 from lstd.statistics.adding import column_of, parts_of
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import marks_until
@@ -201,12 +201,11 @@ def fit_without_matrix(
     limits, ridge = Limits.of_rows(rows), settings.ridge(rows.n_features)
     rows = _sparse(rows)
     blocks, endless = _counted(rows, settings, options["n_blocks"])
-    free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
+    matrix_free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
     warned = warned_of(rows, settings) | ({"unused"} if not len(unused_rows(rows, len(rows) - 1)) else set())
-    model = Model(blocks, settings, options=options, limits=limits, free=free, warned=warned, **fields)
+    model = Model(blocks, settings, options=options, limits=limits, matrix_free=matrix_free, warned=warned, **fields)
     if not blocks.total.total_weight > 0.0:
         return model
-    model.warn_of_data()
     ones = settings.fit_intercept and not endless
     common = _common_sum(rows) if ones else 0.0
     repeated = 0.0 if ridge.any() else common
@@ -220,7 +219,8 @@ def fit_without_matrix(
         _warn_of_convergence(_not_converged(sum(counts), max(residuals), solver.tol, settings))
     elif system.ridge.any():
         _warn_of_ridge(system, thetas, settings, solver, chosen=model.selection is not None)
-    model = model.changed(free=replace(free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals)))
+    matrix_free = replace(matrix_free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
+    model = model.changed(matrix_free=matrix_free)
 
     def shaped(weights: Array) -> Array:
         """Return weights (…, n + 1) of which no prediction has changed in the shape of those of a direct solution."""
@@ -233,11 +233,12 @@ def fit_without_matrix(
     solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf, False)
     try:
         check_blocks(blocks)
-    except InvalidInputError:
-        return model.solved(solution)
+    except InvalidInputError as error:
+        return model.changed(known=Solved(solution, None, str(error)))
     system.common = 0.0 if repeated else common
     q, shift = map(shaped, _influence(system, blocks, thetas, solver.loose))
-    return model.solved(solution, Influence(q, shift, blocks.shares, settings.fit_intercept, blocks.marks))
+    influence = Influence(q, shift, blocks.shares, settings.fit_intercept, blocks.marks)
+    return model.changed(known=Solved(solution, influence, ""))
 
 
 def _warn_of_ridge(

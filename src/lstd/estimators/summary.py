@@ -63,7 +63,7 @@ class Summary:
 
         One less :func:`lstd.metrics.effective_degrees_of_freedom`.
         """
-        return None if self.model.free else 1.0 - self.model.degrees_of_freedom
+        return None if self.model.matrix_free else 1.0 - self.model.degrees_of_freedom
 
     @property
     def observed_share(self) -> float | None:
@@ -128,12 +128,12 @@ class Summary:
         return facts
 
     def _solution(self) -> dict[str, str]:
-        if (free := self.model.free) is None:
+        if (free := self.model.matrix_free) is None:
             return {"condition number": _condition(self.model.solution.condition_number)}
         return {"solved": f"by {free.n_iter} products with the matrix, to a relative residual of {free.residual:.1g}"}
 
     def _blocks(self) -> str:
-        unit = "consecutive rows" if self.model.summed.unit == "rows" else self.model.summed.unit
+        unit = "consecutive rows" if self.model.blocks.unit == "rows" else self.model.blocks.unit
         return f"from {len(self.model.influence.shares)} blocks of one or more {unit}, taken as independent"
 
     @property
@@ -150,7 +150,7 @@ class Summary:
             **({} if settings.penalty is None else {"ridge": model.ridge[:n]}),
             "selection": chosen
             and {"rows": chosen.n_rows, "folds": chosen.n_folds} | {name: getattr(chosen, name) for name in _CHOICE},
-            "condition_number": None if model.free else model.solution.condition_number,
+            "condition_number": None if model.matrix_free else model.solution.condition_number,
             "observed_share": self.observed_share,
             "blocks": None if found is None else len(model.influence.shares),
             "no_intervals": model.no_intervals or None,

@@ -321,7 +321,7 @@ class Recursion:
                 return np.ascontiguousarray(theta)
         total = self.total()
         system = System.of(total, variant, self.ridge, intercept=False)
-        return np.ascontiguousarray(system.solve(warn=True).weights.T)
+        return np.ascontiguousarray(system.solve(report=True).weights.T)
 
     def influence(self) -> Influence:
         """Compute the influence of each block of the stream on the weights, of which standard errors are made.

@@ -32,11 +32,12 @@ from lstd.data.feature_arrays import column_names, dense
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.model import QUIET, Model
+from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered, warn_of_support
 from lstd.ope.pairs import values_in
 from lstd.ope.ratio_table import RatioTable
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
+from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
 from lstd.types import Array, Flags
 
@@ -282,7 +283,8 @@ class LoggedStates:
         given = self.given
         settings = given.settings if given else Settings(self.gamma, 0.0, SMALL * self._mean_square(rows))
         options = {"n_blocks": given.options["n_blocks"] if given else "auto"}
-        model = Model.of_rows(rows, settings, options, warned=QUIET | {"breaks"}).checked()
+        model = Model.of_rows(rows, settings, options, warned=frozenset({"breaks"}))
+        check_weighted(model.statistics.total_weight, model.statistics.n_transitions)
         X = rows.X[self.first]
         share = np.full(X.shape[0], 1.0 / X.shape[0])
         found = combined(model, dense(X.T @ share), model.predict(X) + more, share, log=self.logged)

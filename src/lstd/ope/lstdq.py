@@ -276,7 +276,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         model = _fitted(logged, settings, solver, self.n_blocks)
         if logged.ratio is not None and not model.solution.unbounded:
             values = (logged.features.action_values(rows.X, model.coef) * np.asarray(logged.policy)).sum(axis=1)
-            model = model.changed(said=tuple(filter(None, [warn_of_support(logged, values)])))
+            model = model.described(said=tuple(filter(None, [warn_of_support(logged, values)])))
         self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
         self.is_weighted_ = weighted
@@ -336,7 +336,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         n, (code,) = phi.shape[1], self.features_.codes([action])
         means = np.asarray(logged.rows.X[logged.full].mean(axis=0)).reshape(-1)
         names = tuple(getattr(self, "feature_names_in_", [f"x{j}" for j in range(n)]))
-        return Contributions.of(self.lstd_.model_, phi, means, slice(code * n, (code + 1) * n), names)
+        return Contributions.of(self.lstd_.model_.linear, phi, means, slice(code * n, (code + 1) * n), names)
 
     def action_values(self, X: Any) -> Array:
         """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""
@@ -398,7 +398,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         if fitted.unseen.any():
             unlogged += float((P * self.features_.touching(X, fitted.unseen)).sum())
         known: dict[str, Any] = {"unlogged": unlogged / (pairs + float(P.sum())), "log": logged}
-        if logged is not None and fitted.free is None:
+        if logged is not None and fitted.matrix_free is None:
             known["dual"] = logged.dual_weights(*dual_solution(fitted, phi), fitted.statistics.lmbda)
         if logged is not None and logged.ratio is not None:
             values = self.values_at(logged.rows.X[logged.full]) * logged.policy_of(logged.full)

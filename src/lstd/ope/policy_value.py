@@ -297,7 +297,7 @@ def value_by_blocks(
         fitted: Model = model.lstd_.model_
         values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
     else:
-        X, fitted = _states(model, initial_states, target_policy), model.model_
+        X, fitted = _states(model, initial_states, target_policy), model._model
         values = fitted.predict(X)
     share = check_per_row(
         "weights", 1.0 if weights is None else weights, len(values), what="weight", of="initial_states"

@@ -120,7 +120,7 @@ def model_page(evaluation: Evaluation, title: str, backtest: Backtest | None = N
     """Return the page of a model and the rows that it is compared with."""
     model: Any = evaluation.model
     grid, no_grid = _grid(model)
-    fitted, observed = evaluation.fitted.changed(checks=evaluation.checks), evaluation.calibrates
+    fitted, observed = evaluation.fitted.described(checks=evaluation.checks), evaluation.calibrates
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     summary, held_out = Summary(fitted, title, evaluation.level), held_out_score(evaluation.rows, fitted)
     interval = evaluation.interval(evaluation.drawn)
@@ -186,7 +186,7 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
     if evaluation.fitted.limits is None:
         return None
     row = int(np.argmax(evaluation.prediction[:, 0]))
-    found = Contributions.of(evaluation.fitted, evaluation.rows.X[row : row + 1])
+    found = Contributions.of(evaluation.fitted.linear, evaluation.rows.X[row : row + 1])
     bars = draw_contributions(evaluation.fitted, found, evaluation.level)
     place = f"{'row' if evaluation.rows.episode is None else 'episode'} {evaluation.name(row)}"
     return {"row": place.replace("\n", " at "), "rows": found.table(), **_drawing(bars[0])}

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.horizon_lstd import HorizonLSTD
-from lstd.estimators.horizon_model import AtHorizons
 from lstd.estimators.return_spread import ReturnSpread
 from lstd.estimators.validate_data import checked_features
 from lstd.metrics import Calibration
@@ -289,7 +288,8 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
     2
     """
     steps, m = np.arange(1, model.coef_.shape[0] + 1), len(model.model_.reward_names)
-    at, phi = AtHorizons(model.model_, steps.tolist()), checked_features(model, X if weights is not None else X[:6])
+    at = model.model_.at(steps.tolist())
+    phi = checked_features(model, X if weights is not None else X[:6])
     if at.no_intervals and weights is None:
         bands = [at.predict(phi)]
     else:

@@ -15,16 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer, shown
-from lstd.data.follow import StreamEnd
 from lstd.data.ids import id_key, not_contiguous
-from lstd.data.rows import FACTORS, Record, Rows
+from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import CHUNK_WORK
@@ -35,8 +33,6 @@ _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen the
 MOST_OF_ROWS = 28  # blocks of one episode: short ones depend on their neighbours
 _FEWEST = 10  # blocks that are worth their memory
 _BYTES = 2**28  # of all prefix sums
-_ENTRIES, MOST_WAITING = 2**20, 64  # features, 8 MiB, and chunks that may wait
-_FAR_FROM_OVERFLOW = 1e200  # sum of squares of features and of rewards
 _TINY_WORK = 2**18  # products for which the BLAS starts no thread
 
 
@@ -319,42 +315,3 @@ def _too_many(n_features: int, n_bytes: int) -> str:
         f"Intervals of {n_features} weights need at least {needed:.3g} MB for blocks of the data; "
         f'`n_blocks="auto"` may take {n_bytes >> 20} MB. {remedy}, or fit fewer features.'
     )
-
-
-# ------------------------------------------------------------ rows that wait
-
-
-def may_wait(rows: Rows, before: LSTDStatistics) -> bool:
-    """Return whether rows that follow those of `before` may wait to be summed with later ones.
-
-    A chunk of one row takes as long as one of a hundred. The sums of rows that wait cannot fail: they are dense, of
-    moderate size, and without successors, groups, ratios and weights.
-    """
-    X, y = rows.X, rows.y
-    if not (type(X) is np.ndarray and X.dtype == np.float64 and 0 < X.size < _ENTRIES) or rows.given & FACTORS:
-        return False
-    if not (rows.X_next is None and rows.names is None and rows.groups is None):
-        return False
-    if before.successors is not False or before.n_groups is not None:
-        return False
-    alike = y.shape[1] == before.n_rewards and rows.single == before.single
-    return bool(alike and np.vdot(X, X) <= _FAR_FROM_OVERFLOW and np.vdot(y, y) <= _FAR_FROM_OVERFLOW)
-
-
-def with_waiting(waiting: tuple[Rows, ...], rows: Rows) -> tuple[tuple[Rows, ...], bool]:
-    """Add a copy of the next rows to chunks that wait; return whether no more should wait, too."""
-    episode, place = None if rows.episode is None else rows.episode.copy(), 0
-    if waiting:
-        place = waiting[-1].place + len(waiting[-1])
-    chunks = (*waiting, rows.changed(X=rows.X.copy(), y=rows.y.copy(), episode=episode, place=place))
-    return chunks, len(chunks) >= MOST_WAITING or (place + len(rows)) * rows.n_features >= _ENTRIES
-
-
-def joined(chunks: Sequence[Rows]) -> Rows:
-    """Return chunks that waited as one."""
-    if len(chunks) == 1:
-        return chunks[0]
-    last = np.concatenate([chunk.last for chunk in chunks])
-    for end, (one, two) in zip(accumulate(map(len, chunks)), pairwise(chunks), strict=False):
-        last[end - 1] = not StreamEnd.of(one).goes_on_with(two.first_episode)
-    return Rows.joined(chunks, last=last)

@@ -207,6 +207,13 @@ class Influence:
         check_range(found.lower, found.upper)
         return found
 
+    def of_weights_error(self) -> Array:
+        """Compute the standard errors of the weights themselves, (m, n)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            error: Array = np.sqrt((self.vectors**2).sum(axis=0))
+        check_range(error)
+        return error
+
     def of_weights(self, weights: Array, level: float) -> Interval:
         """Compute intervals around the weights (n, m) themselves."""
         with np.errstate(over="ignore", invalid="ignore"):

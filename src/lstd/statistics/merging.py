@@ -331,9 +331,8 @@ class LSTDStatistics(ReadOnly, Saved):
     # ------------------------------------------------------------ the next rows, and merging
 
     def goes_on_with(
-        self, episode: Any, successors: bool | None, group: Any = None, *, begins: bool | None = None,
-        end: StreamEnd | None = None,
-    ) -> bool:  # fmt: skip
+        self, episode: Any, successors: bool | None, group: Any = None, *, begins: bool | None = None
+    ) -> bool:
         """Return whether the next rows continue the last episode.
 
         Parameters
@@ -344,8 +343,6 @@ class LSTDStatistics(ReadOnly, Saved):
             Whether they are given with `X_next`; None if that is not known.
         begins : bool, optional
             Whether they begin an episode; by default the ids say so.
-        end : StreamEnd, optional
-            The row before them, if others follow those of the statistics.
 
         Raises
         ------
@@ -357,7 +354,7 @@ class LSTDStatistics(ReadOnly, Saved):
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
         if (self.n_groups is None) != (group is None):
             raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
-        goes_on = (end or self.end).goes_on_with(episode) if begins is None else not begins
+        goes_on = self.end.goes_on_with(episode) if begins is None else not begins
         if begins is False and self.pending is None:
             raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
         if goes_on and not self.in_group(group):

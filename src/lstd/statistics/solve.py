@@ -138,10 +138,25 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     else:
         weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
     check_range(weights)
-    if warn and condition > _WARN_FROM:
-        n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
-        give_warning(_message(condition, singular, unbounded, n_unseen, left_out), IllConditionedWarning)
-    return Solution(weights, float(condition), singular, unbounded, left_out)
+    solution = Solution(weights, float(condition), singular, unbounded, left_out)
+    if warn:
+        warn_of_condition(solution, M, b)
+    return solution
+
+
+def warn_of_condition(solution: Solution, M: Array, b: Array) -> None:
+    """Give an IllConditionedWarning if fewer than five digits of the solution of M θ = b are correct."""
+    if not solution.condition_number > _WARN_FROM:
+        return
+    n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
+    message = _message(
+        solution.condition_number,
+        solution.singular,
+        solution.unbounded,
+        n_unseen,
+        solution.left_out,
+    )
+    give_warning(message, IllConditionedWarning)
 
 
 def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:

@@ -15,10 +15,9 @@ from typing import Self
 
 import numpy as np
 
-from lstd.errors import IllConditionedWarning
-from lstd.errors import warn as give_warning
+from lstd.errors import IllConditionedWarning, warn
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import Solution, solve
+from lstd.statistics.solve import Solution, solve, warn_of_condition
 from lstd.types import Array
 
 NO_INTERCEPT = (
@@ -79,25 +78,35 @@ class System:
             penalty[-1] = 0.0
         return penalty
 
-    def solve(self, right: Array | None = None, *, warn: bool = False) -> Solution:
-        """Solve for the weights, or for another right-hand side than b, (n, k)."""
+    def solve(self, right: Array | None = None, *, report: bool = False) -> Solution:
+        """Solve for the weights, or for another right-hand side than b, (n, k).
+
+        With `report`, warn if the system is singular or nearly so.
+        """
         if right is None:
             right = self.b
-        return self._solve(self.A, right, warn)
+        solution = self._solve(self.A, right)
+        if report:
+            self.warn_of_condition(solution)
+        return solution
 
     def solve_transposed(self, right: Array) -> Solution:
         """Solve (A + diag(ridge))ᵀ x = right."""
-        return self._solve(self.A.T, right, warn=False)
+        return self._solve(self.A.T, right)
 
-    def _solve(self, A: Array, right: Array, warn: bool) -> Solution:
+    def _solve(self, A: Array, right: Array) -> Solution:
         if not self.endless:
-            return solve(A, right, self.ridge, penalty=self.penalty, warn=warn)
-        of_features = solve(A[:-1, :-1], right[:-1], self.ridge[:-1], warn=warn)
-        if warn and not of_features.singular:
-            give_warning(NO_INTERCEPT, IllConditionedWarning)
+            return solve(A, right, self.ridge, penalty=self.penalty, warn=False)
         weights = np.zeros_like(right)
-        weights[:-1] = of_features.weights
+        weights[:-1] = solve(A[:-1, :-1], right[:-1], self.ridge[:-1], warn=False).weights
         return Solution(weights, np.inf, singular=True, unbounded=True)
+
+    def warn_of_condition(self, solution: Solution) -> None:
+        """Give an IllConditionedWarning if the system is singular or nearly so."""
+        if self.endless:
+            warn(NO_INTERCEPT, IllConditionedWarning)
+        else:
+            warn_of_condition(solution, self.A + np.diag(self.ridge), self.b)
 
     @property
     def leaves_out_ones(self) -> bool:

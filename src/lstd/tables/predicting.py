@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from lstd.data.parse_columns import as_text, from_numpy
 from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions
-from lstd.estimators.horizon_model import AtHorizons
-from lstd.estimators.limits import warn_beyond
-from lstd.estimators.model import Model
+from lstd.estimators.linear import Linear
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, watched
 from lstd.tables.sort_and_impute import Prepared
@@ -130,7 +128,7 @@ class Thinned:
 
 
 def predict_tables(
-    model: Model | AtHorizons,
+    linear: Linear,
     paths: Sequence[str],
     kept: Sequence[str],
     sink: Callable[[IO[bytes], Sequence[str]], contextlib.AbstractContextManager[Write]],
@@ -153,22 +151,22 @@ def predict_tables(
     overflows; rows before it may have been written. Warns if features or predictions are far outside of what the fit
     has seen.
     """
-    roles = Roles(features=model.feature_names, kept=tuple(kept))
+    roles = Roles(features=linear.feature_names, kept=tuple(kept))
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
-    zero = np.zeros((1, len(model.feature_names)))  # which raises before anything is written
-    names = [*kept, *_columns(model, zero, model.predict(zero), level, contributions)]
+    zero = np.zeros((1, linear.n_features))  # which raises before anything is written
+    names = [*kept, *_columns(linear, zero, linear.predict(zero), level, contributions)]
     if twice := [name for name in kept if names.count(name) > 1]:
         raise InvalidInputError(f"column {twice[0]!r} would appear twice in the output; rename it in the data.")
     written, seen = 0, Thinned()
     with sink(file, names) as write:
         for chunk in reader.chunks():
-            predicted = predictions_of(model, chunk)
+            predicted = predictions_of(linear, chunk)
             try:
-                found = _columns(model, chunk.rows.X, predicted, level, contributions)
+                found = _columns(linear, chunk.rows.X, predicted, level, contributions)
             except InvalidInputError as error:
                 raise chunk.error(error) from error
             if level is not None and isinstance(table := reader.tables[0], Prepared):
-                unseen = table.unseen(chunk.rows.X, model.feature_names)
+                unseen = table.unseen(chunk.rows.X, linear.feature_names)
                 found |= {name: found[name] | unseen for name in found if name.startswith("little_data")}
             try:
                 write(_as_given(roles, chunk) | {name: from_numpy(values) for name, values in found.items()})
@@ -177,7 +175,7 @@ def predict_tables(
             seen.add(chunk.rows.X)
             written += len(chunk.rows)
     if written:
-        warn_beyond(model, seen.rows, model.predict(seen.rows))
+        linear.warn_of_unlike(seen.rows, linear.predict(seen.rows))
     return written
 
 
@@ -193,37 +191,36 @@ def _as_given(roles: Roles, chunk: Chunk) -> dict[str, pa.Array]:
 
 
 def _columns(
-    model: Model | AtHorizons, X: Array, predicted: Array, level: float | None, contributions: bool
+    linear: Linear, X: Array, predicted: Array, level: float | None, contributions: bool
 ) -> dict[str, NDArray[Any]]:
     """Return the columns for features (T, n), by name: predictions, with a level intervals, and contributions."""
-    rewards = model.reward_names
-    ends = [""] if len(rewards) == 1 else [f"_{reward}" for reward in rewards]
+    ends = [""] if len(linear.rewards) == 1 else [f"_{reward}" for reward in linear.rewards]
     found = {"prediction": predicted}
     if level is not None:
-        intervals = model.interval(X, level)
+        intervals = linear.interval(X, level)
         found = {name: getattr(intervals, name) for name in ("prediction", *_OF_INTERVALS)}
     found = {name: values.reshape(len(X), -1) for name, values in found.items()}
     columns = {f"{name}{end}": values[:, j] for j, end in enumerate(ends) for name, values in found.items()}
     if not contributions:
         return columns
-    parts = Contributions.of(model, X)
+    parts = Contributions.of(linear, X)
     kinds = {"contribution": parts.values} | ({} if level is None else {"contribution_error": parts.standard_error})
     for j, end in enumerate(ends):
         columns[f"at_means{end}"] = np.full(len(X), np.atleast_1d(parts.base)[j])
         for kind, values in kinds.items():
             of_reward = values.reshape(len(X), len(ends), -1)[:, j].T
-            columns |= {f"{kind}_{name}{end}": x for name, x in zip(model.feature_names, of_reward, strict=True)}
+            columns |= {f"{kind}_{name}{end}": x for name, x in zip(linear.feature_names, of_reward, strict=True)}
     return columns
 
 
-def predictions_of(model: Model | AtHorizons, chunk: Chunk) -> Array:
+def predictions_of(linear: Linear, chunk: Chunk) -> Array:
     """Return predictions for a chunk, (T, m); raises InvalidInputError at the first that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        predicted = np.atleast_2d((chunk.rows.X @ model.coef.T + model.intercept).T).T
+        predicted = (chunk.rows.X @ linear.coef.T + linear.intercept).reshape(len(chunk.rows), -1)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         raise InvalidInputError(
             f"{chunk.file}: row {chunk.rows.place + int(np.argmax(bad)) + 1} (the first row of data is 1): the "
             "prediction is beyond 1e308; look for huge values of its features."
         )
-    return model.bounded(predicted) if isinstance(model, AtHorizons) else predicted
+    return linear.limited(predicted)

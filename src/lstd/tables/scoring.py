@@ -16,7 +16,7 @@ from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
-from lstd.estimators.horizon_model import AtHorizons, HorizonModel
+from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.model import Model
 from lstd.tables.column_roles import Roles
@@ -107,7 +107,7 @@ def _with_values(model: Model, chunk: Chunk) -> Rows:
     rows, coef, X_next = chunk.rows, model.coef.reshape(chunk.rows.y.shape[1], -1), None
     if rows.X_next is not None:  # that of a terminal state may have no features
         X_next = np.where(rows.terminated[:, np.newaxis], 0.0, rows.X_next @ coef.T + model.intercept)
-    return rows.changed(X=predictions_of(model, chunk), X_next=X_next, names=None, single=False)
+    return rows.changed(X=predictions_of(model.linear, chunk), X_next=X_next, names=None, single=False)
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
@@ -130,8 +130,8 @@ def score_horizons(
     """Yield the score for each number of steps, as :meth:`lstd.HorizonLSTD.score`; raises as `score_tables` does."""
     check_treatment(unobserved, TOLERANCE)
     for h in horizons:
-        found = AtHorizons(model, range(1, h + 1)).returns(rows.changed(single=False), unobserved)
-        if (score := _score(found, AtHorizons(model, [h]).predict(rows.X))) is None:
+        found = model.returns(rows.changed(single=False), h, unobserved)
+        if (score := _score(found, model.at([h]).predict(rows.X))) is None:
             raise InvalidInputError(
                 f"Two rows must have {h} steps to score. Give longer episodes, or a smaller number."
             )

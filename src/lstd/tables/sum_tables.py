@@ -340,13 +340,13 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     if part.broken is not None:
         warn_of_break(part.broken, part.broken.place, columns=True)
     model = _solved(part, leaf, runner, files, selection, checks, assumed)
-    model = model.changed(said=(closed,)) if closed else model
+    model = model.described(said=(closed,)) if closed else model
     if not at_hand or (isinstance(tables[0], str) and not Path(tables[0]).exists()):  # workers have the files
         return model
     leaf = replace(leaf, roles=part.ends.roles, chunk_rows=_DOUBTED_ROWS)
     chunks = chunks_in_order(tables, leaf)
     rows = next(chunks).rows if len(tables) == 1 else Sample(chunks, _DOUBTED_ROWS * model.n_features).rows
-    return model if rows is None else model.doubted(rows)
+    return model if rows is None else model.with_doubts(rows)
 
 
 def _solved(

@@ -1,0 +1,197 @@
+"""A fitted linear function of the features, and how sure it is.
+
+Predictions, intervals, contributions and the warnings about rows that are unlike those of the fit need no more of a
+model than this. :class:`lstd.estimators.model.Model` and :class:`lstd.estimators.horizon_model.HorizonModel` give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lstd._kernels.scales import any_outside
+from lstd.data.doubts import FEWEST, percent
+from lstd.data.feature_arrays import Features, product
+from lstd.data.rows import COMPARED
+from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, warn
+from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.statistics.intervals import Influence, Interval, summed
+from lstd.types import Array, Flags
+
+_FEW = 0.02  # share of rows beyond a range that is too small for a warning
+_MOST_NAMED = 3  # features that a warning names
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A fitted linear function, φᵀ coef + intercept; n features, k values a row (of rewards, or of horizons).
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n,) or (k, n)
+        One-dimensional if values have shape (T,).
+    intercept : float or ndarray of shape (k,)
+    names : tuple of str, or None
+        Names of the features, if given.
+    rewards : tuple of str
+        Names of the k values.
+    find_influence : callable
+        Returns the influence of blocks on these weights, which takes long to compute; raises InvalidInputError if there
+        is none.
+    unseen : ndarray of bool of shape (n,), optional
+        Features on whose weights no data bears.
+    limits : Limits, optional
+        Ranges of the rewards and features of the fit, if known.
+    bounds : ndarray of shape (2, k), optional
+        Least and greatest value that these rewards allow.
+    compared : bool
+        Whether the fit compared predictions for its own rows with `bounds`.
+    low, high : float, optional
+        Ends of the range to which predictions are limited.
+    """
+
+    coef: Array
+    intercept: float | Array
+    names: tuple[str, ...] | None
+    rewards: tuple[str, ...]
+    find_influence: Callable[[], Influence]
+    unseen: Flags | None = None
+    limits: Limits | None = None
+    bounds: Array | None = None
+    compared: bool = True
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, n."""
+        return int(self.coef.shape[-1])
+
+    @property
+    def single(self) -> bool:
+        """Whether values have shape (T,)."""
+        return self.coef.ndim == 1
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features; x0, x1, … if none were given."""
+        if self.names is not None:
+            return self.names
+        return tuple(f"x{i}" for i in range(self.n_features))
+
+    @property
+    def influence(self) -> Influence:
+        """Influence of each block of the data on the weights; raises InvalidInputError if there is none."""
+        return self.find_influence()
+
+    @property
+    def no_intervals(self) -> str:
+        """Why there are no intervals; empty if there are."""
+        try:
+            self.find_influence()
+        except InvalidInputError as error:
+            return str(error)
+        return ""
+
+    # ------------------------------------------------------------ values
+
+    def predict(self, phi: Features) -> Array:
+        """Predict values, (T,) or (T, k), from features (T, n); refuse those that are not finite."""
+        return self.limited(product("X", phi, self.coef.T, self.intercept, self.names))
+
+    def limited(self, values: Array) -> Array:
+        """Return predictions, or ends of intervals, within the range from `low` to `high`."""
+        if self.low is None and self.high is None:
+            return values
+        return np.clip(values, self.low, self.high)
+
+    def clipped(self, values: Array) -> Array:
+        """Return predictions, (T,) or (T, k), within what the rewards of the fit allow."""
+        if self.bounds is None:
+            raise InvalidInputError(
+                "`clip` must be False for a model fitted to chunks or statistics, which does not know the least "
+                "and greatest reward; use `numpy.clip`."
+            )
+        low, high = self.bounds
+        if self.single:
+            return np.clip(values, low[0], high[0])
+        return np.clip(values, low, high)
+
+    # ------------------------------------------------------------ intervals
+
+    def along(self, phi: Features, weights: ArrayLike | None) -> tuple[Features, Array, float]:
+        """Return features, values (T, k) and the column of ones, of rows or of their weighted sum."""
+        values = product("X", phi, self.coef.T, self.intercept, self.names)
+        return summed(phi, values.reshape(phi.shape[0], len(self.rewards)), weights)
+
+    def interval(
+        self, phi: Features, level: float, weights: ArrayLike | None = None, scale: str = "identity"
+    ) -> Interval:
+        """Compute intervals for values, arrays of shape (T,) or (T, k), from finite features (T, n).
+
+        With `weights` (T,), compute one interval for the weighted sum of the values: numbers, or arrays of shape (k,).
+        The range from `low` to `high` does not apply to a sum.
+        """
+        phi, values, ones = self.along(phi, weights)
+        if weights is None:
+            values = self.limited(values)
+        interval = self.influence.interval(phi, values, level, ones=ones, scale=scale)
+        if weights is None:
+            interval = replace(interval, lower=self.limited(interval.lower), upper=self.limited(interval.upper))
+        if self.unseen is not None and self.unseen.any():
+            n_unseen = np.asarray((phi[:, self.unseen] != 0.0).sum(axis=1))
+            without_data = n_unseen.reshape(-1, 1) > 0
+            interval = replace(interval, little_data=interval.little_data | without_data)
+        return interval.at(self.place(weights))
+
+    def place(self, weights: ArrayLike | None) -> tuple[int | slice, int | slice]:
+        """Return where arrays (T, k) have the values of rows, or of their weighted sum."""
+        row = slice(None) if weights is None else 0
+        value = 0 if self.single else slice(None)
+        return row, value
+
+    # ------------------------------------------------------------ rows unlike those of the fit
+
+    def warn_of_unlike(self, X: Features, prediction: Array | None = None) -> None:
+        """Warn if features, (T, n), are far outside of their ranges in the fit, or predictions outside of bounds.
+
+        Predictions are compared if those of the rows of the fit were not.
+        """
+        n_rows = X.shape[0]
+        if self.limits is None or not n_rows:
+            return
+        if not self.compared and prediction is not None and n_rows >= FEWEST:
+            warn(beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
+        ranges = self.limits.ranges
+        if ranges is None or not isinstance(X, np.ndarray):
+            return
+        if n_rows > COMPARED:
+            X = X[:: -(-n_rows // COMPARED)]
+        X = np.ascontiguousarray(X, np.float64)
+        if not any_outside(X, ranges):
+            return
+        wide = self.limits.wide
+        if wide is not None and any_outside(X, wide):
+            warn(self._outside(X, ranges, wide), ExtrapolationWarning)
+
+    def _outside(self, X: Array, ranges: Array, wide: Array) -> str:
+        """Say which features are outside of wide ranges in more than a few rows; empty if none are."""
+        share = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
+        n_far = np.count_nonzero(share > _FEW)
+        if not n_far:
+            return ""
+        farthest = np.argsort(-share, kind="stable")[: min(_MOST_NAMED, n_far)]
+        found = [
+            f"{self.feature_names[j]} of {percent(share[j])} of the rows, from {X[:, j].min():.4g} to "
+            f"{X[:, j].max():.4g} ({ranges[0, j]:.4g} to {ranges[1, j]:.4g} in the fit)"
+            for j in farthest.tolist()
+        ]
+        more = f"; and {n_far - _MOST_NAMED} more" if n_far > _MOST_NAMED else ""
+        return (
+            f"Features are far outside of their range in the fit: {'; '.join(found)}{more}. "
+            "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
+            "fit to rows like these."
+        )
