@@ -9,19 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.traces import add_entries, add_later_sums, dense_traces, sparse_sums
 from lstd.data.feature_arrays import Features, dense, rows_of
-from lstd.data.rows import COLUMNS, ReadOnly, Rows, repeated, uniform
+from lstd.data.rows import ReadOnly, Rows, uniform
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
 _BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the cache between kernel and product
-_LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
+_SHORTEST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
+_LONGEST_BATCH = 4096  # rows
 SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
 DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
 _TINY = 2.0**-200  # share of an entering trace that is far below rounding at any scale of the features
@@ -50,79 +51,103 @@ class Pending(ReadOnly):
         """Return row t as the last one; None if it terminated."""
         if rows.terminated[t]:
             return None
-        given = rows.X_next is not None
+        complete = rows.X_next is not None
         return cls.of(
-            phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
-            ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
-            coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
-        )  # fmt: skip
-
-    def as_rows(self, given: frozenset[str]) -> Rows:
-        """Return the row as one of a stream that goes on; `given` says which of `COLUMNS` were given."""
-        no, numbers = np.zeros(1, np.bool_), (self.discount, self.ratio, self.coefficient, self.weight)
-        columns = {name: repeated(1.0, 1) for name in COLUMNS}
-        columns |= {name: np.array([number]) for name, number in zip(COLUMNS, numbers, strict=False)}
-        return Rows.of(
-            X=self.phi[np.newaxis], X_next=None, y=self.reward[np.newaxis], known=~no, last=no, terminated=no,
-            **columns, episode=None, given=given,
-        )  # fmt: skip
+            phi=rows.row(rows.X_next if complete else rows.X, t),
+            reward=rows.y[t].copy(),
+            missing=not rows.known[t],
+            ratio=float(rows.importance_ratio[t]),
+            discount=float(rows.discount[t]),
+            complete=complete,
+            coefficient=float(rows.trace_coefficient[t]),
+            weight=float(rows.weight[t]),
+        )
 
 
 class Added(NamedTuple):
     """Sums of a stream of n features and m rewards, whose arrays may be written to."""
 
-    sums: Array  # (n + m, n + 2)
-    cuts: Array | None  # (n, n + 2)
-    trace: Array  # (2, n + 2)
+    sums: Array  # (n + m, n + 2): A, and below it b
+    cuts: Array | None  # (n, n + 2): B; None for zeros
+    trace: Array  # (2, n + 2): u and v
 
     def then(self, later: Added) -> Added:
         """Join with those of a later chunk, which the trace enters: S = S₁ + S₂[:n] + u S₂[n]ᵀ + v S₂[n + 1]ᵀ."""
+        cuts = self.cuts
+        if later.cuts is not None:
+            no_cuts = np.zeros_like(later.cuts)
+            cuts = _joined(no_cuts if cuts is None else cuts, later.cuts, self.trace)
         return Added(
-            _joined(self.sums, later.sums, self.trace), _joined(self.cuts, later.cuts, self.trace),
-            _joined(np.zeros_like(self.trace), later.trace, self.trace),
-        )  # fmt: skip
+            sums=_joined(self.sums, later.sums, self.trace),
+            cuts=cuts,
+            trace=_joined(np.zeros_like(self.trace), later.trace, self.trace),
+        )
 
     def alone(self) -> Added:
         """Return the sums as those of data that no trace enters, and which none leaves."""
-        kept = np.append(np.ones(self.trace.shape[1] - 2), [0.0, 0.0])
-        return Added(self.sums * kept, None if self.cuts is None else self.cuts * kept, np.zeros_like(self.trace))
+        kept = np.ones(self.trace.shape[1])
+        kept[-2:] = 0.0
+        cuts = self.cuts
+        if cuts is not None:
+            cuts = cuts * kept
+        return Added(self.sums * kept, cuts, np.zeros_like(self.trace))
 
     def ended(self, row: Pending) -> Added:
-        """Add the boundary term of the pending row, where the stream ends."""
-        boundary = np.multiply.outer(row.phi, self.trace[1])
-        return self._replace(cuts=boundary if self.cuts is None else self.cuts + boundary)
+        """Add the boundary term φ vᵀ of the pending row, where the stream ends."""
+        v = self.trace[1]
+        cuts = np.multiply.outer(row.phi, v)
+        if self.cuts is not None:
+            cuts += self.cuts
+        return self._replace(cuts=cuts)
 
     def continued(self, row: Pending, lmbda: float) -> Added:
         """Add the transition that leaves the pending row; if it is in the sums, the successor that was left out."""
-        n, (u, v) = len(row.phi), self.trace
-        z, sums = row.ratio * row.coefficient * lmbda * u, np.zeros_like(self.sums)
+        n = len(row.phi)
+        u, v = self.trace
+        more = np.zeros_like(self.sums)
         if row.complete:
-            np.multiply.outer(row.phi, -v, out=sums[:n])
-            return self._replace(sums=np.add(sums, self.sums, out=sums))
+            np.multiply.outer(row.phi, -v, out=more[:n])
+            more += self.sums
+            return self._replace(sums=more)
+        z = row.ratio * row.coefficient * lmbda * u
         z[:n] += row.ratio * row.phi
-        np.multiply.outer(row.phi, row.weight * z - v, out=sums[:n])
-        np.multiply.outer(row.weight * row.reward, z, out=sums[n:])
-        trace = np.multiply.outer([row.discount, row.weight * row.discount], z)
-        return Added(np.add(sums, self.sums, out=sums), self.cuts, trace)
+        np.multiply.outer(row.phi, row.weight * z - v, out=more[:n])
+        np.multiply.outer(row.weight * row.reward, z, out=more[n:])
+        more += self.sums
+        u_next = row.discount * z
+        v_next = row.weight * row.discount * z
+        return Added(more, self.cuts, np.stack([u_next, v_next]))
 
 
-def _joined(one: Array | None, two: Array | None, trace: Array) -> Any:
-    """Join sums, changed in place if they may be; None stands for zeros."""
-    if two is None:
-        return one
-    out = np.zeros_like(two) if one is None else one if one.flags.writeable else one.copy()
-    add_later_sums(out, np.ascontiguousarray(two), *trace)
-    return out
+def _joined(sums: Array, later: Array, trace: Array) -> Array:
+    """Join sums with those of a later chunk, which the trace enters; `sums` are changed in place if they may be."""
+    if not sums.flags.writeable:
+        sums = sums.copy()
+    u, v = trace
+    add_later_sums(sums, np.ascontiguousarray(later), u, v)
+    return sums
 
 
 def is_dense(features: Features) -> bool:
     """Return whether features are dense, or sparse with so many entries that dense ones are faster."""
-    return isinstance(features, np.ndarray) or features.nnz >= DENSE_FROM * features.shape[0] * features.shape[1]
+    if isinstance(features, np.ndarray):
+        return True
+    n_rows, n = features.shape
+    return bool(features.nnz >= DENSE_FROM * n_rows * n)
 
 
 def is_short(rows: Rows, lmbda: float) -> bool:
     """Return whether the trace of each row holds the features of that row alone."""
     return lmbda == 0.0 or not rows.trace_coefficient.any()
+
+
+class _Columns(NamedTuple):
+    """Columns of numbers as kernels take them: (T,), or (1,) for one number of all rows."""
+
+    discount: Array  # zero where a trace ends
+    ratio: Array
+    decay: Array  # trace decay times trace coefficient
+    weight: Array
 
 
 class Adding:
@@ -132,22 +157,26 @@ class Adding:
     """
 
     def __init__(self, rows: Rows, lmbda: float, before: Added) -> None:
-        self.sums, self.cuts, self.trace = map(_own, before)
-        self.at, self._rows, self._lmbda, self._given = 0, rows, lmbda, rows.X_next is not None
-        self._cut = rows.last & ~rows.terminated  # truncated ends
+        self.sums = _writeable(before.sums)
+        self.cuts = None if before.cuts is None else _writeable(before.cuts)
+        self.trace = _writeable(before.trace)
+        self.at = 0
+        self._rows = rows
+        self._lmbda = lmbda
+        self._given = rows.X_next is not None
+        self._columns = _Columns(
+            column_of(rows.discount),
+            column_of(rows.importance_ratio),
+            lmbda * column_of(rows.trace_coefficient),
+            column_of(rows.weight),
+        )
+        self._cut = rows.last & ~rows.terminated  # rows where an episode was cut off
         if self._given:
             self._cut[-1] = False  # its boundary term is pending
-            self._inner = ~self._cut
-            self._inner[-1] = False
-        columns = rows.discount, rows.importance_ratio, rows.trace_coefficient, rows.weight
-        discount, ratio, coefficient, weight = map(column_of, columns)
-        self._columns = discount, ratio, lmbda * coefficient, weight
+            self._has_successor = ~self._cut  # rows whose successor is in A
+            self._has_successor[-1] = False
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
-        most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, rows.n_features))) if self._dense else SPARSE_BATCH
-        self._most, kind = most, type(self)  # a bound method would be a cycle, which holds the rows until it is found
-        self._add = kind._add_dense if self._dense else kind._add_sparse
-        if not self._dense and is_short(rows, lmbda):
-            self._add = kind._add_short
+        self._short = not self._dense and is_short(rows, lmbda)
         if self.cuts is None and self._cut.any():
             self.cuts = np.zeros((rows.n_features, self.trace.shape[1]))
 
@@ -156,124 +185,185 @@ class Adding:
 
         The transition that leaves this row is not in the sums, or its successor is not.
         """
-        cut_off = self._given and self._cut[end - 1]  # its boundary term was added with it
-        pending = None if cut_off else Pending.of_row(self._rows, end - 1)
-        stop = end - (pending is not None and not self._given)
+        pending = None
+        if not (self._given and self._cut[end - 1]):  # else its boundary term was added with it
+            pending = Pending.of_row(self._rows, end - 1)
+        stop = end
+        if pending is not None and not self._given:
+            stop = end - 1
         if hasattr(self._rows.X, "sums"):  # features that sum themselves, to nothing before
             self.sums, self.cuts, self.trace = self._rows.X.sums(self._rows, self._lmbda)
         elif stop > self.at:
-            size = -(-(stop - self.at) // -(-(stop - self.at) // self._most))  # equal ones: short ones are slow per row
-            for first in range(self.at, stop, size):
-                self._add(self, slice(first, min(first + size, stop)))
-        self.at, added = stop, Added(self.sums, self.cuts, self.trace)
+            self._add_in_batches(stop)
+        self.at = stop
         if done:
-            return added, pending
-        copies = Added(self.sums.copy(), None if self.cuts is None else self.cuts.copy(), self.trace.copy())
-        if pending is not None and self._given and self._inner[end - 1]:
-            copies.sums[: len(pending.phi)] += np.multiply.outer(pending.phi, self.trace[1])
-        return copies, pending
+            return Added(self.sums, self.cuts, self.trace), pending
 
-    def _numbers(self, part: slice) -> tuple[Array, list[Array], Flags]:
-        """Return rewards, the columns of some rows, of one number if it is that of all, and truncated ends.
+        sums = self.sums.copy()
+        cuts = None if self.cuts is None else self.cuts.copy()
+        if pending is not None and self._given and self._has_successor[end - 1]:
+            v = self.trace[1]
+            sums[: len(pending.phi)] += np.multiply.outer(pending.phi, v)  # which is in these sums, but is pending
+        return Added(sums, cuts, self.trace.copy()), pending
 
-        The columns are discounts, zero where a trace ends, ratios, decays and weights.
-        """
-        cut, columns = self._cut[part], [column if len(column) == 1 else column[part] for column in self._columns]
+    def _add_in_batches(self, stop: int) -> None:
+        """Add the rows up to `stop` in batches of equal size, as short ones are slow per row."""
+        longest = SPARSE_BATCH
+        if self._dense:
+            longest = _BATCH_ENTRIES // max(1, self._rows.n_features)
+            longest = min(max(_SHORTEST_BATCH, longest), _LONGEST_BATCH)
+        n_rows = stop - self.at
+        n_batches = -(-n_rows // longest)
+        size = -(-n_rows // n_batches)
+        for first in range(self.at, stop, size):
+            batch = slice(first, min(first + size, stop))
+            if self._dense:
+                self._add_dense(batch)
+            elif self._short:
+                self._add_short(batch)
+            else:
+                self._add_sparse(batch)
+
+    def _columns_of(self, batch: slice) -> _Columns:
+        """Return the columns of some rows."""
+        columns = _Columns(*[column if len(column) == 1 else column[batch] for column in self._columns])
+        cut = self._cut[batch]
         if self._given and cut.any():
-            columns[0] = np.where(cut, 0.0, columns[0])
-        return np.ascontiguousarray(self._rows.y[part]), columns, cut
+            return columns._replace(discount=np.where(cut, 0.0, columns.discount))
+        return columns
 
-    def _add_dense(self, part: slice) -> None:
+    # ------------------------------------------------------------ dense rows
+
+    def _add_dense(self, batch: slice) -> None:
         """Add Σ l_t x_tᵀ to A, and −Σ l_h φ_hᵀ or Σ γ_h l_h φ'_hᵀ over the cuts to B, by products.
 
-        l_t is w_t z_t − v_t and x_t is φ_t; with successors given, w_t z_t and φ_t − γ_t φ'_t. The unit traces are left
-        out once they are zero.
+        l_t is w_t z_t − v_t and x_t is φ_t; with successors given, w_t z_t and φ_t − γ_t φ'_t.
         """
-        n, (u, v), (y, columns, cut) = self._rows.n_features, self.trace, self._numbers(part)
-        width = n + 2 * bool(u[n] or v[n] or v[n + 1])
-        phi, left, first = self._filled("phi", self._rows.X, part), _scratch("left", len(cut), width), v[:width].copy()
-        horizon, kept = (_NEVER, 0.0) if self._given else (cut, 1.0)
+        n = self._rows.n_features
+        u, v = self.trace
+        width = n  # of the traces, without the two unit traces once these are zero
+        if u[n] or v[n] or v[n + 1]:
+            width = n + 2
+        v_before = v[:width].copy()
+
+        phi = self._filled("phi", self._rows.X, batch)
+        y = np.ascontiguousarray(self._rows.y[batch])
+        cut = self._cut[batch]
+        columns = self._columns_of(batch)
+        left = _scratch("left", len(cut), width)
+        horizon = _NEVER if self._given else cut  # rows that only serve as successors
+        kept = 0.0 if self._given else 1.0  # factor of v_t in l_t
         dense_traces(phi, y, *columns, horizon, kept, u, left, self.sums[n:])
         if width > n and abs(u[n]) < _TINY:
             u[n] = 0.0
-        np.multiply(u, columns[-1][-1], out=v)
-        (ends,), right = cut.nonzero(), phi
+        np.multiply(u, columns.weight[-1], out=v)
+
+        (ends,) = cut.nonzero()
         if self._given:
-            right, beyond = self._differences(phi, part, ends)
+            right, boundary = self._differences(phi, batch, ends)
         else:
-            left[0] -= first  # the v of the batch before, which the kernel does not have
-            beyond = -phi[ends]
+            right = phi
+            boundary = -phi[ends]
+            left[0] -= v_before  # of the batch before, which the kernel does not have
         if len(ends):
             assert self.cuts is not None
-            self.cuts[:, :width] += beyond.T @ left[ends]
-            left[ends] *= float(self._given)  # without successors, horizon rows are in B alone
+            self.cuts[:, :width] += boundary.T @ left[ends]
+            if not self._given:
+                left[ends] = 0.0  # horizon rows are in B alone
         self.sums[:n, :width] += right.T @ left
 
-    def _differences(self, phi: Array, part: slice, ends: NDArray[np.intp]) -> tuple[Array, Array]:
+    def _differences(self, phi: Array, batch: slice, ends: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return φ_t − γ_t φ'_t, without the second term where it is not in A, and γ_t φ'_t of the cuts."""
-        outgoing, inner = self._rows.discount[part], self._inner[part]
-        phi_next, right = self._filled("next", self._rows.X_next, part), _scratch("right", *phi.shape)
-        np.multiply(phi_next, np.where(inner, -outgoing, 0.0)[:, np.newaxis], out=right)
+        discount = self._rows.discount[batch]
+        phi_next = self._filled("next", self._rows.X_next, batch)
+        factor = np.where(self._has_successor[batch], -discount, 0.0)
+        right = _scratch("right", *phi.shape)
+        np.multiply(phi_next, factor[:, np.newaxis], out=right)
         right += phi
-        return right, outgoing[ends, np.newaxis] * phi_next[ends]
+        return right, discount[ends, np.newaxis] * phi_next[ends]
 
-    def _filled(self, name: str, features: Features, part: slice) -> Array:
+    def _filled(self, name: str, features: Features, batch: slice) -> Array:
         """Return rows of features, dense, of float64 and with the column of ones."""
-        rows, n = rows_of(features, part), self._rows.n_features
-        if isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape[1] == n:
+        rows = rows_of(features, batch)
+        n = self._rows.n_features
+        is_array = isinstance(rows, np.ndarray)
+        if is_array and rows.dtype == np.float64 and rows.shape[1] == n:
             return np.asarray(rows)
-        goal = _scratch(name, rows.shape[0], n)
-        if not isinstance(rows, np.ndarray):
-            goal[...] = 0.0
-            return np.asarray(rows.toarray(out=goal))
-        goal[:, : rows.shape[1]] = rows
-        goal[:, rows.shape[1] :] = 1.0
+        filled = _scratch(name, rows.shape[0], n)
+        if not is_array:
+            filled[...] = 0.0
+            rows.toarray(out=filled)
+            return filled
+        n_given = rows.shape[1]
+        filled[:, :n_given] = rows
+        filled[:, n_given:] = 1.0
         if self._rows.centre is not None:
-            goal[:, :-1] -= self._rows.centre
-        return goal
+            filled[:, :-1] -= self._rows.centre
+        return filled
 
-    def _add_sparse(self, part: slice) -> None:
+    # ------------------------------------------------------------ sparse rows
+
+    def _add_sparse(self, batch: slice) -> None:
         """Add rows with few entries, each times a trace."""
-        phi, (y, columns, inner) = parts_of(rows_of(self._rows.X, part)), self._numbers(part)
-        outgoing, ahead = columns[0], (phi[0][:0], *phi[1:])
+        phi = parts_of(rows_of(self._rows.X, batch))
+        y = np.ascontiguousarray(self._rows.y[batch])
+        columns = self._columns_of(batch)
+        cut = self._cut[batch]
         if self._given:
-            inner, outgoing = self._inner[part], np.ascontiguousarray(self._rows.discount[part])
-            ahead = parts_of(rows_of(self._rows.X_next, part))
-        left, cuts = _scratch("left", 1, self.trace.shape[1])[0], self.sums if self.cuts is None else self.cuts
-        sparse_sums(
-            *phi, y, *columns, self._cut[part], inner, outgoing, *ahead, *self.trace, left, self.sums, cuts
-        )  # fmt: skip
-
-    def _add_short(self, part: slice) -> None:
-        """Add rows with few entries, whose traces have as few."""
-        n, given, phi, (y, columns, cut) = (
-            self._rows.n_features,
-            self._given,
-            rows_of(self._rows.X, part),
-            self._numbers(part),
-        )
-        discounts, ratios, _, weights = (np.broadcast_to(column, len(cut)) for column in columns)
-        z, v = _zero(weights * ratios, cut & (not given)), self.trace[1].copy()
-        leaving, parts, by_column = _zero(discounts * ratios, cut), parts_of(phi), parts_of(phi.tocsc())
-        self.sums[n:, :n] += (phi.T @ (z[:, np.newaxis] * y)).T
-        self.trace[:] = 0.0
-        self.trace[0, :n] = leaving[-1] * dense(rows_of(phi, slice(len(cut) - 1, len(cut))))[0]
-        self.trace[1] = weights[-1] * self.trace[0]
-        add_entries(z, 0, *parts, *by_column, self.sums)
+            has_successor = self._has_successor[batch]
+            discount = np.ascontiguousarray(self._rows.discount[batch])
+            phi_next = parts_of(rows_of(self._rows.X_next, batch))
+        else:  # of the right types, and not used
+            has_successor = cut
+            discount = columns.discount
+            phi_next = Parts(phi.indptr[:0], phi.indices, phi.values)
+        u, v = self.trace
+        left = _scratch("left", 1, len(u))[0]
         cuts = self.sums if self.cuts is None else self.cuts
-        if given:
-            outgoing = self._rows.discount[part] * z
-            ahead = parts_of(rows_of(self._rows.X_next, part).tocsc())
-            add_entries(-_zero(outgoing, ~self._inner[part]), 0, *parts, *ahead, self.sums)
+        sparse_sums(*phi, y, *columns, cut, has_successor, discount, *phi_next, u, v, left, self.sums, cuts)
+
+    def _add_short(self, batch: slice) -> None:
+        """Add rows with few entries, whose traces, z_t = ρ_t φ_t, have as few."""
+        n = self._rows.n_features
+        phi = rows_of(self._rows.X, batch)
+        cut = self._cut[batch]
+        columns = self._columns_of(batch)
+        n_rows = len(cut)
+        ratio = np.broadcast_to(columns.ratio, n_rows)
+        weight = np.broadcast_to(columns.weight, n_rows)
+        outgoing = np.broadcast_to(columns.discount * columns.ratio, n_rows)  # u_{t+1} = outgoing_t φ_t
+        outgoing = _zero_where(cut, outgoing)
+        weighted = weight * ratio  # w_t z_t = weighted_t φ_t
+        if not self._given:
+            weighted = _zero_where(cut, weighted)
+
+        v_before = self.trace[1].copy()
+        last_phi = dense(rows_of(phi, slice(n_rows - 1, n_rows)))[0]
+        self.trace[:] = 0.0
+        self.trace[0, :n] = outgoing[-1] * last_phi
+        self.trace[1] = weight[-1] * self.trace[0]
+
+        self.sums[n:, :n] += (phi.T @ (weighted[:, np.newaxis] * self._rows.y[batch])).T
+        by_row = parts_of(phi)
+        by_column = parts_of(phi.tocsc())
+        cuts = self.sums if self.cuts is None else self.cuts
+        add_entries(weighted, 0, *by_row, *by_column, self.sums)
+        if self._given:
+            discounted = self._rows.discount[batch] * weighted
+            phi_next = parts_of(rows_of(self._rows.X_next, batch).tocsc())
+            add_entries(-_zero_where(~self._has_successor[batch], discounted), 0, *by_row, *phi_next, self.sums)
             if cut.any():
-                add_entries(_zero(outgoing, ~cut), 0, *parts, *ahead, cuts)
+                add_entries(_zero_where(~cut, discounted), 0, *by_row, *phi_next, cuts)
             return
-        subtracted = np.append(0.0, (weights * leaving)[:-1])
-        add_entries(-_zero(subtracted, cut), 1, *parts, *by_column, self.sums)
+        of_v = np.append(0.0, (weight * outgoing)[:-1])  # v_t = of_v_t φ_{t−1}
+        add_entries(-_zero_where(cut, of_v), 1, *by_row, *by_column, self.sums)
         if cut.any():
-            add_entries(_zero(subtracted, ~cut), 1, *parts, *by_column, cuts)
-        first, goal = slice(*phi.indptr[:2]), cuts if cut[0] else self.sums
-        goal[phi.indices[first]] += np.outer(phi.data[first], v if cut[0] else -v)
+            add_entries(_zero_where(~cut, of_v), 1, *by_row, *by_column, cuts)
+        first = slice(phi.indptr[0], phi.indptr[1])  # v of the first row is that of the batch before
+        if cut[0]:
+            cuts[phi.indices[first]] += np.outer(phi.data[first], v_before)
+        else:
+            self.sums[phi.indices[first]] -= np.outer(phi.data[first], v_before)
 
 
 def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
@@ -282,34 +372,54 @@ def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int],
     All are cut before the rows `at`, and sparse ones such that threads can share them and merging them is little of the
     work. That depends on the rows only.
     """
-    n, n_rows = max(1, rows.n_features), len(rows)
+    n = max(1, rows.n_features)
+    n_rows = len(rows)
     if is_dense(rows.X) and not hasattr(rows.X, "sums"):
         return sorted({0, *at, n_rows}), False
-    entries = max(1.0, rows.X.nnz / max(1, n_rows))
-    work = entries * (entries if is_short(rows, lmbda) else n)
+    n_entries = max(1.0, rows.X.nnz / max(1, n_rows))  # of a row
+    work = n_entries * (n_entries if is_short(rows, lmbda) else n)  # products for a row
     length = int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
     edges = sorted({*range(0, n_rows, length), *at, n_rows})
-    return edges, len(edges) > 2 and n_rows * n**2 >= (len(edges) - 1) * CHUNK_WORK
+    n_chunks = len(edges) - 1
+    return edges, n_chunks > 1 and n_rows * n**2 >= n_chunks * CHUNK_WORK
 
 
 def column_of(column: Array) -> Array:
     """Return a column for kernels, which take one number for all rows."""
-    return column[:1].copy() if uniform(column) else np.ascontiguousarray(column)
+    if uniform(column):
+        return column[:1].copy()
+    return np.ascontiguousarray(column)
+
+
+class Parts(NamedTuple):
+    """The three arrays of sparse features."""
+
+    indptr: NDArray[np.integer]
+    indices: NDArray[np.integer]
+    values: Array
+
+
+def parts_of(phi: Features) -> Parts:
+    """Return the three arrays of sparse features, for kernels."""
+    return Parts(phi.indptr, phi.indices, phi.data)
 
 
 def _scratch(name: str, n_rows: int, n: int) -> Array:
     """Return this thread's memory for a batch; many small chunks share it, as new memory costs time."""
-    held: Array | None = getattr(_memory, name, None)
-    if held is None or held.size < n_rows * n:
-        held = np.empty(n_rows * n)
-        setattr(_memory, name, held)
-    return held[: n_rows * n].reshape(n_rows, n)
+    size = n_rows * n
+    memory: Array | None = getattr(_memory, name, None)
+    if memory is None or memory.size < size:
+        memory = np.empty(size)
+        setattr(_memory, name, memory)
+    return memory[:size].reshape(n_rows, n)
 
 
-def _own(array: Any) -> Any:
-    """Return an array that may be written to; None for None. Raises InvalidInputError if it does not fit in memory."""
+def _writeable(array: Array) -> Array:
+    """Return an array that may be written to; raises InvalidInputError if a copy does not fit in memory."""
+    if array.flags.writeable:
+        return array
     try:
-        return array if array is None or array.flags.writeable else array.copy()
+        return array.copy()
     except MemoryError:
         raise InvalidInputError(
             f"`X` has {array.shape[1] - 2} features, with the column of ones: the sums over them take "
@@ -319,11 +429,8 @@ def _own(array: Any) -> Any:
         ) from None
 
 
-def parts_of(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
-    """Return the three arrays of sparse features, for kernels."""
-    return phi.indptr, phi.indices, phi.data
-
-
-def _zero(values: Array, where: Flags) -> Array:
+def _zero_where(where: Flags, values: Array) -> Array:
     """Return values with zeros at some places."""
-    return np.where(where, 0.0, values) if where.any() else values
+    if not where.any():
+        return values
+    return np.where(where, 0.0, values)
