@@ -16,6 +16,7 @@ from lstd._kernels.scales import any_outside
 from lstd.data.doubts import FEWEST, percent
 from lstd.data.feature_arrays import Features, product
 from lstd.data.rows import COMPARED
+from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, warn
 from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.statistics.intervals import Influence, Interval, summed
@@ -45,8 +46,8 @@ class Linear:
         Features on whose weights no data bears.
     limits : Limits, optional
         Ranges of the rewards and features of the fit, if known.
-    bounds : ndarray of shape (2, k), optional
-        Least and greatest value that these rewards allow.
+    settings : Settings, optional
+        Settings of the fit, with which rewards bound values.
     compared : bool
         Whether the fit compared predictions for its own rows with `bounds`.
     low, high : float, optional
@@ -60,7 +61,7 @@ class Linear:
     find_influence: Callable[[], Influence]
     unseen: Flags | None = None
     limits: Limits | None = None
-    bounds: Array | None = None
+    settings: Settings | None = None
     compared: bool = True
     low: float | None = None
     high: float | None = None
@@ -81,6 +82,13 @@ class Linear:
         if self.names is not None:
             return self.names
         return tuple(f"x{i}" for i in range(self.n_features))
+
+    @property
+    def bounds(self) -> Array | None:
+        """Least and greatest value that the rewards of the fit allow, (2, k); None if they are not known."""
+        if self.limits is None or self.settings is None:
+            return None
+        return self.limits.bounds(self.settings)
 
     @property
     def influence(self) -> Influence:
@@ -110,12 +118,13 @@ class Linear:
 
     def clipped(self, values: Array) -> Array:
         """Return predictions, (T,) or (T, k), within what the rewards of the fit allow."""
-        if self.bounds is None:
+        bounds = self.bounds
+        if bounds is None:
             raise InvalidInputError(
                 "`clip` must be False for a model fitted to chunks or statistics, which does not know the least "
                 "and greatest reward; use `numpy.clip`."
             )
-        low, high = self.bounds
+        low, high = bounds
         if self.single:
             return np.clip(values, low[0], high[0])
         return np.clip(values, low, high)

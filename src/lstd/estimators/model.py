@@ -275,6 +275,8 @@ class Model(Record):
         if self.matrix_free is not None:
             return self.matrix_free.unseen
         statistics = self.statistics
+        if statistics.A.diagonal()[: self.n_features].all():  # the usual case, in less time
+            return np.zeros(self.n_features, np.bool_)
         has_entries = [np.any(sums, axis=1) for sums in (statistics.A, statistics.B, statistics.b)]
         unseen: Flags = ~np.logical_or.reduce(has_entries)[: self.n_features]
         if self.settings.centre is not None:  # zeros are not zeros less the centre
@@ -290,12 +292,10 @@ class Model(Record):
         diagonal = system.solve(system.A).weights.diagonal()
         return np.array(diagonal[: self.n_features])
 
-    @cached_property
+    @property
     def bounds(self) -> Array | None:
         """Least and greatest value that the rewards of the fit allow, (2, m); None if they are not known."""
-        if self.limits is None:
-            return None
-        return self.limits.bounds(self.settings)
+        return self.linear.bounds
 
     # ------------------------------------------------------------ the fitted function
 
@@ -310,7 +310,7 @@ class Model(Record):
             lambda: self.influence,
             unseen=self.unseen,
             limits=self.limits,
-            bounds=self.bounds,
+            settings=self.settings,
             compared=self.compared,
         )
 
@@ -356,17 +356,16 @@ class Model(Record):
         """
         if self.is_reported:
             return self
+        solution = self.solution
+        if self.known is None and not solution.is_accurate:
+            self.system.warn_of_condition(solution)
         self._warn_of_data()
-        if self.known is not None:
-            return self.described(is_reported=True)
-        system = self.system
-        system.warn_of_condition(self.solution)
         n = self.statistics.n_transitions
-        if n < 2 * self.ridge_at:
+        if self.known is not None or n < 2 * self.ridge_at:
             return self.described(is_reported=True)
-        if not self.solution.singular:
+        if not solution.singular:
             chosen = self.selection is not None
-            warn_of_ridge(system, self._centred_weights, self.statistics.gamma, chosen=chosen)
+            warn_of_ridge(self.system, self._centred_weights, self.statistics.gamma, chosen=chosen)
         return self.described(is_reported=True, ridge_at=n)
 
     def _warn_of_data(self) -> None:

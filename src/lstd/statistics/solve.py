@@ -60,6 +60,11 @@ class Solution:
     unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
     left_out: bool = False  # the system is singular, and solved without the column of ones, which repeats the others
 
+    @property
+    def is_accurate(self) -> bool:
+        """Whether at least five digits are correct."""
+        return self.condition_number <= _WARN_FROM
+
 
 def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return exponents r and c, (n,), that bring the absolute row and column sums of 2^r_i M_ij 2^c_j close together.
@@ -146,7 +151,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
 
 def warn_of_condition(solution: Solution, M: Array, b: Array) -> None:
     """Give an IllConditionedWarning if fewer than five digits of the solution of M θ = b are correct."""
-    if not solution.condition_number > _WARN_FROM:
+    if solution.is_accurate:
         return
     n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
     message = _message(
