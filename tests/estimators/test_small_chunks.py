@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lstd import LSTD
-from lstd.errors import InvalidInputError
+from lstd.errors import IllConditionedWarning, InvalidInputError
 
 T, N = 300, 3
 RANDOM = np.random.default_rng(5)
@@ -57,3 +57,13 @@ def test_bad_rows_in_a_small_chunk_raise_at_once_and_change_nothing(x, y, column
     with pytest.raises(InvalidInputError, match=message):
         model.partial_fit(np.atleast_2d(x), np.atleast_1d(y), **columns)
     np.testing.assert_allclose(model.coef_, LSTD().fit(X[:52], Y[:52]).coef_, rtol=1e-9)
+
+
+def test_warnings_do_not_depend_on_what_was_read():
+    """The solution of a model is silent; the first use of its weights by the estimator warns, and the next does not."""
+    estimator = LSTD(alpha=0.0).partial_fit(np.zeros((2, 1)), np.zeros(2))  # a singular system
+    assert np.isinf(estimator.model_.solution.condition_number)
+    assert estimator.n_transitions_ == 1
+    with pytest.warns(IllConditionedWarning, match="singular"):
+        estimator.predict([[1.0]])
+    estimator.predict([[1.0]])
