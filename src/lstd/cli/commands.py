@@ -302,9 +302,7 @@ def _to_file(model: Model | HorizonModel, linear: Linear, given: Any, path: Path
         return _predict(model, linear, given, file, parquet=path.suffix.lower() == ".parquet")
 
 
-def _predict(
-    model: Model | HorizonModel, linear: Linear, given: Any, file: IO[bytes], *, parquet: bool = False
-) -> int:
+def _predict(model: Model | HorizonModel, linear: Linear, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
     from lstd.tables.sort_and_impute import prepared_as

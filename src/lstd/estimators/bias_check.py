@@ -66,8 +66,7 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     alpha = _RIDGE * float(np.mean(square / penalty)) * total_weight(rows) / len(rows)
     settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
     with_lmbda, with_one = (
-        Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay))
-        for decay in (lmbda, 1.0)
+        Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay)) for decay in (lmbda, 1.0)
     )
     _check_bounded(with_lmbda, with_one)
     check = _compared(with_lmbda, with_one, gram)
