@@ -526,7 +526,11 @@ class _Walk:
             get = getattr if self.writing else getitem
             entries = {key: self.value(get(value, key), of, inner + key) for key, of in types.items()}
             return entries if self.writing else kind(**entries)
-        return _plain(value.item() if isinstance(value, np.generic) else value, kind, rule)
+        if isinstance(value, np.datetime64):
+            value = str(value)  # `item` makes a number of one in nanoseconds
+        elif isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
+            value = value.item()
+        return _plain(value, kind, rule)
 
     def _of_first_kind(self, value: Any, kinds: tuple[Any, ...], name: str) -> Any:
         """Return a value as the first of some kinds that fits."""

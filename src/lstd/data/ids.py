@@ -122,7 +122,7 @@ def whole_number(text: str) -> int | None:
     """Parse the integer in an id, 7 for "7" and "7.0"; None for other text, such as "07" or "7e3"."""
     whole = text.removesuffix(".0")
     digits = whole.removeprefix("-")
-    canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or whole == "0") and len(digits) < 19
+    canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or whole == "0")
     return int(whole) if canonical else None
 
 

@@ -314,7 +314,7 @@ def clock_of(array: pa.Array) -> tuple[bool, bool]:
 
 def from_numpy(values: NDArray[Any]) -> pa.Array:
     """Numbers or booleans as an Arrow array; `pyarrow.array` would import pandas, if installed, to look at them."""
-    values = np.ascontiguousarray(values)
+    values = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
     if values.dtype == np.bool_:
         return from_numpy(values.view(np.uint8)).cast(pa.bool_())
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
