@@ -57,8 +57,7 @@ def features(columns: Any) -> Any:
     Functions of age or of totals alone are left out: customers came within one quarter, so that no row shows what
     follows their largest values, as the ExtrapolationWarning says that a fit with them gives.
     """
-    repeat, age = columns[:, 0] - 1.0, columns[:, 4]
-    since = np.where(repeat > 0.0, columns[:, 3], age)
+    repeat, since, age = columns[:, 0], columns[:, -2], columns[:, -1]  # n_repeat, since_last, since_first
     near, far = np.exp(-since / 4), np.exp(-since / 13)
     rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)
     products = [rate * near, rate * far, often * near, often * far]

@@ -789,12 +789,14 @@ def interval_rows(table, gamma):
     return rows
 
 
-def steps_of_events(events, edges, start=-math.inf):
+def steps_of_events(events, edges, start=-math.inf, first="apart"):
     """Rows of equal steps: a list of (id, place of the edge, features, rewards or None in a horizon row, terminated).
 
     `events` is a list of (id, time, amounts, ended), `edges` are the starts of steps, and the last one the end of
-    observation. Features are the number of events before the edge, their amounts, and steps since the last and since
-    the first of them. A row has the number of events in its step, then their amounts, as rewards.
+    observation. Where the first events of an id, all those at its earliest time, are "counted", features are the number
+    of events before the edge and their amounts; where they are "apart", the number of the later events before the edge,
+    the amounts of these, and those of the first events. Then come steps since the last and since the first event before
+    the edge. A row has the number of events in its step, then their amounts, as rewards.
     """
     rows = []
     for name in dict.fromkeys(event[0] for event in events):
@@ -806,12 +808,20 @@ def steps_of_events(events, edges, start=-math.inf):
             is_last = k == len(edges) - 1
             during = [] if is_last else [event for event in own if edge <= event[1] < edges[k + 1]]
             since = [k - position(before[place][1], edges) for place in (-1, 0)]
-            known, gain = (
-                [len(some), *(sum(event[2][j] for event in some) for j in range(len(own[0][2])))]
-                for some in (before, during)
-            )
-            rows.append((name, k, [*known, *since], None if is_last else gain, any(event[3] for event in during)))
+            known = count_and_amounts(before)
+            if first == "apart":
+                repeat = [event for event in before if event[1] > own[0][1]]
+                at_first = [event for event in before if event[1] == own[0][1]]
+                known = count_and_amounts(repeat, width=len(own[0][2])) + count_and_amounts(at_first)[1:]
+            gain = None if is_last else count_and_amounts(during, width=len(own[0][2]))
+            rows.append((name, k, [*known, *since], gain, any(event[3] for event in during)))
     return rows
+
+
+def count_and_amounts(events, width=None):
+    """The number of events, then the sum of each of their `width` amounts."""
+    width = len(events[0][2]) if width is None else width
+    return [len(events), *(sum(event[2][j] for event in events) for j in range(width))]
 
 
 def position(time, edges):

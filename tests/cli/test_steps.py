@@ -23,10 +23,18 @@ def test_steps_are_written_as_a_table(capsys):
     assert capsys.readouterr().out == "steps.csv: 5 rows of 2 episodes, 4 of them complete steps\n"
     with open("steps.csv", encoding="utf-8") as file:
         lines = file.read().splitlines()
-    assert lines[0] == "who,day,n_events,total_spend,since_last,since_first,spend,closed"
-    assert lines[1].startswith("a,2024-01-08,1.0,5.0,0.714")
+    assert lines[0] == "who,day,n_repeat,repeat_spend,first_spend,since_last,since_first,spend,closed"
+    assert lines[1].startswith("a,2024-01-08,0.0,0.0,5.0,0.714")
     assert lines[-2].endswith(",,false")
     assert lines[-1].endswith(",2.0,true")
+
+
+def test_first_events_may_be_counted():
+    assert run([*WORDS, "--amount", "spend", "--first", "counted", "-o", "steps.csv"]) == 0
+    with open("steps.csv", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    assert lines[0] == "who,day,n_events,total_spend,since_last,since_first,spend,terminated"
+    assert lines[1].startswith("a,2024-01-08,1.0,5.0,0.714")
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
@@ -51,6 +59,7 @@ def test_the_table_gives_the_model_of_the_rows(extension, capsys):
         (["-o", "steps.txt"], "`--out` must end in .csv or .parquet"),
         (["-o", "steps.csv", "--until", "2023-01-01"], "`--until` must be after the first event"),
         (["-o", "steps.csv", "--amount", "price"], "Column 'price' (`--amount`) is not in the frame"),
+        (["-o", "steps.csv", "--first", "both"], "`--first` must be one of 'apart', 'counted'; got 'both'"),
         (["-o", "steps.csv", "--terminated", "spend"], "column 'spend'"),
         (["-o", "steps.csv", "--amount", "spend", "--time", "day", "--episode", "spend"], "two columns 'spend'"),
     ],

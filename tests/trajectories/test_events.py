@@ -43,11 +43,28 @@ def test_a_small_log_by_hand():
     assert data.time.astype("M8[D]").astype(str).tolist() == [*edges, *edges[:2], *edges[2:]]
     assert data.terminated.tolist() == [False] * 5 + [True] + [False] * 2
     np.testing.assert_array_equal(data.y, [5, 0, 0, np.nan, 0, 7, 0, np.nan])
-    assert_close(data.X[:3], np.array([[1, 2, 1, 1], [3, 7, 6 / 7, 2], [3, 7, 13 / 7, 3]]), "sums")
+    assert data.feature_names == ("n_repeat", "repeat_spend", "first_spend", "since_last", "since_first")
+    assert_close(data.X[:3], np.array([[0, 0, 2, 1, 1], [2, 5, 2, 6 / 7, 2], [2, 5, 2, 13 / 7, 3]]), "sums")
+    counted = read(amount="spend", terminated="closed", first="counted")
+    assert counted.feature_names == ("n_events", "total_spend", "since_last", "since_first")
+    assert_close(counted.X[:3], np.array([[1, 2, 1, 1], [3, 7, 6 / 7, 2], [3, 7, 13 / 7, 3]]), "sums")
+    np.testing.assert_array_equal(counted.y, data.y)
 
 
+def test_all_events_at_the_earliest_time_are_first():
+    log = {"id": ["a", "a", "a", "b", "a"], "day": days("01-01", "01-09", "01-01", "01-09", "01-23")}
+    data = read(log | {"spend": [1.0, 2.0, 4.0, 8.0, 16.0]}, amount="spend")
+    assert_close(data.X[:4, :3], np.array([[0, 0, 5], [1, 2, 5], [1, 2, 5], [2, 18, 5]]), "sums")
+    assert_close(data.X[4:, :3], np.array([[0, 0, 8]] * 3), "sums")
+    later = read(log | {"spend": [1.0, 2.0, 4.0, 8.0, 16.0]}, amount="spend", start="2024-01-22")
+    assert_close(later.X[:2, :3], np.array([[1, 2, 5], [2, 18, 5]]), "sums")  # first events before `start` stay first
+    numbers = {"id": [0, 0, 0], "day": [0.1 + 0.2, 0.3, 2.9]}  # one edge, up to rounding
+    assert read(numbers, step=0.1, until=3.0).X[-1, 0] == 1.0
+
+
+@pytest.mark.parametrize("first", ["apart", "counted"])
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_are_those_of_the_definition(seed):
+def test_rows_are_those_of_the_definition(seed, first):
     random = np.random.default_rng(seed)
     n, step, until = int(random.integers(1, 60)), random.choice([0.5, 1.0, 3.0]), 12.0
     times = random.integers(0, 30, n) / 2.0  # some at edges, some of the same time, some after `until`
@@ -62,10 +79,11 @@ def test_rows_are_those_of_the_definition(seed):
         return
     rows = naive.steps_of_events(
         list(zip(who.tolist(), times.tolist(), amounts.tolist(), ended.tolist(), strict=True)), edges,
-        -np.inf if start is None else start,
+        -np.inf if start is None else start, first,
     )  # fmt: skip
     table = pd.DataFrame({"who": who, "at": times, "one": amounts[:, 0], "two": amounts[:, 1], "end": ended})
     arguments = {"episode": "who", "time": "at", "amount": ["one", "two"], "terminated": "end", "step": step}
+    arguments["first"] = first
     if not rows:
         with pytest.raises(InvalidInputError, match="at least one row"):
             Trajectories.from_events(table, until=until, start=start, **arguments)
@@ -78,7 +96,8 @@ def test_rows_are_those_of_the_definition(seed):
     assert data.terminated.tolist() == [row[4] for row in rows]
     counts = Trajectories.from_events(table, until=until, start=start, **arguments | {"amount": None})
     assert_close(counts.y, np.array([np.nan if row[3] is None else float(row[3][0]) for row in rows]), "sums")
-    assert counts.feature_names == ("n_events", "since_last", "since_first")
+    number = "n_repeat" if first == "apart" else "n_events"
+    assert counts.feature_names == (number, "since_last", "since_first")
 
 
 def test_rows_are_the_same_from_every_kind_of_table_and_file(tmp_path):
@@ -143,6 +162,8 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (changed("spend", [*LOG["spend"][:6], np.inf]), {"amount": "spend"}, r"Column 'spend' .*row 6.*infinite"),
         (changed("closed", [True] * 7), {"terminated": "closed"}, "is true, but later events of the same id follow"),
         (LOG, {"amount": "price"}, "Column 'price' .*is not in the frame"),
+        (LOG, {"first": "none"}, "`first` must be one of 'apart', 'counted'; got 'none'"),
+        (LOG, {"first": True}, "`first` must be one of 'apart', 'counted'; got True"),
         (LOG, {"amount": ["spend", "spend"]}, "`amount` must name each column once"),
         ({"id": [], "day": []}, {}, "`frame` must have at least one row"),
     ],
@@ -167,13 +188,18 @@ def test_a_total_has_no_rounding_of_other_ids():
     n = 1000
     columns = {"id": np.repeat([0, 1], n), "day": np.tile(np.arange(n), 2), "spend": [1e15 / 3] * n + [0.1] * n}
     data = read(columns, amount="spend", step=1, until=n)
-    assert_close(data.X[-1, 1], 0.1 * n, "sums")
+    assert_close(data.X[-1, 1], 0.1 * (n - 1), "sums")
+    assert data.X[-1, 2] == 0.1
 
 
 def test_amounts_before_the_first_row_keep_their_decimals():
     log = pd.DataFrame({"id": ["a", "b"], "t": [0.5, 1.5], "s": [0.99, 19.95]})
     steps = Trajectories.from_events(log, episode="id", time="t", amount="s", step=1.0, start=2.0, until=2.0)
-    assert steps.X[:, 1].tolist() == [0.99, 19.95]
+    assert steps.X[:, 2].tolist() == [0.99, 19.95]
+    counted = Trajectories.from_events(
+        log, episode="id", time="t", amount="s", step=1.0, start=2.0, until=2.0, first="counted"
+    )
+    assert counted.X[:, 1].tolist() == [0.99, 19.95]
 
 
 @pytest.mark.parametrize(("step", "until"), [(0.1, 3.0), (0.7, 100.0), (0.01, 5.0)])

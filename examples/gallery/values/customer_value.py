@@ -27,7 +27,7 @@ print(log.head(3).to_string(index=False))
 
 # %%
 # ``from_events`` turns the log into weeks: one row per customer and week since the first purchase, and a last row for
-# today. Purchases after today are left out.
+# today. Purchases after today are left out. ``n_repeat`` does not count the first purchase, which everybody has made.
 
 weeks = Trajectories.from_events(log, episode="customer", time="date", amount="purchases", step="week", until=today)
 known = weeks.to_arrays(frame="pandas")["X"]
@@ -35,11 +35,11 @@ print(weeks)
 print(known.head(3).round(1).to_string())
 
 # %%
-# A straight line in these four columns would say that those who bought much will buy forever. What matters is how
+# A straight line in these columns would say that those who bought much will buy forever. What matters is how
 # often somebody buys, and how long ago the last purchase was. So make features that say it: rates, recency, products.
 # None of them only grows, as ages and totals do: no row shows what follows their largest values. `fit` warns of such.
 
-repeat, age, since = known["n_events"] - 1, known["since_first"], known["since_last"]
+repeat, age, since = known["n_repeat"], known["since_first"], known["since_last"]
 rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)  # per week; shrunken for new customers
 features = pd.DataFrame({"since": since.clip(upper=26) / 26, "rate": rate, "rate²": rate**2})
 for ago in (4, 13):
@@ -58,7 +58,7 @@ _ = model.fit(features, weeks.y, episode=weeks.episode, terminated=weeks.termina
 now = weeks.horizon
 came = log[log["date"] >= today].groupby("customer")["purchases"].sum()
 came = came.reindex(weeks.episode[now]).fillna(0.0).to_numpy()
-before = known.loc[now, "n_events"].to_numpy() - 1
+before = known.loc[now, "n_repeat"].to_numpy()
 found = {"LSTD, next 39 weeks": model.predict(features[now]), "baseline: as often as before": before}
 total = model.predict_interval(features[now], weights=np.ones(len(came)))
 print(f"total: {total.prediction:.0f}, from {total.lower:.0f} to {total.upper:.0f}; came: {came.sum():.0f}")

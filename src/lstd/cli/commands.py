@@ -446,7 +446,7 @@ def inspect(given: Any) -> int:
 
 
 @command(
-    "data! episode! time! step! until! out! amount terminated start force json",
+    "data! episode! time! step! until! out! amount terminated start first force json",
     episode=Option("Id of the customer, patient or machine.", "NAME"),
     time=Option("Numbers or dates of the events.", "NAME"),
     terminated=Option("1 for an event with which the id ends for good; else 0.", "NAME"),
@@ -456,8 +456,10 @@ def steps(given: Any) -> int:
     """Turn a log of events, such as purchases, into a table of equal steps, with a row per id and step.
 
     Steps are counted back from --until, and empty ones have rows too. A row has what was known when its step began:
-    n_events, total_AMOUNT, since_last and since_first; and what the step brought: events, or the sums of --amount. The
-    last row of an id that has not ended has no reward. `lstd fit` takes the table. All events are held in memory.
+    n_repeat and repeat_AMOUNT of all events but the first, first_AMOUNT of that one, since_last and since_first; and
+    what the step brought: events, or the sums of --amount. With `--first counted`, n_events and total_AMOUNT are of all
+    events. The last row of an id that has not ended has no reward. `lstd fit` takes the table. All events are held in
+    memory.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("steps")
@@ -469,7 +471,13 @@ def steps(given: Any) -> int:
     path = _check_table(given.out, given.force, given.data)
     log = {"episode": given.episode, "time": given.time, "terminated": given.terminated}
     data = Trajectories.from_events(
-        given.data, **log, amount=[*given.amount] or None, step=given.step, until=given.until, start=given.start
+        given.data,
+        **log,
+        amount=[*given.amount] or None,
+        step=given.step,
+        until=given.until,
+        start=given.start,
+        first=given.first,
     )
     names = given.episode, given.time, given.terminated or "terminated", given.amount or ("events",)
     advise("; no steps were written")

@@ -182,6 +182,11 @@ OPTIONS = {
     ),
     "until": Option("When observation ended; later events are not used.", "DATE", _number_or_text),
     "start": Option("Rows begin here; earlier events count in features only.", "DATE", _number_or_text),
+    "first": Option(
+        "Whether features have the first events of an id apart, or count them with the others.",
+        "apart|counted",
+        default="apart",
+    ),
     "backtest": Option(
         "Fit anew to what was known at this value of --time, and compare with the steps that followed.", "DATE",
         _number_or_text,

@@ -3,6 +3,9 @@
 Steps end at `until` and are counted back from there, so that the last one of each id is complete. Step k is the time
 from edge k up to, and not including, edge k + 1; the last edge is `until`. A row at edge k knows the events before the
 edge, and its reward is that of the events of step k.
+
+The first events of an id, all those at its earliest time, made it known: they say less about how often it comes than
+the later ones do, and a customer with one purchase has not come back. So features have them apart, unless "counted".
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.arguments import check_columns, check_real, shown
+from lstd.data.arguments import check_choice, check_columns, check_real, shown
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import FrameRows
 from lstd.types import Array, Flags
@@ -27,6 +30,7 @@ _UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  
 _STEP = re.compile(rf"(?:([1-9][0-9]{{0,3}}) )?({'|'.join(_UNITS)})s?")
 _DAY = 86_400_000_000  # microseconds
 _MOST_EDGES, _MOST_ROWS = 2**20, 2**27
+FIRST = ("apart", "counted")  # where features have the first events of an id
 
 
 class Events(NamedTuple):
@@ -38,15 +42,23 @@ class Events(NamedTuple):
     position: Array  # (E,) its time in steps
     amounts: Array  # (E, m)
     ended: Flags  # (E,) whether the id ends with it for good
+    is_first: Flags  # (E,) whether it is at the earliest time of the id
 
 
 def read_events(
-    source: Any, columns: dict[str, str | Sequence[str] | None], *, step: Any, until: Any, start: Any = None
+    source: Any,
+    columns: dict[str, str | Sequence[str] | None],
+    *,
+    step: Any,
+    until: Any,
+    start: Any = None,
+    first: str = "apart",
 ) -> dict[str, Any]:
     """Read a log and return the arguments of `Trajectories`; see `Trajectories.from_events`.
 
     `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
     """
+    check_choice("first", first, FIRST)
     roles = {
         role: [*check_columns(role, given, several=role == "amount")]
         for role, given in columns.items()
@@ -69,13 +81,22 @@ def read_events(
         raise InvalidInputError(f"`until` must be after the first event; got {until!s}, and no event is before it.")
     edges = _edges(end, step, times.min(), dates)
     events = _placed(table, roles, times, edges)
-    first, last = _spans(events, edges, None if since is None else _number(since))
-    arrays = _rows(events, first, last)
+    begin, end_edge = _spans(events, edges, None if since is None else _number(since))
+    arrays = _rows(events, begin, end_edge, apart=first == "apart")
     moments = edges.astype("M8[us]") if dates else edges
-    names = ["n_events", *(f"total_{name}" for name in roles.get("amount", ())), "since_last", "since_first"]
+    names = _feature_names(roles.get("amount", ()), first)
     if not isinstance(columns["amount"], (list, tuple)):
         arrays["y"] = arrays["y"][:, 0]
     return arrays | {"time": moments[arrays["time"]], "feature_names": names}
+
+
+def _feature_names(amounts: Sequence[str], first: str) -> list[str]:
+    """Return the names of features; they differ where the numbers do, so that no model reads those of another."""
+    if first == "counted":
+        known = ["n_events", *(f"total_{name}" for name in amounts)]
+    else:
+        known = ["n_repeat", *(f"repeat_{name}" for name in amounts), *(f"first_{name}" for name in amounts)]
+    return [*known, "since_last", "since_first"]
 
 
 def _read_files(files: Sequence[Any]) -> Any:
@@ -209,7 +230,8 @@ def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], 
         raise table.error(roles["terminated"][0], int(order[late[0]]), text)
     step = np.searchsorted(edges, at, side="right") - 1
     position = step + (at - edges[step]) / (edges[step + 1] - edges[step])
-    return Events(names[appearance], code, step, position, amounts[order], ended)
+    earliest = at[np.searchsorted(code, code)]  # of the id of each event
+    return Events(names[appearance], code, step, position, amounts[order], ended, at == earliest)
 
 
 def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -227,8 +249,11 @@ def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.
     return first, last
 
 
-def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp]) -> dict[str, Any]:
-    """Return the rows of all ids: features, rewards, and the edge of each row as `time`."""
+def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, apart: bool) -> dict[str, Any]:
+    """Return the rows of all ids: features, rewards, and the edge of each row as `time`.
+
+    `first` and `last` are edges of each id, (I,). `apart` says whether features have the first events of an id apart.
+    """
     lengths = np.maximum(last - first + 1, 0)
     begins = np.cumsum(lengths) - lengths
     who = np.repeat(np.arange(len(first)), lengths)
@@ -237,12 +262,19 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp]) -> di
     row = ((begins - first)[events.code] + events.step)[~early]
     gains = np.column_stack([np.ones(len(events.code)), events.amounts])
     during = _sums(row, gains[~early], len(who))
+    counted = gains
+    if apart:
+        counted = np.where(events.is_first[:, np.newaxis], 0.0, gains)
     known = np.empty_like(during)
     some = lengths > 0
-    known[begins[some]] = _sums(events.code[early], gains[early], len(first))[some]
+    known[begins[some]] = _sums(events.code[early], counted[early], len(first))[some]
+    brought = _sums(row, counted[~early], len(who))
     for k in range(1, int(lengths.max())):  # sums of each id alone, so that no rounding comes from the others
         rows = begins[lengths > k] + k
-        known[rows] = known[rows - 1] + during[rows - 1]
+        known[rows] = known[rows - 1] + brought[rows - 1]
+    if apart:
+        at_first = _sums(events.code[events.is_first], events.amounts[events.is_first], len(first))
+        known = np.hstack([known, at_first[who]])
     is_last = np.zeros(len(who), np.bool_)
     is_last[(begins + lengths - 1)[some]] = True
     terminated = is_last & np.isin(who, events.code[events.ended])
@@ -251,13 +283,20 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp]) -> di
     y = during[:, 1:] if during.shape[1] > 1 else during
     y = np.where((is_last & ~terminated)[:, np.newaxis], np.nan, y)
     return {
-        "X": np.hstack([known, since]), "y": y, "episode": events.names[who], "terminated": terminated, "time": edge,
-    }  # fmt: skip
+        "X": np.hstack([known, since]),
+        "y": y,
+        "episode": events.names[who],
+        "terminated": terminated,
+        "time": edge,
+    }
 
 
 def _sums(places: NDArray[np.intp], values: Array, size: int) -> Array:
     """Sum rows of values (E, m) by place, (size, m), in their order."""
-    return np.column_stack([np.bincount(places, column, size) for column in values.T]).astype(np.float64, copy=False)
+    sums = np.empty((size, values.shape[1]))
+    for j, column in enumerate(values.T):
+        sums[:, j] = np.bincount(places, column, size)
+    return sums
 
 
 def _before(events: Events, who: NDArray[np.intp], edge: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -257,9 +257,18 @@ class Trajectories:
 
     @classmethod
     def from_events(
-        cls, events: Any, *, episode: str, time: str, step: str | float, until: Any,
-        amount: str | Sequence[str] | None = None, terminated: str | None = None, start: Any = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        events: Any,
+        *,
+        episode: str,
+        time: str,
+        step: str | float,
+        until: Any,
+        amount: str | Sequence[str] | None = None,
+        terminated: str | None = None,
+        start: Any = None,
+        first: str = "apart",
+    ) -> Self:
         """Read a log of events, such as purchases, as equal steps of each customer, the empty ones included.
 
         Steps are counted back from `until`, so that all are complete. A row knows the events before its step began, and
@@ -286,12 +295,22 @@ class Trajectories:
             default no id ends.
         start : date, ISO text or float, optional
             Rows begin here; earlier events count in features only. By default they begin with the first event.
+        first : {"apart", "counted"}, default="apart"
+            What features say of the first events of an id, which are all those at its earliest time. "apart": their
+            amounts have columns of their own, and counts and totals are of the later events. "counted": counts and
+            totals are of all events.
 
         Returns
         -------
         Trajectories
-            With `time`, the start of each step, and the features `n_events` and ``total_<amount>`` so far,
-            `since_last` and `since_first`: steps, with fractions, since the last and since the first event.
+            With `time`, the start of each step, and these features of what came before it:
+
+            - `n_repeat`: number of events after the first ones;
+            - ``repeat_<amount>``: their total amount;
+            - ``first_<amount>``: total amount of the first events;
+            - `since_last` and `since_first`: steps, with fractions, since the last and since the first event.
+
+            With ``first="counted"``, `n_events` and ``total_<amount>`` of all events take the place of the first three.
 
         Raises
         ------
@@ -307,6 +326,10 @@ class Trajectories:
         months. Events of one id at one time are several events: drop rows that were recorded twice before. Dates that
         are written as one number, such as 19970131, are numbers: convert them first.
 
+        The first event made an id part of the log, whatever it does later. Counted as behaviour, it makes newcomers
+        look like those who come often. So divide `n_repeat` and ``repeat_<amount>`` by `since_first` for rates;
+        ``first_<amount>`` is a feature in its own right. `n_repeat` is a count of events, not of steps with an event.
+
         Examples
         --------
         >>> import pandas as pd
@@ -316,16 +339,16 @@ class Trajectories:
         ...     pd.DataFrame(log), episode="who", time="day", amount="spend", step="week", until="2024-01-29"
         ... )
         >>> data.feature_names
-        ('n_events', 'total_spend', 'since_last', 'since_first')
+        ('n_repeat', 'repeat_spend', 'first_spend', 'since_last', 'since_first')
         >>> data.X[:3].round(1).tolist()
-        [[1.0, 5.0, 0.7, 0.7], [1.0, 5.0, 1.7, 1.7], [2.0, 12.0, 0.7, 2.7]]
+        [[0.0, 0.0, 5.0, 0.7, 0.7], [0.0, 0.0, 5.0, 1.7, 1.7], [1.0, 7.0, 5.0, 0.7, 2.7]]
         >>> data.y.tolist(), data.episode.tolist()
         ([0.0, 7.0, 0.0, nan, 0.0, nan], ['a', 'a', 'a', 'a', 'b', 'b'])
         """
         from lstd.trajectories.events import read_events
 
         columns = {"episode": episode, "time": time, "amount": amount, "terminated": terminated}
-        return cls(**read_events(events, columns, step=step, until=until, start=start))
+        return cls(**read_events(events, columns, step=step, until=until, start=start, first=first))
 
     @classmethod
     def from_gymnasium(
