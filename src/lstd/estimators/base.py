@@ -18,6 +18,7 @@ from lstd.data.arguments import check_choice, check_flag, check_per_row
 from lstd.data.doubts import SELF_SCORED, little_observed, support_doubt
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.contributions import Contributions
@@ -33,6 +34,10 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.types import Array
 
 T = TypeVar("T")
+
+_BIAS_CHECK = Takes("bias_check", LSTD_COLUMNS)
+_MISFIT_CHECK = Takes("misfit_check", LSTD_COLUMNS)
+_SCORE = Takes("score", LSTD_COLUMNS)
 
 NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was requested
 
@@ -335,7 +340,7 @@ class Predictor(Regressor):
             When the result is `biased`.
         """
         self._needs_matrix("bias_check")
-        return check_bias(comparable_rows(self, X, y, columns, ones=True), self._model)
+        return check_bias(comparable_rows(self, X, y, columns, _BIAS_CHECK, ones=True), self._model)
 
     def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
@@ -382,7 +387,7 @@ class Predictor(Regressor):
         False 0.0
         """
         self._needs_matrix("misfit_check")
-        return check_misfit(comparable_rows(self, X, y, columns, ones=True), self._model)
+        return check_misfit(comparable_rows(self, X, y, columns, _MISFIT_CHECK, ones=True), self._model)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, unobserved: str = "predict",
@@ -448,7 +453,7 @@ class Predictor(Regressor):
         >>> round(LSTD(alpha=0.1).fit(X, y, terminated=done).score(X, y, terminated=done), 3)
         1.0
         """
-        found = Comparison.of(self, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=True)
+        found = Comparison.of(self, X, y, columns, _SCORE, unobserved=unobserved, tolerance=tolerance, warn=True)
         rows, weight, model = found.rows, found.observed.weight, self._model
         if np.count_nonzero(weight) < 2:
             message = _too_few(found, tolerance, unobserved)
@@ -507,7 +512,8 @@ class Comparison:
 
     @classmethod
     def of(
-        cls, estimator: Any, X: Any, y: Any, columns: Columns, *, unobserved: str, tolerance: float, warn: bool
+        cls, estimator: Any, X: Any, y: Any, columns: Columns, takes: Takes, *, unobserved: str, tolerance: float,
+        warn: bool,
     ) -> Comparison:  # fmt: skip
         """Check rows for an estimator, and bring them together with predictions.
 
@@ -516,7 +522,7 @@ class Comparison:
         model, tolerance = estimator._model, check_treatment(unobserved, tolerance)
         if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
             _check_one_stream(model.statistics)
-        rows = comparable_rows(estimator, X, y, columns, warn=warn, finite=True)
+        rows = comparable_rows(estimator, X, y, columns, takes, warn=warn, finite=True)
         prediction = model.predict(rows.X).reshape(rows.y.shape)
         ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(rows.y.shape)
         with np.errstate(over="ignore", invalid="ignore"):  # scores are checked

@@ -17,28 +17,31 @@ from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns
-from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
+from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, Settings
+from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import Fitted, Regressor, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
-from lstd.estimators.validate_data import checked_features, checked_rows, refuse_others
+from lstd.estimators.validate_data import checked_features, checked_rows
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
 from lstd.types import Array
 
 _LONGEST = 10_000  # steps
 _UNEQUAL = 1.2  # factor by which steps may differ: months and the days of a clock that changes are equal steps
-_REFUSED = {
-    "X_next": "Append a horizon row to each episode that was cut off, in place of successors.",
+_COLUMNS = ("episode", "terminated", "discount", "weight", "groups")
+_REMEDIES = {
+    "X_next": GIVE_HORIZON_ROWS,
     "importance_ratio": "Use LSTD for data of another policy.",
     "trace_coefficient": "Use LSTD for data of another policy.",
-    "sample_weight": "Weights of rows are given as `weight`.",
 }
-_ROWS = tuple(name for name in ARGUMENTS if name not in _REFUSED)
+_FIT, _PARTIAL_FIT, _OBSERVED_RETURNS = (
+    Takes(f"HorizonLSTD.{method}", _COLUMNS, _REMEDIES) for method in ("fit", "partial_fit", "observed_returns")
+)
 
 
 class HorizonLSTD(Regressor):
@@ -142,7 +145,7 @@ class HorizonLSTD(Regressor):
         RidgeWarning, UnobservedWarning, BoundsWarning, ExtrapolationWarning, UnusedRewardWarning
             As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
         """
-        rows = self._checked(None, X, y, columns, "fit")
+        rows = self._checked(None, X, y, columns, _FIT, sort=True)
         clock = None if time is None else check_equal(time, rows)
         if not rows.full.any():
             raise InvalidInputError(
@@ -170,7 +173,7 @@ class HorizonLSTD(Regressor):
         self
         """
         before: HorizonModel | None = vars(self).get("model_")
-        rows = self._checked(before, X, y, columns, "partial_fit")
+        rows = self._checked(before, X, y, columns, _PARTIAL_FIT)
         if len(rows):
             clock = None if time is None else check_equal(time, rows, before.clock if before else None)
             self.model_ = self._then(before, rows, clock=clock)
@@ -187,12 +190,13 @@ class HorizonLSTD(Regressor):
         self.model_ = state.doubted(first)
         return self
 
-    def _checked(self, before: HorizonModel | None, X: Any, y: Any, columns: Columns, method: str) -> Rows:
+    def _checked(
+        self, before: HorizonModel | None, X: Any, y: Any, columns: Columns, takes: Takes, *, sort: bool = False
+    ) -> Rows:
         """Check rows that follow those of a model, if there is one."""
-        refuse_others(columns.keys() - {*_ROWS}, f"HorizonLSTD.{method}", _REFUSED)
         rows = checked_rows(
-            self if before else BaseEstimator(), X, y, columns, gamma=self._parameters()[1].gamma, reset=not before,
-            warn=not before, sort=method == "fit", finite=True,
+            self if before else BaseEstimator(), X, y, columns, takes, gamma=self._parameters()[1].gamma,
+            reset=not before, warn=not before, sort=sort, finite=True,
         )  # fmt: skip
         if before and rows.y.shape[1] != (m := len(before.reward_names)):
             raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
@@ -344,7 +348,7 @@ class HorizonLSTD(Regressor):
         """
         steps = self._steps(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
-        rows = self._checked(self._model, X, y, columns, "score")
+        rows = self._checked(self._model, X, y, columns, _OBSERVED_RETURNS)
         returns: ObservedReturns = self._model.returns(rows, steps, unobserved)
         return returns
 

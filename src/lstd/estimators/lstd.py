@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from lstd.data.arguments import check_flag, check_real, shown
 from lstd.data.rows import Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, MAX_ITER, TOL, VARIANT, Settings, Solver
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import OPTIONS, Model
@@ -27,6 +28,8 @@ from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
 
+_FIT = Takes("LSTD.fit", LSTD_COLUMNS)
+_PARTIAL_FIT = Takes("LSTD.partial_fit", LSTD_COLUMNS)
 _OPTIONS_OF = operator.attrgetter(*OPTIONS)
 _MERGED = (
     "Intervals need blocks of the data, which merged statistics do not have. Pass a list of ten or more, or fit the "
@@ -248,7 +251,7 @@ class LSTD(Predictor):
         """
         settings, solver = self._settings(), Solver(self.solver, self.tol, self.max_iter)
         rows = checked_rows(
-            BaseEstimator(), X, y, columns, of="LSTD.fit", gamma=settings.gamma, reset=True, warn=True, sort=True,
+            BaseEstimator(), X, y, columns, _FIT, gamma=settings.gamma, reset=True, warn=True, sort=True,
             summed=True,
         )  # fmt: skip
         settings.ridge(rows.n_features)  # checks the number of coefficients before rows are summed
@@ -296,7 +299,7 @@ class LSTD(Predictor):
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
         settings, options = self._settings(before), self._options
         rows = checked_rows(
-            self if before else BaseEstimator(), X, y, columns, of="LSTD.partial_fit", gamma=settings.gamma,
+            self if before else BaseEstimator(), X, y, columns, _PARTIAL_FIT, gamma=settings.gamma,
             reset=before is None, warn=before is None or "ends" not in before.warned, summed=True,
         )  # fmt: skip
         if before is None or settings is not before.settings:

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.rows import Columns
 from lstd.data.settings import GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.lstd import LSTD
@@ -21,6 +22,7 @@ from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import check_n_blocks
 
+_FIT = Takes("LSTDCV.fit", LSTD_COLUMNS)
 _SECONDS = 5.0  # after which progress is reported, and between two reports
 
 
@@ -158,7 +160,7 @@ class LSTDCV(Predictor):
         solver = Solver(self.solver, self.tol, self.max_iter)
         check_n_blocks(self.n_blocks)
         rows = checked_rows(
-            BaseEstimator(), X, y, columns, of="LSTDCV.fit", gamma=settings.gamma, reset=True, warn=True, sort=True
+            BaseEstimator(), X, y, columns, _FIT, gamma=settings.gamma, reset=True, warn=True, sort=True
         )
         settings.ridge(rows.n_features)  # checks the number of factors
         free = solver.takes(rows.X, rows.n_features)

@@ -42,7 +42,8 @@ from lstd.data.arguments import check_integer, check_real
 from lstd.data.doubts import percent
 from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.returns import run_backwards
-from lstd.data.rows import ARGUMENTS, Columns, Rows
+from lstd.data.rows import Columns, Rows
+from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.base import Predictor
 from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
@@ -50,7 +51,7 @@ from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import SavedModel
-from lstd.estimators.validate_data import checked_features, comparable_rows, refuse_others
+from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.horizon_sums import LagSums, lag_sums
@@ -66,11 +67,15 @@ _FLOOR = 0.05  # of the mean variance
 _MOST_DRAWN = 10_000  # rows that paths go on from
 _WINDOWS = 256  # places of the nearest rows, at most
 _FEWEST = (20, 200)  # groups or episodes, and rows of one stream
-_REFUSED = {
-    "X_next": "Append a horizon row to each episode that was cut off, in place of successors.",
-    "importance_ratio": "Fit to data of the policy itself.",
-    "trace_coefficient": "Fit to data of the policy itself.",
-}
+_FIT = Takes(
+    "ReturnSpread.fit",
+    ("episode", "terminated", "discount", "weight", "groups"),
+    {
+        "X_next": GIVE_HORIZON_ROWS,
+        "importance_ratio": "Fit to data of the policy itself.",
+        "trace_coefficient": "Fit to data of the policy itself.",
+    },
+)
 
 Draw = Callable[[Array], NDArray[np.intp]]  # of full rows near each value
 
@@ -204,7 +209,6 @@ class ReturnSpread(Saved):
             When the model is of another kind, not fitted, or fitted without the matrix; when an array breaks a rule; or
             with fewer than 20 groups or episodes, or 200 rows of one stream.
         """
-        refuse_others(columns.keys() - (set(ARGUMENTS) - _REFUSED.keys()), "ReturnSpread.fit", _REFUSED)
         of = held_out_steps if isinstance(self.model, HorizonLSTD) else held_out
         if not isinstance(self.model, (Predictor, HorizonLSTD)):
             raise InvalidInputError(f"`model` must be an LSTD, LSTDCV or HorizonLSTD; got {self.model!r:.80}.")
@@ -373,7 +377,7 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
         raise InvalidInputError("`horizon` must be None for a model without one; give HorizonLSTD for a fixed number.")
     estimator._needs_matrix("ReturnSpread")
     model = estimator._model
-    rows, settings = comparable_rows(estimator, X, y, columns, ones=True, finite=True, warn=False), model.settings
+    rows, settings = comparable_rows(estimator, X, y, columns, _FIT, ones=True, finite=True, warn=False), model.settings
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
     folds, places = _folds(rows)
@@ -385,7 +389,7 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     state = estimator._model
     steps = estimator._steps(horizon)
-    rows = state.prepared(estimator._checked(state, X, y, columns, "fit"))
+    rows = state.prepared(estimator._checked(state, X, y, columns, _FIT, sort=True))
     places = _folds(rows)[1]
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice

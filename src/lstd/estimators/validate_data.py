@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,24 +11,21 @@ from sklearn.utils.validation import validate_data
 from lstd.data.arguments import check_values_known, is_lazy
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, column_names
-from lstd.data.rows import ARGUMENTS, Columns, Rows
-from lstd.errors import InvalidInputError, InvalidTypeError
-
-OTHER_NAMES = {"sample_weight": "Weights of rows are given as `weight`."}
+from lstd.data.rows import Columns, Rows
+from lstd.data.takes import Takes
+from lstd.errors import InvalidInputError
 
 
 def checked_rows(
-    estimator: BaseEstimator, X: Any, y: Any, columns: Columns, *, of: str = "this method", reset: bool = False,
-    **options: Any,
-) -> Rows:  # fmt: skip
+    estimator: BaseEstimator, X: Any, y: Any, columns: Columns, takes: Takes, *, reset: bool = False, **options: Any
+) -> Rows:
     """Check the arguments of :func:`check_rows`; return rows without the column of ones.
 
     `estimator` has the number and the names of the features, or gets them with `reset`. Unless `options` has `finite`,
     features may be NaN or infinite: the sums show them. Unless it has `warn`, no warning says if episodes are assumed
-    to be truncated. `of` names the method.
+    to be truncated. `takes` says which columns the method takes.
     """
-    if others := columns.keys() - ARGUMENTS:
-        refuse_others(others, of)
+    takes.check(columns)
     if not reset:
         X = _by_name(estimator, "X", X)
         if "X_next" in columns:
@@ -40,13 +36,15 @@ def checked_rows(
     return rows
 
 
-def comparable_rows(estimator: Any, X: Any, y: Any, columns: Columns, *, ones: bool = False, **options: Any) -> Rows:
+def comparable_rows(
+    estimator: Any, X: Any, y: Any, columns: Columns, takes: Takes, *, ones: bool = False, **options: Any
+) -> Rows:
     """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the model predicts.
 
     With `ones`, they are in order of their groups, and have the column of ones if the model has an intercept.
     """
     model = estimator._model
-    rows = checked_rows(estimator, X, y, columns, gamma=model.settings.gamma, sort=ones, **options)
+    rows = checked_rows(estimator, X, y, columns, takes, gamma=model.settings.gamma, sort=ones, **options)
     model.check_given(rows.given)
     m = model.statistics.n_rewards
     if rows.y.shape[1] != m:
@@ -84,10 +82,3 @@ def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, 
     if not reset and names and names == tuple(getattr(estimator, "feature_names_in_", ())):
         return  # scikit-learn does not find the names of all kinds of frames
     validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)
-
-
-def refuse_others(others: Iterable[str], of: str, remedies: Mapping[str, str] = OTHER_NAMES) -> None:
-    """Refuse arguments that a method does not have, with what to do instead for some."""
-    for name in others:
-        remedy = remedies.get(name, "Leave it out, or correct its name.")
-        raise InvalidTypeError(f"`{name}` must not be given: it is no argument of {of}. {remedy}")

@@ -245,6 +245,9 @@ class OpenEnd(NamedTuple):
 # ------------------------------------------------------------ estimators
 
 
+NO_GROUPS = "Online estimators learn transition by transition and have no groups; `LSTD.partial_fit` takes them."
+
+
 class OnlinePredictor(ABC):
     """Linear prediction of values whose weights change with every transition."""
 

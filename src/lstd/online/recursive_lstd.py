@@ -21,10 +21,11 @@ from lstd.data.arguments import check_choice, check_flag, check_integer, check_r
 from lstd.data.doubts import FEWEST
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
+from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, check_rates
-from lstd.online.one_transition import OnlinePredictor, SparseRow, Transition, aligned, compiled
+from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, SparseRow, Transition, aligned, compiled
 from lstd.online.recorded_rows import Name, learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
@@ -32,6 +33,7 @@ from lstd.statistics.intervals import Interval, check_level
 from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
+_TAKES = Takes("RecursiveLSTD.partial_fit", (), {"groups": NO_GROUPS})  # beside the named arguments
 _INFINITE, _NO_ROOM = np.inf, np.empty(0)
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
@@ -308,7 +310,7 @@ class RecursiveLSTD(OnlinePredictor):
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
         discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, return_predictions: bool = False,
+        weight: PerRow = None, return_predictions: bool = False, **others: Any,
     ) -> Any:  # fmt: skip
         """Learn from recorded rows in time order, as from one :meth:`update` per transition.
 
@@ -322,6 +324,8 @@ class RecursiveLSTD(OnlinePredictor):
         return_predictions : bool, default False
             Whether to return the prediction for each row before its transition is learned, as a live system would have
             made it.
+        **others
+            Any other argument is refused, with what to do instead.
 
         Returns
         -------
@@ -350,6 +354,7 @@ class RecursiveLSTD(OnlinePredictor):
         >>> model.partial_fit(np.ones((4, 1)), np.ones(4), return_predictions=True).round(2)
         array([0.  , 0.67, 1.  , 1.2 ])
         """
+        _TAKES.check(others)
         rows = self._checked_rows(
             X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,

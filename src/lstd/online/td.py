@@ -18,10 +18,17 @@ from lstd.data.arguments import check_choice, check_flag, check_integer, check_r
 from lstd.data.feature_arrays import Features, all_finite, check_finite
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
+from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import OnlinePredictor, OpenEnd, Transition, aligned, compiled
+from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, OpenEnd, Transition, aligned, compiled
 from lstd.types import Array
 
+_USE_LSTD = "TD learns each transition alike; use RecursiveLSTD or LSTD."
+_TAKES = Takes(
+    "partial_fit",
+    (),  # beside the named arguments
+    {"weight": _USE_LSTD, "sample_weight": _USE_LSTD, "trace_coefficient": _USE_LSTD, "groups": NO_GROUPS},
+)
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
 
 
@@ -122,19 +129,20 @@ class TemporalDifference(OnlinePredictor):
 
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, **others: Any,
     ) -> Self:  # fmt: skip
         """Learn from rows in time order, as from one :meth:`update` per transition.
 
         The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. If `X` is a data
         frame, the columns of the first call are selected by name. The next call continues the stream: its first row is
         the successor of the last row of this call, unless that row terminated or the episode ids differ. An
-        :meth:`update` in between replaces the transition between the two rows.
+        :meth:`update` in between replaces the transition between the two rows. Any other argument is refused.
 
         Returns
         -------
         self
         """
+        _TAKES.check(others)
         rows = self._checked_rows(
             X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, warn=not self._warned, finite=False,

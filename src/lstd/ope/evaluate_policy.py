@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
-from lstd.estimators.validate_data import refuse_others
+from lstd.data.takes import Takes
 from lstd.ope.logged_rows import UNWEIGHTED, logged_rows, states_of
 from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import StateActionFeatures
@@ -24,6 +24,8 @@ from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
 
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
+
+_TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
 
 
 def evaluate_policy(
@@ -102,7 +104,7 @@ def evaluate_policy(
     >>> found.method, bool(found.lower < 2.5 * (1 + 0.5 + 0.25 + 0.125) < found.upper)
     ('doubly robust', True)
     """
-    refuse_others(others, "evaluate_policy", UNWEIGHTED)
+    _TAKES.check(others)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
     features = None if labels is None else StateActionFeatures(labels)

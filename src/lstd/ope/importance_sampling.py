@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_choice, check_real
 from lstd.data.rows import Columns, PerRow, Rows, spread
+from lstd.data.takes import Takes
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
-from lstd.estimators.validate_data import refuse_others
 from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, states_of, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policy_value import PolicyValue
@@ -37,6 +37,8 @@ from lstd.types import Array
 
 FEW_EPISODES = 50.0  # effective sample below which products of ratios have no useful interval
 ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
+
+_TAKES = Takes("importance_sampling", (), UNWEIGHTED)  # beside the named arguments
 
 
 def importance_sampling(
@@ -102,7 +104,7 @@ def importance_sampling(
     >>> round(found.value, 3), round(found.effective_sample_size)
     (2.5, 320)
     """
-    refuse_others(others, "importance_sampling", UNWEIGHTED)
+    _TAKES.check(others)
     check_choice("estimator", estimator, ESTIMATORS)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}

@@ -34,8 +34,9 @@ from lstd.data.doubts import support_doubt, unused_rows, warn_of_breaks, warn_of
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows, repeated
+from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, SupportWarning, warn
-from lstd.estimators.validate_data import checked_rows, refuse_others
+from lstd.estimators.validate_data import checked_rows
 from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of
 from lstd.statistics.adding import Added
 from lstd.statistics.blocks import Blocks, no_blocks
@@ -45,8 +46,15 @@ Places = NDArray[np.intp]
 
 TRACES = ("retrace", "tree_backup", "importance", "none")
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
-UNWEIGHTED = {"weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`."}
+UNWEIGHTED = {
+    "weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`.",
+    "sample_weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`.",
+    "X_next": "Append a horizon row to each episode that was cut off, in place of successors.",
+    "importance_ratio": "`target_policy` and `behavior_probability` decide the ratios.",
+    "trace_coefficient": "`target_policy` and `behavior_probability` decide the traces.",
+}
 PER_ROW = ("episode", "terminated", "X_next", "discount", "weight", "groups")
+_STATES = Takes("rows of states", (*PER_ROW, "importance_ratio"))
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
 _ROWS_PER_ACTION = 64  # but with so many rows for each action, on average
 _SMALLEST = 1e-290  # entries of f that are far below the rounding of any sum; denormal ones are slow
@@ -174,7 +182,7 @@ class LoggedRows:
 def states_of(X: Any, y: Any, columns: Columns, gamma: float, names: BaseEstimator | None = None) -> Rows:
     """Check rows of states; `names` gets the names of the features."""
     options: Any = {"gamma": gamma, "reset": True, "warn": True, "finite": True, "sort": True}
-    return checked_rows(names or BaseEstimator(), X, y, columns, **options)
+    return checked_rows(names or BaseEstimator(), X, y, columns, _STATES, **options)
 
 
 def logged_rows(
@@ -248,7 +256,7 @@ def log_columns(data: Any, needed: tuple[str, ...], others: tuple[str, ...] = PE
             f"`data` must have {missing[0]!r}; it needs {', '.join(needed)}, and episode and terminated if known. Add "
             "it, such as `data.to_arrays() | {...}` of Trajectories."
         )
-    refuse_others(given.keys() - {*needed, *others}, "data")
+    Takes("data", (*needed, *others)).check(given)
     return given
 
 

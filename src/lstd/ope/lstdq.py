@@ -19,12 +19,13 @@ from lstd.data.feature_arrays import Features, check_features, check_not_overflo
 from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
+from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, LSTDWarning, RidgeWarning, warn
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
 from lstd.estimators.sparse_solver import fit_without_matrix
-from lstd.estimators.validate_data import OTHER_NAMES, checked_features, refuse_others
+from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, states_of, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
@@ -33,7 +34,7 @@ from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
-_OTHER_NAMES = OTHER_NAMES | {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED}
+_FIT = Takes("LSTDQ.fit", (), {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED})  # beside the named
 
 
 WEIGHTINGS = ("auto", "none", "ratio")
@@ -259,7 +260,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         SupportWarning
             As :meth:`lstd.LSTD.fit` does, of the ratios that `target_policy` and `behavior_probability` give.
         """
-        refuse_others(others, "LSTDQ.fit", _OTHER_NAMES)
+        _FIT.check(others)
         trace = check_choice("trace", self.trace, TRACES)
         settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
         solver, names = Solver(self.solver, self.tol, self.max_iter), BaseEstimator()

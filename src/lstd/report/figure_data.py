@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Comparison, Predictor
 from lstd.estimators.bias_check import checks_for_report
@@ -26,6 +27,7 @@ LEVEL = 0.95
 MAX_REWARDS = 6  # with a panel each
 MIN_GROUPS = 5  # behind an interval of a mean return: Student's quantile for 2 groups is 6 times that for many
 _MAX_POINTS = 400  # of a curve
+_FIGURES = Takes("this figure", LSTD_COLUMNS)
 _MIN_ROWS = 200  # in the window over time
 _HORIZONS = 10.0  # length of the window, in multiples of `Evaluation.horizon`
 _MIN_EPISODES = 10  # to take episodes as independent; with fewer, blocks of rows
@@ -182,7 +184,7 @@ def evaluate(
     """
     check_is_fitted(model)
     level = check_level(level)
-    compared = Comparison.of(model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
+    compared = Comparison.of(model, X, y, columns, _FIGURES, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = names_of(y, model.model_.reward_names, rewards)

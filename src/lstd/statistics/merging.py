@@ -50,6 +50,7 @@ from lstd.data.ids import same_id
 from lstd.data.rows import Columns, ReadOnly, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import boundary_share, check_ridge
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, Pending, chunk_edges
@@ -58,6 +59,7 @@ from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
+_FROM_ARRAYS = Takes("LSTDStatistics.from_arrays", LSTD_COLUMNS)
 _NO_ROWS = Counts()
 
 
@@ -256,6 +258,7 @@ class LSTDStatistics(ReadOnly, Saved):
             raise InvalidInputError(f"`label` must be text; got {shown(label)}. Convert it with str().")
         gamma = check_real("gamma", gamma, 0.0, 1.0)
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
+        _FROM_ARRAYS.check(columns)
         rows = check_rows(X, y, gamma=gamma, **columns, finite=False, summed=True)
         groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
