@@ -29,8 +29,8 @@ Array = NDArray[np.float64]
 
 S, A, GAMMA, LENGTH, SEED = 6, 3, 0.9, 20, 41_000
 EPISODES = (30, 100)
-ESTIMATORS = (("none", 0.0), ("retrace", 0.9), ("tree_backup", 0.9), ("importance", 0.5), ("ratios", 0.0))
-TITLES = {"retrace": "Retrace({:g})", "tree_backup": "tree backup({:g})", "importance": "importance({:g})"}
+ESTIMATORS = (("none", 0.0), ("retrace", 0.9), ("ratios", 0.0))
+TITLES = {"none": "`LSTDQ(0)`", "retrace": "Retrace(0.9)", "ratios": "`LSTD(0)`, ratios"}
 
 
 class Process(NamedTuple):
@@ -87,9 +87,7 @@ def fixed_point(process: Process, phi: Array, pi: Array, trace: str, lmbda: floa
         bar = np.einsum("sn,sa->san", phi, pi).reshape(S, A * n)
         after, reward = process.P.reshape(S * A, S) @ bar, process.r.ravel()
         ratio = (pi / process.mu).ravel()
-        c = {"retrace": np.minimum(1.0, ratio), "tree_backup": pi.ravel(), "importance": ratio, "none": 0.0 * ratio}[
-            trace
-        ]
+        c = np.minimum(1.0, ratio) if trace == "retrace" else np.zeros(S * A)
         step = np.einsum("kt,tb->ktb", process.P.reshape(S * A, S), process.mu).reshape(S * A, S * A)
         d = (process.mu / S).ravel()
     z, M, b = np.zeros((len(pairs), pairs.shape[1])), 0.0, 0.0
@@ -150,10 +148,11 @@ def report(repeats: int, episodes: Sequence[int] = EPISODES) -> str:
     ]
     for (name, phi), n in ((item, n) for item in features.items() for n in episodes):
         for trace, lmbda in ESTIMATORS:
-            title = {"none": "`LSTDQ(0)`", "ratios": "`LSTD(0)`, ratios"}.get(trace) or TITLES[trace].format(lmbda)
             exact, truth, half, bias = coverage(process, phi, n, (trace, lmbda), repeats)
             goal = " (goal 0.93–0.97: %s)" % ("met" if 0.93 <= exact <= 0.97 else "missed") if n >= 100 else ""
-            lines.append(f"| {name} | {n} | {title} | {exact:.3f}{goal} | {truth:.3f} | {half:.3f} | {bias:+.3f} |")
+            lines.append(
+                f"| {name} | {n} | {TITLES[trace]} | {exact:.3f}{goal} | {truth:.3f} | {half:.3f} | {bias:+.3f} |"
+            )
             print(lines[-1], flush=True)
     shares = [f"{together(process, features['unit vectors'], n, repeats):.3f} ({n} episodes)" for n in episodes]
     lines += ["", f"All three differences of three policies at once, Retrace(0.9), unit vectors: {', '.join(shares)}."]

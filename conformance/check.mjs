@@ -106,8 +106,6 @@ function checkLeastSquares(where, data) {
 
 const TRACES = {
   retrace: (target, behavior) => Math.min(1, target / behavior),
-  tree_backup: (target) => target,
-  importance: (target, behavior) => target / behavior,
   none: () => 0,
 };
 

@@ -85,8 +85,6 @@ def shares(counts):
 
 TRACES = {
     "retrace": lambda target, behavior: min(Fraction(1), target / behavior),
-    "tree_backup": lambda target, behavior: target,
-    "importance": lambda target, behavior: target / behavior,
     "none": lambda target, behavior: Fraction(0),
 }
 

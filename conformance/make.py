@@ -370,8 +370,6 @@ def action_cases():
     yield batch(logged("no traces", "coefficients of 0 are as λ = 0", "4t 5c", "none"))
     yield batch(logged("Retrace", "min(1, π/μ)", "4t 1c 6c", "retrace", actions=3))
     yield batch(logged("Retrace, lambda 1", "gamma 1; all episodes end", "3t 5t", "retrace", gamma=1, lmbda=1))
-    yield batch(logged("tree backup", "π, whatever the probability of the logged action", "4t 5c", "tree_backup"))
-    yield batch(logged("importance sampling", "π/μ, above 1 among them", "4t 5c", "importance", actions=3))
     yield batch(logged("everything", "and discounts and weights", "2t 4c 3t", "retrace", n=3,
                        given=["discount", "weight"]))
     yield batch(logged("dual weights", "eight episodes; the transpose of A matters", "4t 3c 2t 3t 5c 2t 3c 4t", "none",

@@ -671,7 +671,7 @@ def expected_pair(x, policy):
 def trace_coefficient(trace, target, behavior):
     """c_t of the probabilities of the logged action."""
     ratio = target / behavior
-    return {"retrace": min(1.0, ratio), "tree_backup": target, "importance": ratio, "none": 0.0}[trace]
+    return {"retrace": min(1.0, ratio), "none": 0.0}[trace]
 
 
 def action_value_system(phi, successors, rewards, lmbda, discounts, coefficients, weight, variant):

@@ -41,7 +41,6 @@ WAYS = {  # each computes or draws intervals of a level
     "policy_value": lambda level: ope.policy_value(values(), level=level),
     "compare_policies": lambda level: ope.compare_policies([values(), values()], level=level),
     "importance_sampling": lambda level: sampled(gamma=0.9, estimator="pdis", level=level),
-    "lspi": lambda level: ope.lspi(LOG, ope.StateActionFeatures(2), gamma=0.9, level=level),
     "plot_predictions": lambda level: report.plot_predictions(model(), X, Y, terminated=ENDS, level=level),
     "plot_coefficients": lambda level: report.plot_coefficients(model(), level=level),
     "plot_action_calibration": lambda level: report.plot_action_calibration(ACTIONS, EVEN, level=level),

@@ -11,7 +11,7 @@ from sklearn.base import clone
 import naive
 from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
-from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, UnusedRewardWarning
 from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, action_calibration, importance_sampling, policy_value
 from tolerances import assert_close
 
@@ -217,9 +217,9 @@ def test_action_values_that_overflow_are_refused():
 
 
 def test_it_follows_the_conventions_of_scikit_learn():
-    model = LSTDQ(0.8, 0.3, "tree_backup", features=StateActionFeatures(3))
+    model = LSTDQ(0.8, 0.3, "none", features=StateActionFeatures(3))
     copy = clone(model)
-    assert copy.get_params()["trace"] == "tree_backup"
+    assert copy.get_params()["trace"] == "none"
     assert not hasattr(copy, "lstd_")
     data = logged()
     fitted = copy.fit(**data)
@@ -260,6 +260,7 @@ def changed(name, **entries):
             "must not be given with a function as `target_policy`",
         ),
         (lambda data: {"importance_ratio": np.ones(len(data["y"]))}, "`importance_ratio` must not .* `trace` decide"),
+        (lambda data: {"trace_coefficient": np.ones(len(data["y"]))}, "`trace_coefficient` must not .* `trace` decide"),
         (lambda data: {"episodes": data["episode"]}, "`episodes` must not be given: .* correct its name"),
         (changed("target_policy", r1=np.nan), r"in \[0, 1\]; row 1 has nan for action 0"),
         (lambda data: {"target_policy": data["target_policy"][:-1]}, "one probability for each row and action"),
@@ -269,7 +270,7 @@ def changed(name, **entries):
         (lambda data: {"actions": np.array(["wait"] * len(data["y"]), object)}, "row 0 has 'wait'.* give the labels"),
         (lambda data: {"actions": np.column_stack([data["actions"]] * 2)}, "integers .*, one per row"),
         (lambda data: {"actions": data["actions"][1:]}, "`actions` must have one entry per row"),
-        (lambda data: {"behavior_probability": None}, "`behavior_probability` must be given for trace='retrace'"),
+        (lambda data: {"behavior_probability": None}, "must be given for traces, .* Without it, use lmbda=0"),
         (changed("behavior_probability", r1=0.0), "above 0 for actions that were logged; row 1 has 0"),
         (lambda data: {"behavior_probability": np.ones((len(data["y"]), 2)) / 2}, "3 in each"),
         (lambda data: {"behavior_probability": np.ones((len(data["y"]), 3)) / 6}, "sum to 1 .*; row 0 sums to 0.5"),
@@ -289,7 +290,7 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(change, message):
     np.testing.assert_array_equal(model.coef_, before)
 
 
-@pytest.mark.parametrize(("lmbda", "trace"), [(0.5, "retrace"), (0.0, "retrace"), (0.5, "tree_backup"), (0.5, "none")])
+@pytest.mark.parametrize(("lmbda", "trace"), [(0.5, "retrace"), (0.0, "retrace"), (0.5, "none")])
 def test_an_action_that_was_never_taken_is_refused_if_the_target_policy_takes_it(lmbda, trace):
     data = PROCESS.simulate(6, 4, 1)
     mu = np.tile([0.5, 0.5, 0.0], (len(data["y"]), 1))
@@ -305,6 +306,8 @@ def test_an_action_that_was_never_taken_is_refused_if_the_target_policy_takes_it
     ("options", "message"),
     [
         ({"trace": "q"}, "`trace` must be one of"),
+        ({"trace": "tree_backup"}, "`trace` must be one of 'retrace', 'none'"),
+        ({"trace": "importance"}, "`trace` must be one of 'retrace', 'none'"),
         ({"lmbda": 2.0}, "`lmbda`"),
         ({"alpha": [1.0, 2.0]}, "9 features"),
         ({"features": 3}, "`features` must be StateActionFeatures or callable"),
@@ -360,16 +363,6 @@ def test_warnings_are_those_of_the_rows_of_states():
     rows = {name: values[full] for name, values in data.items()}
     with pytest.warns(BrokenEpisodeWarning, match="Row 1 of `X`"):
         LSTDQ(0.9, 0.5).fit(**rows, X_next=rows["X"] + 1.0, target_policy_next=rows["target_policy"])
-
-
-def test_products_of_ratios_that_leave_little_data_are_told():
-    random, T = np.random.default_rng(0), 2000
-    data = {"X": np.ones((T, 1)), "y": random.normal(size=T), "actions": random.integers(2, size=T)}
-    data |= {"episode": np.arange(T) // 50, "terminated": np.arange(T) % 50 == 49}
-    policies = {"target_policy": np.full((T, 2), [0.95, 0.05]), "behavior_probability": np.full(T, 0.5)}
-    with pytest.warns(EffectiveSampleWarning, match="smaller `lmbda`"):
-        LSTDQ(0.99, 0.99, "importance").fit(**data, **policies)
-    LSTDQ(0.99, 0.99, "retrace").fit(**data, **policies)
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of six episodes

@@ -56,7 +56,7 @@ class DecisionProcess:
 
 
 PROCESS = DecisionProcess()  # of which the tests have data
-TRACES = ("retrace", "tree_backup", "importance", "none")
+TRACES = ("retrace", "none")
 
 
 def logged(n_episodes=6, length=4, p_end=0.2, seed=1, n=3):

@@ -9,7 +9,6 @@ from lstd.ope.action_calibration import ActionCalibration, action_calibration
 from lstd.ope.evaluate_policy import evaluate_policy
 from lstd.ope.importance_sampling import importance_sampling
 from lstd.ope.logged_states import FeatureCheck
-from lstd.ope.lspi import PolicyIteration, lspi
 from lstd.ope.lstdq import LSTDQ
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_comparison import PolicyComparison, compare_policies
@@ -22,7 +21,6 @@ __all__ = [
     "EpsilonGreedy",
     "FeatureCheck",
     "PolicyComparison",
-    "PolicyIteration",
     "PolicyValue",
     "RatioTable",
     "StateActionFeatures",
@@ -30,6 +28,5 @@ __all__ = [
     "compare_policies",
     "evaluate_policy",
     "importance_sampling",
-    "lspi",
     "policy_value",
 ]

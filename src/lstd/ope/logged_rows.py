@@ -3,9 +3,9 @@
 Transition t has the features φ_t = φ(s_t, a_t), the expected successor φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a), and a
 trace coefficient. With π_t = π(a_t|s_t) of the target policy and μ_t = μ(a_t|s_t) of the policy that chose a_t, it is
 
-    Retrace  min(1, π_t/μ_t)       tree backup  π_t       importance sampling  π_t/μ_t       none  0
+    Retrace  min(1, π_t/μ_t)       none  0
 
-(Retrace: Munos et al. 2016). The variance of importance sampling has no bound.
+(Retrace: Munos et al. 2016).
 
 With a block of columns per action, pairs are summed without arrays of their width. In the sums Σ_t z_t x_tᵀ of
 :class:`lstd.LSTDStatistics`, traces of pairs fill up although φ_t has the n features of one block. In the forward view
@@ -44,7 +44,7 @@ from lstd.types import Array, Flags
 
 Places = NDArray[np.intp]
 
-TRACES = ("retrace", "tree_backup", "importance", "none")
+TRACES = ("retrace", "none")
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
 UNWEIGHTED = {
     "weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`.",
@@ -220,7 +220,12 @@ def logged_rows(
         ratio = P[full, codes] / logged
     if has_traces:
         warn_of_breaks(rows, lmbda)
-        coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)
+        if ratio is None:
+            raise InvalidInputError(
+                f"`behavior_probability` must be given for traces, lmbda={lmbda:g}: the probability with which each "
+                "action was taken. Without it, use lmbda=0."
+            )
+        coefficients = np.minimum(1.0, ratio)
     lost = len(unused_rows(rows, len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and rows.known[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients, ratio)
@@ -307,19 +312,6 @@ def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
             f"`{name}` must have one entry per row of `X`, shape ({len(rows)},); got {array.shape}."
         )
     return np.asarray(array[_order(rows)])
-
-
-def _trace_coefficients(trace: str, lmbda: float, target: Array, logged: Array | None) -> Array:
-    """Compute coefficients of transitions, (N,), from the probabilities of their actions, unless `trace` is none."""
-    if trace == "tree_backup":
-        return target
-    if logged is None:
-        raise InvalidInputError(
-            f"`behavior_probability` must be given for trace={trace!r} with lmbda={lmbda:g}: the probability with "
-            'which each action was taken. Without it, use trace="tree_backup" or lmbda=0.'
-        )
-    ratio = target / logged
-    return np.minimum(1.0, ratio) if trace == "retrace" else ratio
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,11 +107,10 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     lmbda : float in [0, 1], default 0.0
         Trace decay. 0 bootstraps from the next row; larger values reduce the bias of features that cannot represent
         the values.
-    trace : {"retrace", "tree_backup", "importance", "none"}, default "retrace"
-        Trace coefficient c_t for λ > 0: min(1, π/μ), π, π/μ or 0, with the probabilities π and μ that the target policy
-        and the policy that logged the data take the logged action. "retrace" never exceeds 1; the products of
-        "importance" have no bound. "none" is the same as λ = 0. "retrace" and "importance" need
-        `behavior_probability`.
+    trace : {"retrace", "none"}, default "retrace"
+        Trace coefficient c_t for λ > 0: min(1, π/μ) or 0, with the probabilities π and μ that the target policy and
+        the policy that logged the data take the logged action. "retrace" needs `behavior_probability`; "none" is the
+        same as λ = 0.
     alpha : float, at least 0, or array-like of shape (n_pair_features,), default 1.0
         Ridge coefficient, or one for each feature of pairs.
     fit_intercept : bool, default True
