@@ -61,7 +61,7 @@ def test_one_call_says_what_it_took_and_what_it_took_it_from():
     assert_close(settings.alpha, 1e-5 * squares.mean(), "sums")
     plain = by_lstd(data, 1.0, data["y"][full], settings.alpha)[1]
     assert_close(found.candidates["state values"].value, plain, "solve")
-    assert_close(found.ratios.mean[0], ratio_of(data)[full].mean(), "sums")
+    assert_close(found.importance_ratio, ratio_of(data)[full], "sums")
     assert found.value == evaluate_policy(gamma=GAMMA, state=state, **data).value
     assert found.lower < found.value < found.upper
     robust, weighted = (found.candidates[name].by_blocks for name in ("doubly robust", "weighted state values"))
@@ -268,7 +268,7 @@ def test_wrong_probabilities_are_said_of_every_value():
         with pytest.warns(SupportWarning, match="mean"):
             found = policy_value(model, data=data, **arguments)
         assert any("ratio" in text for text in found.said)
-        assert any(line.startswith("value") for line in str(found.ratios).splitlines())
+        assert f"ratios of mean {found.importance_ratio.mean():.3g}" in str(found)
     assert found == policy_value(model, first)
 
 
@@ -336,7 +336,7 @@ def test_policies_are_compared_by_their_values():
     }
     comparison = compare_policies(found)
     assert [one.said for one in comparison.values] == [one.said for one in found.values()]
-    assert comparison.values[0].ratios is found["target"].ratios
+    assert comparison.values[0].importance_ratio is found["target"].importance_ratio
     one, two = (found[name].by_blocks for name in ("target", "log"))
     assert comparison.difference[0, 1] == found["target"].value - found["log"].value  # as they are printed
     assert_close(comparison.standard_error[0, 1], np.linalg.norm(one.blocks - two.blocks), "sums")

@@ -10,6 +10,7 @@ import naive
 from logged_actions import PROCESS, logged
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
 from lstd.ope import LSTDQ, importance_sampling
+from lstd.ope.step_ratios import step_ratios
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of a few episodes
@@ -126,7 +127,7 @@ def test_ratios_may_be_given_in_place_of_policies(estimator):
     other = importance_sampling(gamma=0.9, estimator=estimator, **data)
     assert found == other
     assert_close(found.step_values.sum(), found.value, "sums")
-    assert_close(found.ratios.mean[0], ratio[~np.isnan(data["y"])].mean(), "sums")
+    assert_close(found.importance_ratio, ratio[~np.isnan(data["y"])], "sums")
 
 
 def test_step_values_are_those_of_each_step():
@@ -134,7 +135,6 @@ def test_step_values_are_those_of_each_step():
     for estimator in ("pdis", "wdr"):
         found = importance_sampling(gamma=0.9, estimator=estimator, q=values_of_actions, **data)
         assert_close(found.step_values.sum(), found.value, "sums")
-        assert sum(label.startswith("value") for label in found.ratios.label) > 3
     parts = list(episodes(data, 0.9))
     first = np.mean([one["ratios"][0] * one["rewards"][0] for one in parts])
     assert_close(importance_sampling(gamma=0.9, estimator="pdis", **data).step_values[0], first, "sums")
@@ -142,14 +142,23 @@ def test_step_values_are_those_of_each_step():
 
 def test_ratios_by_step_and_their_products_are_those_of_the_definition():
     data = logged(8)
-    table = importance_sampling(gamma=0.9, **data).ratios
+    by_step = step_ratios(LSTDQ(0.9).fit(**data).logged_)
     ratios = [one["ratios"] for one in episodes(data, 0.9)]
-    for t in range(len(table.step_mean)):
+    for t in range(len(by_step.mean)):
         at_step = [one[t] for one in ratios if len(one) > t]
-        assert_close(table.step_mean[t], np.mean(at_step), "sums")
+        assert_close(by_step.mean[t], np.mean(at_step), "sums")
         products = np.array([np.prod(one[: t + 1]) for one in ratios])
-        assert_close(table.step_sizes[t], products.sum() ** 2 / (products**2).sum(), "sums")
-    assert "largest ratios by share of rows" in str(table)
+        assert_close(by_step.sizes[t], products.sum() ** 2 / (products**2).sum(), "sums")
+
+
+def test_a_printed_value_has_the_mean_ratio_the_largest_and_the_share_of_zeros():
+    actions, done = np.arange(200) % 4 == 0, np.ones(200, bool)
+    policies = {"target_policy": np.full((200, 2), [1.0, 0.0]), "behavior_probability": np.where(actions, 0.25, 0.8)}
+    found = importance_sampling(
+        np.ones((200, 1)), np.ones(200), gamma=1.0, actions=actions, terminated=done, **policies
+    )
+    assert str(found).endswith(", ratios of mean 0.938, largest 1.25, 25 % zero")
+    assert "ratios" not in str(importance_sampling(np.ones((200, 1)), np.ones(200), gamma=1.0, terminated=done))
 
 
 def test_it_says_when_no_episode_is_left():

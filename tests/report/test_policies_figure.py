@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from logged_actions import PROCESS
 from lstd.errors import InvalidInputError
 from lstd.ope import LSTDQ, compare_policies, policy_value
+from lstd.ope.step_ratios import step_ratios
 from lstd.report import plot_policy_diagnostics, plot_policy_values
 from tolerances import assert_close
 
@@ -39,7 +40,7 @@ def test_diagnostics_have_four_panels():
     value = policy_value(LSTDQ(0.9).fit(**data))
     axes = plot_policy_diagnostics(value)
     steps, shares = axes[1].lines[0].get_data()
-    assert_close(shares, value.ratios.step_sizes / 20, "sums")
+    assert_close(shares, step_ratios(value.by_blocks.log).sizes / 20, "sums")
     assert len(steps) == 5
     assert_close(axes[3].lines[0].get_ydata().sum(), value.dual_weights.sum(), "sums")
     assert axes[2].lines[0].get_ydata()[0] <= 1.0

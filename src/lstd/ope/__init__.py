@@ -13,7 +13,6 @@ from lstd.ope.lstdq import LSTDQ
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_comparison import PolicyComparison, compare_policies
 from lstd.ope.policy_value import PolicyValue, policy_value
-from lstd.ope.ratio_table import RatioTable
 
 __all__ = [
     "LSTDQ",
@@ -22,7 +21,6 @@ __all__ = [
     "FeatureCheck",
     "PolicyComparison",
     "PolicyValue",
-    "RatioTable",
     "StateActionFeatures",
     "action_calibration",
     "compare_policies",

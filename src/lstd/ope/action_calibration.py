@@ -3,7 +3,7 @@
 If action a was taken with probability p_ta in row t, the mean of 1{a_t = a} − p_ta is zero over any rows chosen by
 their probabilities, for each action a. (Over all actions of a row, the sum is always zero.) The rows count as
 independent, because the differences from what is expected are uncorrelated, whatever the states. If only the
-probabilities of logged actions are known, the mean importance ratio tests them (:mod:`lstd.ope.ratio_table`).
+probabilities of logged actions are known, their mean importance ratio tests them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def action_calibration(
         raise InvalidInputError(
             "`behavior_probability` must have the probabilities of all actions, (T, n_actions), a row for each of the "
             f"`actions`; got {P.shape} for actions of shape {given.shape}. For those of logged actions alone, look at "
-            "the mean importance ratio, `ratios` of `evaluate_policy`."
+            "the mean importance ratio, which a printed value of `evaluate_policy` has."
         )
     if (row := first_true(np.asarray(np.isnan(P).any(axis=1)))) is not None:
         raise InvalidInputError(

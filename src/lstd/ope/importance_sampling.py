@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_choice, check_real
-from lstd.data.rows import Columns, PerRow, Rows, spread
+from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.takes import Takes
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, states_of, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policy_value import PolicyValue
-from lstd.ope.ratio_table import RatioTable
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -76,8 +75,7 @@ def importance_sampling(
     -------
     PolicyValue
         Its `effective_sample_size` counts episodes: it is that of the products of all ratios of an episode. Its
-        `step_values` are what each time step adds to the value. The predicted values in its `ratios` are those of `q`,
-        or of a regression of logged returns on `X`.
+        `step_values` are what each time step adds to the value.
 
     Raises
     ------
@@ -114,7 +112,7 @@ def importance_sampling(
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
     number, step = np.cumsum(logged.begins) - 1, logged.step
     shape = (int(number[-1]) + 1, int(step.max()) + 1)
-    rewards, start, predicted = _rewards(logged, q, X, estimator)
+    rewards, start = _rewards(logged, q, X, estimator)
     D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
     D[number, step] = logged.discount
     D = np.cumprod(np.hstack([np.ones((shape[0], 1)), D[:, :-1]]), axis=1)
@@ -131,7 +129,7 @@ def importance_sampling(
     said = warn_of_support(logged)
     found = replace(
         _with_interval(float(steps.sum()), u, R[:, -1], level),
-        method=estimator, step_values=steps, ratios=RatioTable.of(logged, predicted), said=tuple(filter(None, [said])),
+        method=estimator, step_values=steps, importance_ratio=logged.ratio, said=tuple(filter(None, [said])),
     )  # fmt: skip
     size = found.effective_sample_size or 0.0
     if logged.ratio is not None and size < FEW_EPISODES:
@@ -183,17 +181,10 @@ def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
     )
 
 
-def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array, Array]:
-    """Return what takes the place of rewards, (N,), the value at the start of each episode, and predicted values, (N,).
-
-    Without `q`, values are predicted by a regression of logged returns on the features.
-    """
+def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array]:
+    """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
     if estimator not in ("dr", "wdr"):
-        from sklearn.linear_model import Ridge
-
-        states, part = logged.rows.X[logged.full], spread(len(logged.full), 2**12)
-        model = Ridge(solver="lsqr").fit(states[part], logged.returns[part])
-        return logged.rewards, np.zeros(int(logged.begins.sum())), model.predict(states)
+        return logged.rewards, np.zeros(int(logged.begins.sum()))
     if q is None or "importance_ratio" in logged.rows.given:
         name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
         raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
@@ -204,8 +195,8 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
     after = values[np.minimum(logged.full + 1, len(values) - 1)]
     delta = logged.rewards + logged.discount * (logged.successors * after).sum(axis=1)
     delta -= values[logged.full, logged.codes]
-    v = (logged.policy * values).sum(axis=1)[logged.full]
-    return delta, v[logged.begins], v
+    first = logged.full[logged.begins]
+    return delta, (logged.policy[first] * values[first]).sum(axis=1)
 
 
 def _estimate(weighted: bool, R: Array, x: Array, start: Array, first: NDArray[np.intp]) -> tuple[Array, Array]:

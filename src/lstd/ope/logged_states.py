@@ -35,7 +35,6 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered, warn_of_support
 from lstd.ope.pairs import values_in
-from lstd.ope.ratio_table import RatioTable
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
@@ -301,11 +300,6 @@ class LoggedStates:
         """Return ωᵀφ of each transition at λ = 0, (N,)."""
         omega, ones = dual_solution(found.fitted, found.phi)
         return np.asarray(self.logged.rows.X[self.logged.full] @ omega + ones)
-
-    @cached_property
-    def ratios(self) -> RatioTable | None:
-        """Mean ratios."""
-        return RatioTable.of(self.logged, self.plain.fitted.predict(self.logged.rows.X[self.logged.full]))
 
     def support_said(self) -> tuple[str, ...]:
         """Warn if the mean importance ratio is not one, also by raw columns; return the text, if there is one."""

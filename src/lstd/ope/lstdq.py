@@ -400,9 +400,6 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         known: dict[str, Any] = {"unlogged": unlogged / (pairs + float(P.sum())), "log": logged}
         if logged is not None and fitted.matrix_free is None:
             known["dual"] = logged.dual_weights(*dual_solution(fitted, phi), fitted.statistics.lmbda)
-        if logged is not None and logged.ratio is not None:
-            values = self.values_at(logged.rows.X[logged.full]) * logged.policy_of(logged.full)
-            known["predicted"] = values.sum(axis=1)
         return known
 
     def to_record(self) -> SavedActionValues:

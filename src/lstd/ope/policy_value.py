@@ -30,7 +30,6 @@ from lstd.estimators.validate_data import checked_features
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
-from lstd.ope.ratio_table import RatioTable
 from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
@@ -71,8 +70,9 @@ class PolicyValue:
         What :func:`evaluate_policy` chose from, by method.
     features : FeatureCheck or None
         What was compared to notice features that are too coarse.
-    ratios : RatioTable or None
-        Mean importance ratios, where the log is known: for an LSTD, with `data`.
+    importance_ratio : ndarray of shape (n_transitions,), or None
+        Ratio π/μ of the logged action of each transition, in the order of `dual_weights`, where it is known: for an
+        LSTD, with `data`. The printed value has its mean, which should be 1, its largest entry and the share of zeros.
     said : tuple of str
         Texts of the warnings about the value and about the fit.
     by_blocks : object
@@ -106,7 +106,7 @@ class PolicyValue:
     method: str = ""
     candidates: Mapping[str, PolicyValue] = field(default_factory=dict, repr=False, compare=False)
     features: FeatureCheck | None = field(default=None, repr=False, compare=False)
-    ratios: RatioTable | None = field(default=None, repr=False, compare=False)
+    importance_ratio: Array | None = field(default=None, repr=False, compare=False)
     said: tuple[str, ...] = field(default=(), repr=False, compare=False)
     by_blocks: Any = field(default=None, repr=False, compare=False)
     step_values: Array | None = field(default=None, repr=False, compare=False)
@@ -114,7 +114,15 @@ class PolicyValue:
     def __str__(self) -> str:
         size = "" if self.effective_sample_size is None else f", effective sample {self.effective_sample_size:.0f}"
         interval = f"[{self.lower:.4g}, {self.upper:.4g}] at level {self.level:g}"
-        return f"{self.method or 'value'}: {self.value:.4g}, interval {interval}{size}"
+        return f"{self.method or 'value'}: {self.value:.4g}, interval {interval}{size}{self._ratios()}"
+
+    def _ratios(self) -> str:
+        """Return what is printed of the importance ratios."""
+        ratio = self.importance_ratio
+        if ratio is None:
+            return ""
+        zero = percent(float(np.mean(ratio == 0.0)))
+        return f", ratios of mean {ratio.mean():.3g}, largest {ratio.max():.3g}, {zero} zero"
 
 
 def policy_value(
@@ -143,7 +151,7 @@ def policy_value(
         "fixed" for one state, and otherwise "independent".
     data : mapping, optional
         For an LSTD with ratios: the log that it was fitted to, as arguments of :meth:`LSTDQ.fit` by name, with actions
-        and both policies. With `initial_states`, only for the table of ratios; otherwise as with `state`, of which the
+        and both policies. With `initial_states`, only for what the ratios say; otherwise as with `state`, of which the
         features take the place.
     state : array-like of shape (T, p), optional
         Raw columns of the state of each row of the log, such as measurements; finer than the features. Rows then count
@@ -240,11 +248,11 @@ def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyVal
         size = effective_size(found.dual)
     elif found.unlogged is None and (sample := fitted.statistics.counts.sample) is not None and sample.off_policy:
         size = float(sample.size[0])
-    ratios = None if found.predicted is None or found.log is None else RatioTable.of(found.log, found.predicted)
+    ratio = None if found.log is None else found.log.ratio
     return PolicyValue(
         found.value, found.value - half, found.value + half, error, freedom, -found.shift, little, level, found.sample,
         size, found.unlogged, found.dual, method or ("state values" if found.unlogged is None else "action values"),
-        said=fitted.said, ratios=ratios, by_blocks=found,
+        said=fitted.said, importance_ratio=ratio, by_blocks=found,
     )  # fmt: skip
 
 
@@ -261,9 +269,9 @@ def _combined(found: ValueByBlocks, freedom: float) -> tuple[float, float]:
 def doubted(
     found: PolicyValue, log: LoggedStates | None = None, check: FeatureCheck | None = None
 ) -> PolicyValue:  # fmt: skip
-    """Warn of what the log says against a value, and return the value with it and with the table of ratios."""
+    """Warn of what the log says against a value, and return the value with it and with the ratios."""
     if log is not None:
-        found = replace(found, features=check, ratios=log.ratios, said=(*found.said, *log.support_said()))
+        found = replace(found, features=check, importance_ratio=log.ratio, said=(*found.said, *log.support_said()))
     part = found.by_blocks
     texts: dict[type[Warning], str] = {}
     sample = part.fitted.statistics.counts.sample

@@ -40,7 +40,6 @@ class ValueByBlocks:
     log: LoggedRows | None = None  # the transitions, if they are known
     dual: Array | None = None  # (N,) weights g_t of rewards, or of the errors of action values
     unlogged: float | None = None  # share of the policy's actions without data, of an LSTDQ
-    predicted: Array | None = None  # (N,) values of the states of transitions, of an LSTDQ
 
 
 def combined(

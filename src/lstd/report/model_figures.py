@@ -21,8 +21,10 @@ from lstd.estimators.model import Model
 from lstd.estimators.summary import coefficient_interval
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.action_calibration import action_calibration
+from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
+from lstd.ope.step_ratios import step_ratios
 from lstd.report.figure_data import LEVEL
 from lstd.report.row_figures import draw_points
 from lstd.report.style import BLUE, POINTS, REFERENCE, WIDE, name_rows, panels
@@ -284,22 +286,25 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
     >>> [panel.get_ylabel() for panel in plot_policy_diagnostics(policy_value(model))]
     ['mean ratio', 'effective share', 'share of rows above', 'sum of dual weights']
     """
-    table, log, dual = value.ratios, getattr(value.by_blocks, "log", None), value.dual_weights
-    if table is None or log is None or dual is None:
+    log: LoggedRows | None = getattr(value.by_blocks, "log", None)
+    dual = value.dual_weights
+    if log is None or log.ratio is None or dual is None:
         raise InvalidInputError(
             "`value` must have ratios and dual weights; got none. Use `evaluate_policy`, or `policy_value` of an LSTDQ "
             "that was fitted with `behavior_probability`."
         )
-    steps, several = np.arange(len(table.step_mean)), table.step_standard_error > 0.0
+    by_step = step_ratios(log)
+    steps = np.arange(len(by_step.mean))
+    several = by_step.standard_error > 0.0
     rho = np.sort(log.ratio[log.ratio > 0.0])
     above = np.arange(len(rho), 0, -1) / len(log.ratio)
     sums = np.sort(np.bincount(np.cumsum(log.begins) - 1, dual))[::-1]
     with panels(ax, WIDE, 4.6, 4, 2) as axes:
-        error = 2.0 * table.step_standard_error[several]
-        axes[0].errorbar(steps[several], table.step_mean[several], yerr=error, **POINTS)
+        error = 2.0 * by_step.standard_error[several]
+        axes[0].errorbar(steps[several], by_step.mean[several], yerr=error, **POINTS)
         axes[0].axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
         axes[0].set(xlabel="step of the episode", ylabel="mean ratio")
-        axes[1].plot(steps, table.step_sizes / len(sums), color=BLUE)
+        axes[1].plot(steps, by_step.sizes / len(sums), color=BLUE)
         axes[1].set(xlabel="step of the episode", ylabel="effective share", ylim=(0.0, 1.05))
         axes[2].step(rho, above, color=BLUE, where="pre")
         axes[2].set(xscale="log", yscale="log", xlabel="importance ratio", ylabel="share of rows above")
