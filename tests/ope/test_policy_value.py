@@ -7,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 import naive
 from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
+from lstd.errors import EffectiveSampleWarning
 from lstd.ope import LSTDQ, EpsilonGreedy, compare_policies, policy_value
 from tolerances import assert_close
 
@@ -156,3 +157,30 @@ def test_models_that_were_not_fitted_are_told():
     ):  # fmt: skip
         with pytest.raises(NotFittedError, match="not fitted yet"):
             function()
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of the fits
+@pytest.mark.parametrize(("lmbda", "gamma", "spread"), [(0.9, 0.99, 1.0), (1.0, 1.0, 0.6), (0.5, 1.0, 1.6)])
+def test_an_effective_sample_is_held_against_the_number_of_transitions(lmbda, gamma, spread):
+    random, n = np.random.default_rng(0), 2000
+    X, y, done = np.ones((n, 1)), random.normal(size=n), np.arange(n) % 20 == 19
+    rows = {"episode": np.arange(n) // 20, "terminated": done}
+    ratio = np.exp(spread * random.normal(size=n) - spread**2 / 2)
+    model = LSTD(gamma, lmbda, fit_intercept=False).fit(X, y, importance_ratio=ratio, **rows)
+    with pytest.warns(EffectiveSampleWarning) as given:
+        found = policy_value(model, X[:100])
+    size = found.effective_sample_size
+    assert size < 100
+    assert any(f"an effective sample of {size:.2g} of 2000 transitions" in str(one.message) for one in given)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of the fit
+def test_long_traces_are_no_small_effective_sample():
+    random, n = np.random.default_rng(0), 2000
+    X, y, done = np.ones((n, 1)), random.normal(size=n), np.arange(n) % 50 == 49
+    rows = {"episode": np.arange(n) // 50, "terminated": done}
+    ratio = np.exp(0.1 * random.normal(size=n) - 0.005)
+    model = LSTD(1.0, 1.0, fit_intercept=False).fit(X, y, importance_ratio=ratio, **rows)
+    found = policy_value(model, X[:40])
+    assert found.effective_sample_size < 50
+    assert not [text for text in found.said if "effective sample" in text]

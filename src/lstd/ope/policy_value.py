@@ -36,6 +36,7 @@ from lstd.statistics.solve import check_range
 from lstd.types import Array
 
 FEW_OF_ROWS = 0.05  # effective sample in transitions, and share of actions without a like, that give a warning
+BY_RATIOS = 0.5  # of the effective sample without ratios; a larger one is small because traces are long
 
 
 @dataclass(frozen=True)
@@ -272,14 +273,12 @@ def doubted(
     """Warn of what the log says against a value, and return the value with it and with the ratios."""
     if log is not None:
         found = replace(found, features=check, importance_ratio=log.ratio, said=(*found.said, *log.support_said()))
-    part = found.by_blocks
     texts: dict[type[Warning], str] = {}
-    sample = part.fitted.statistics.counts.sample
-    n = float(len(part.log.full)) if part.log is not None else float(sample.size[2]) if sample is not None else 0.0
-    if found.effective_sample_size is not None and found.effective_sample_size < FEW_OF_ROWS * n:
+    n = found.by_blocks.fitted.statistics.n_transitions
+    if _rests_on_few(found, n):
         texts[EffectiveSampleWarning] = (
-            f"The value rests on an effective sample of {found.effective_sample_size:.2g} of {n:.0f} transitions: a "
-            "few decide it, and the interval may be too short. Choose a target policy closer to that of the log."
+            f"The value rests on an effective sample of {found.effective_sample_size:.2g} of {n} transitions: a few "
+            "decide it, and the interval may be too short. Choose a target policy closer to that of the log."
         )
     if found.unlogged_share is not None and found.unlogged_share > FEW_OF_ROWS:
         texts[SupportWarning] = (
@@ -291,6 +290,17 @@ def doubted(
     for category, text in texts.items():
         warn(text, category)
     return replace(found, said=(*found.said, *texts.values()))
+
+
+def _rests_on_few(found: PolicyValue, n_transitions: int) -> bool:
+    """Say whether few of the transitions decide a value: by ratios, and not by the length of traces alone."""
+    size = found.effective_sample_size
+    if size is None or size >= FEW_OF_ROWS * n_transitions:
+        return False
+    sample = found.by_blocks.fitted.statistics.counts.sample
+    if found.dual_weights is not None or sample is None:
+        return True
+    return bool(size < BY_RATIOS * sample.size[2])
 
 
 def value_by_blocks(
