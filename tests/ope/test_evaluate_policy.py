@@ -11,7 +11,7 @@ import naive
 from logged_actions import PROCESS, DecisionProcess
 from lstd import LSTD
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, SupportWarning
-from lstd.ope import LSTDQ, compare_policies, evaluate_policy, policy_value
+from lstd.ope import LSTDQ, EpsilonGreedy, compare_policies, evaluate_policy, policy_value
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import LoggedStates, feature_check
 from tolerances import assert_close
@@ -304,6 +304,28 @@ def test_bad_arguments_of_the_one_call_are_refused(change, message):
     change = {name: one[: len(data["y"])] if hasattr(one, "columns") else one for name, one in change.items()}
     with pytest.raises(InvalidInputError, match=message):
         evaluate_policy(gamma=GAMMA, **data | change)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of a small log
+def test_a_function_that_could_take_the_state_or_the_features_is_refused():
+    data, state = simulated()
+    calls = []
+
+    def policy(states):
+        calls.append(states)
+        return np.full((len(states), 3), 1 / 3)
+
+    with pytest.raises(
+        InvalidInputError, match=r"must be an array .* `state` is given.*policy\(state\)"
+    ):
+        evaluate_policy(gamma=GAMMA, state=state, **data | {"target_policy": policy})
+    assert not calls
+    greedy = EpsilonGreedy(LSTDQ(GAMMA, alpha=0.1).fit(**data), 0.3)
+    found = evaluate_policy(gamma=GAMMA, state=state, **data | {"target_policy": greedy})
+    by_array = evaluate_policy(gamma=GAMMA, state=state, **data | {"target_policy": greedy(data["X"])})
+    assert found == by_array
+    found = evaluate_policy(gamma=GAMMA, **data | {"target_policy": policy})
+    assert found == evaluate_policy(gamma=GAMMA, **data | {"target_policy": policy(data["X"])})
 
 
 def test_action_values_of_columns_in_another_order_are_refused():

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
 from lstd.data.takes import Takes
+from lstd.errors import InvalidInputError
 from lstd.ope.logged_rows import UNWEIGHTED, logged_rows, states_of
 from lstd.ope.logged_states import LoggedStates, feature_check
-from lstd.ope.pairs import StateActionFeatures
+from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
@@ -49,7 +50,8 @@ def evaluate_policy(
         Features of the state of each row, such as one-hot groups. Constant values and their sums should be near the
         truth; raw measurements mostly are no good features.
     y, actions, target_policy, behavior_probability, episode, terminated, discount, groups
-        As in :meth:`LSTDQ.fit`; `behavior_probability` is needed. If it was not logged, estimate it, such as by a
+        As in :meth:`LSTDQ.fit`; with `state`, `target_policy` is an array or an :class:`EpsilonGreedy`, which takes
+        `X`. `behavior_probability` is needed. If it was not logged, estimate it, such as by a
         classifier of actions.
     gamma : float in [0, 1]
     state : array-like of shape (T, p), optional
@@ -106,6 +108,11 @@ def evaluate_policy(
     """
     _TAKES.check(others)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
+    if state is not None and callable(target_policy) and not isinstance(target_policy, EpsilonGreedy):
+        raise InvalidInputError(
+            "`target_policy` must be an array of probabilities when `state` is given: a function could mean `X` or "
+            "`state`. Call it, such as target_policy=policy(state)."
+        )
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
     features = None if labels is None else StateActionFeatures(labels)
     rows = states_of(X, y, columns, gamma)
