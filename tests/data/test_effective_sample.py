@@ -97,9 +97,8 @@ def test_all_ways_in_say_when_a_few_products_decide(tmp_path):
     assert len(given) == 1
     with pytest.warns(EffectiveSampleWarning):
         LSTDCV(1.0, lmbdas=[1.0]).fit(**data)
-    for _ in range(2):  # sums of the store too
-        with pytest.warns(EffectiveSampleWarning, **WORDS):
-            lstd.fit_chunks(chunks, gamma=1.0, lmbda=1.0, store=tmp_path)
+    with pytest.warns(EffectiveSampleWarning, **WORDS):
+        lstd.fit_chunks(chunks, gamma=1.0, lmbda=1.0)
     model.save(tmp_path / "model")
     assert_close(
         lstd.load(tmp_path / "model").statistics_.counts.sample.size, model.statistics_.counts.sample.size, "solve"

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from concurrent.futures import Executor, Future
 from functools import partial
 from itertools import pairwise
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from test_distributed import assert_same_bits
 
 import lstd
-from chunk_loaders import EDGES, N, kept_total, whole
+from chunk_loaders import EDGES, N, whole
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.errors import InvalidInputError, LSTDError
 from tolerances import assert_close
@@ -44,18 +43,6 @@ def sum_arrays(source, **options):
 def sums_of(X, y, **columns):
     """Sums over rows and a column of ones."""
     return LSTDStatistics.from_arrays(np.column_stack([X, np.ones(len(y))]), y, **columns, **SETTINGS)
-
-
-class Here(Executor):
-    """Does everything at once, in the calling thread."""
-
-    def submit(self, function, /, *arguments, **options):
-        future = Future()
-        try:
-            future.set_result(function(*arguments, **options))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 def frame():
@@ -96,7 +83,7 @@ def parquet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reference():
-    return sum_tables(frames(), **ROLES, **SETTINGS, executor=Here())
+    return sum_tables(frames(), **ROLES, **SETTINGS, n_jobs=1)
 
 
 def assert_agrees(found, expected, *, ordered=True):
@@ -125,13 +112,14 @@ def test_columns_may_stand_in_another_order(tmp_path):
         options = SETTINGS | {"fit_intercept": fit_intercept}
         found = fit_tables(files, **roles, **options, n_jobs=1)
         assert found.feature_names_in_.tolist() == FEATURES
-        expected = lstd.fit_tables(files, **roles | {"features": FEATURES}, **options, executor=Here())
+        expected = lstd.fit_tables(files, **roles | {"features": FEATURES}, **options, n_jobs=1)
         assert_agrees(found.statistics_, expected.statistics_)
+    apart = [dask.delayed(str)(file) for file in files]  # whoever sums a file knows no other
     with pytest.raises(InvalidInputError, match=r"1\.csv: its columns are in another order .*0\.csv; name the f"):
-        fit_tables(files, **roles, **SETTINGS, executor=Here())
+        fit_tables(apart, **roles, **SETTINGS)
     write(parts[1].rename(columns={"x1": "z"}), files[1])
     with pytest.raises(InvalidInputError, match=r"1\.csv: column 'x1' is missing, which .*0\.csv has"):
-        fit_tables(files, **roles, **SETTINGS, executor=Here())
+        fit_tables(apart, **roles, **SETTINGS)
 
 
 # ---------------------------------------------------------------- where tables meet
@@ -182,58 +170,9 @@ def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids
 def outcome(files, **roles):
     """Statistics of files, or the error; None where they hold no transition."""
     try:
-        return sum_tables(files, **roles, **SETTINGS, executor=Here())
+        return sum_tables(files, **roles, **SETTINGS, n_jobs=1)
     except InvalidInputError as error:
         return None if "there is nothing to fit" in str(error) else str(error)
-
-
-# ---------------------------------------------------------------- what is kept
-
-
-def test_sums_of_tables_are_kept_by_file_and_roles(paths, tmp_path):
-    store, here = tmp_path / "store", Here()
-    run = partial(sum_tables, **SETTINGS, executor=here, store=store)
-    expected = sum_tables(paths, **ROLES, **SETTINGS, executor=here)
-    for _ in range(2):
-        found = run(paths, **ROLES)
-        assert_same_bits(found, expected)
-        assert len(list(store.iterdir())) == len(paths)
-    assert {kept_total(kept).n_features for kept in store.iterdir()} == {N + 1}  # with the column of ones
-    other = ROLES | {"features": [*FEATURES[:2], "r"], "reward": FEATURES[2]}
-    assert_same_bits(run(paths, **other), sum_tables(paths, **other, **SETTINGS, executor=here))
-    assert len(list(store.iterdir())) == 2 * len(paths)
-
-
-def test_what_is_kept_is_checked_where_tables_meet(tmp_path):
-    file, store = tmp_path / "0.csv", tmp_path / "store"
-    file.write_text("x,r,done,cut,ep\n1,1,0,1,a\n")
-    last = write(pd.DataFrame({"x": [1], "r": [1], "done": [0], "cut": [0], "ep": ["a"]}), tmp_path / "1.csv")
-    roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut", "episode": "ep"}
-    run = partial(sum_tables, **roles, **SETTINGS, executor=Here(), store=store)
-    first = run([file, last])
-    assert_same_bits(run([file, last]), first)
-    with pytest.raises(InvalidInputError, match=r"0\.csv: column 'cut', row 1"):
-        run([file, last], independent=True)
-    with pytest.raises(InvalidInputError, match=r"0\.csv: column 'cut', row 1"):
-        run([file])
-
-
-def test_frames_are_kept_by_content(tmp_path):
-    run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
-    for rows, n_kept in ((frame(), 1), (frame(), 1), (frame().assign(other=1), 1), (frame().assign(x0=1.0), 2)):
-        run([rows])
-        assert len(list(tmp_path.iterdir())) == n_kept
-
-
-def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference, tmp_path):
-    run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
-    chunks = [partial(pd.read_parquet, path) for path in parquet]
-    assert_same_bits(run(chunks), reference)
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert_same_bits(run(chunks), reference)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
-    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: must be a function that can be pickled"):
-        run([lambda: frame()])
 
 
 # ---------------------------------------------------------------- data frames
@@ -253,7 +192,7 @@ def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference,
 )
 def test_bad_tables_and_roles(chunk, roles, message):
     with pytest.raises(InvalidInputError, match=message):
-        sum_tables([chunk], **roles, **SETTINGS, executor=Here())
+        sum_tables([chunk], **roles, **SETTINGS, n_jobs=1)
 
 
 def test_what_goes_to_the_other_function():
@@ -277,7 +216,7 @@ def test_a_dask_data_frame_gives_the_bits_of_its_partitions(client, parquet, ord
     assert collection.npartitions == len(parquet)
     how = {"client": client} if with_client else {}  # which is the default
     found = sum_tables(collection, **ROLES, **SETTINGS, independent=not ordered, **how)
-    assert_same_bits(found, sum_tables(parquet, **ROLES, **SETTINGS, independent=not ordered, executor=Here()))
+    assert_same_bits(found, sum_tables(parquet, **ROLES, **SETTINGS, independent=not ordered, n_jobs=1))
 
 
 @pytest.mark.parametrize("kind", ["frame", "arrays", "delayed"])
@@ -307,7 +246,7 @@ def test_delayed_objects_and_futures(client, parquet, reference, kind, with_clie
         chunks = client.scatter(frames())
     else:
         chunks = dask.delayed(pd.read_parquet)(parquet[0])
-        expected = sum_tables(parquet[:1], **ROLES, **SETTINGS, executor=Here())
+        expected = sum_tables(parquet[:1], **ROLES, **SETTINGS, n_jobs=1)
     how = {"client": client} if with_client else {}
     assert_same_bits(sum_tables(chunks, **ROLES, **SETTINGS, **how), expected)
 
@@ -347,7 +286,7 @@ def test_dask_arrays_by_name(client):
     expected = sum_arrays(
         [{name: values[first:end] for name, values in whole().items()} for first, end in pairwise([0, 100, 101, 387])],
         **SETTINGS,
-        executor=Here(),
+        n_jobs=1,
     )
     found = sum_arrays(arrays((100, 1, 286)), **SETTINGS, client=client)
     assert_same_bits(found, expected)
@@ -383,7 +322,7 @@ BAD = {
     "no_roles": (dd.from_pandas(frame(), npartitions=2), {}, "`source` must be Dask arrays"),
     "series": (dd.from_pandas(frame(), npartitions=2)["r"], ROLES, "`source` must be a Dask DataFrame"),
     "column": (dd.from_pandas(frame(), npartitions=2), ROLES | {"reward": "z"}, "must have a column 'z', once; the"),
-    "executor": ((X, X[:, 0]), {"executor": Here()}, "`executor` must be None for a Dask `source`"),
+    "n_jobs": ((X, X[:, 0]), {"n_jobs": 2}, "`n_jobs` must be None for a Dask `source`, which Dask computes; got 2"),
     "none": ([], {}, "`source` must hold at least one chunk"),
 }  # fmt: skip
 

@@ -1,23 +1,19 @@
 """Faults of workers, of clusters and of the memory that data come in: the same bits, or an error that says which."""
 
 import gc
-import subprocess
-import sys
 import threading
 import time
 import warnings
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from scipy import sparse
-from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, processes
+from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls
 
-from chunk_loaders import N_CHUNKS, chunk, load, load_and_die_sending, process_context, sum_chunks
+from chunk_loaders import N_CHUNKS, chunk, sum_chunks
 from dask_commands import commands
 from lstd import LSTDStatistics
-from lstd.distributed import runner
 from lstd.errors import InvalidInputError, LSTDError
 
 SECONDS = 300.0  # after which something hangs
@@ -39,45 +35,7 @@ def within(function, *arguments, **options):
 
 @pytest.fixture(scope="module")
 def reference():
-    with ThreadPoolExecutor(1) as pool:
-        return sum_chunks([chunk(place) for place in range(N_CHUNKS)], **SETTINGS, executor=pool)
-
-
-# ---------------------------------------------------------------- processes that die while they send
-
-
-def deadly(folder, **options):
-    folder.mkdir()
-    return [partial(load_and_die_sending, str(folder), place, 6, **options) for place in range(N_CHUNKS)]
-
-
-def test_a_process_that_dies_while_it_sends_is_replaced(reference, tmp_path):
-    found = within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=processes)
-    assert_same_bits(found, reference)
-    assert len(list((tmp_path / "calls").glob("6-*"))) == 2
-
-
-def test_an_executor_that_was_given_ends_in_an_error_when_a_process_dies_while_it_sends(tmp_path):
-    pool = processes()
-    with pytest.raises(LSTDError, match=r"an executor object is not replaced. These chunks of `source` were begun.*6"):
-        within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=pool)
-    within(pool.shutdown)
-
-
-@pytest.mark.parametrize("options", [{}, {"max_tasks_per_child": 1}])
-def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch, reference, tmp_path):
-    monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.02)
-    made = []
-
-    def make():
-        made.append(ProcessPoolExecutor(2, mp_context=process_context(), **options))
-        return made[-1]
-
-    chunks = [chunk(place) for place in range(N_CHUNKS - 1)]
-    chunks.append(partial(load, str(tmp_path), N_CHUNKS - 1, seconds=0.3))
-    found = within(sum_chunks, chunks, **SETTINGS, executor=make)
-    assert_same_bits(found, reference)
-    assert len(made) == 1
+    return sum_chunks([chunk(place) for place in range(N_CHUNKS)], **SETTINGS, n_jobs=1)
 
 
 # ---------------------------------------------------------------- memory that is not aligned
@@ -110,48 +68,11 @@ def test_memory_that_is_not_aligned_gives_the_same_bits(form, fit_intercept, X_n
     arrays |= {"X_next": form(phi[1:])} if X_next else {}
     shifted = {name: unaligned(values) for name, values in arrays.items()}
     options = SETTINGS | {"fit_intercept": fit_intercept}
-    with ThreadPoolExecutor(1) as pool:
-        found = sum_chunks([shifted], **options, executor=pool)
-        assert_same_bits(found, sum_chunks([arrays], **options, executor=pool))
+    found = sum_chunks([shifted], **options, n_jobs=1)
+    assert_same_bits(found, sum_chunks([arrays], **options, n_jobs=1))
     assert_same_bits(
         LSTDStatistics.from_arrays(**shifted, **SETTINGS), LSTDStatistics.from_arrays(**arrays, **SETTINGS)
     )
-
-
-# ---------------------------------------------------------------- functions of a script
-
-SCRIPT = """
-import os
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
-
-import numpy as np
-
-from lstd import fit_chunks
-
-FOLDER = Path(__file__).parent
-
-
-def load(place):
-    (FOLDER / "calls" / f"{place}-{os.urandom(8).hex()}").touch()
-    return np.eye(4, 3) + place, np.ones(4)
-
-
-if __name__ == "__main__":
-    (FOLDER / "calls").mkdir()
-    for executor in (partial(ProcessPoolExecutor, 1, get_context("spawn")), partial(ThreadPoolExecutor, 1)):
-        chunks = [partial(load, place) for place in range(3)]
-        fit_chunks(chunks, gamma=0.9, executor=executor, store=FOLDER / "store")
-        print(len(list((FOLDER / "calls").iterdir())), len(list((FOLDER / "store").iterdir())))
-"""
-
-
-def test_a_store_knows_functions_of_a_script_whoever_calls_them(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    found = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=SECONDS)
-    assert found.stdout.splitlines() == ["3 3"] * 2, found.stderr
 
 
 # ---------------------------------------------------------------- clusters
@@ -230,14 +151,3 @@ def test_tasks_that_are_cancelled_end_in_an_error(dask_commands, tmp_path):
         client.cancel([distributed.Future(key, client) for key in list(client.futures)])
         with pytest.raises(LSTDError, match="or tasks were cancelled there"):
             found.result(timeout=SECONDS)
-
-
-@pytest.mark.parametrize("store", ["", "\0", 0, b"sums"])
-def test_a_store_is_named_by_a_path(store):
-    with pytest.raises(InvalidInputError, match=r"`store` must be text or a pathlib\.Path"):
-        sum_chunks([(np.ones((3, 1)), np.ones(3))], gamma=0.9, store=store)
-
-
-def test_what_is_made_is_an_executor():
-    with pytest.raises(InvalidInputError, match="a function that makes one; it made 1"):
-        sum_chunks([(np.ones((3, 1)), np.ones(3))], gamma=0.9, executor=lambda: 1)

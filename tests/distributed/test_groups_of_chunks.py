@@ -1,7 +1,5 @@
 """Groups in chunks and tables: one may continue in the next, none comes again, and no block divides one."""
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 NAMES = ("X", "y", "episode", "terminated", "groups")
-THREADS = {"executor": partial(ThreadPoolExecutor, 3)}
+THREADS = {"n_jobs": 3}
 
 
 def data(n_groups=30, text=True):
@@ -47,17 +45,14 @@ def parts(arrays, edges):
 
 
 @pytest.mark.parametrize("text", [True, False])
-@pytest.mark.parametrize("store", [False, True])
-def test_a_group_that_comes_again_in_a_later_chunk_is_refused_by_name(text, store, tmp_path):
+def test_a_group_that_comes_again_in_a_later_chunk_is_refused_by_name(text):
     arrays = data(text=text)
     arrays["groups"][-1] = arrays["groups"][0]
     arrays["episode"][-1] = 999
     T = len(arrays["y"])
     name = repr(arrays["groups"][0].item())
-    options = {"store": tmp_path} if store else {}
-    for _ in range(2):
-        with pytest.raises(InvalidInputError, match=rf"source\[.\]` and `source\[.\].*group {name} reappears after"):
-            fit_chunks(parts(arrays, [0, T // 3, T // 2, T]), **SETTINGS, **options)
+    with pytest.raises(InvalidInputError, match=rf"source\[.\]` and `source\[.\].*group {name} reappears after"):
+        fit_chunks(parts(arrays, [0, T // 3, T // 2, T]), **SETTINGS)
     with pytest.raises(InvalidInputError, match=rf"`source\[0\]`: .*at row {T - 1}, group {name} reappears after"):
         fit_chunks([arrays], **SETTINGS)
 
@@ -128,13 +123,13 @@ def broken(name):
 
 
 @pytest.mark.parametrize("name", ["divided", "again", "missing"])
-def test_broken_groups_of_tables_are_named(name, tmp_path):
+def test_broken_groups_of_tables_are_named(name):
     table, row, message = broken(name)
     T = len(table)
     with pytest.raises(InvalidInputError, match=rf"`source`: column 'who', row {row + 1} .*: {message}"):
         fit_tables(table, **ROLES, **SETTINGS)
     for edges in ([0, 3, 30, T], [0, 4, T - 1, T]):
-        for options in ({}, THREADS, {"store": tmp_path}, {"store": tmp_path}):
+        for options in ({}, THREADS):
             with pytest.raises(InvalidInputError, match=message):
                 fit_tables(cut(table, edges), **ROLES, **SETTINGS, **options)
 

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,6 @@ import pyarrow.csv
 import pytest
 from test_kill import COLUMNS, content, stamps
 
-from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import read_model, write_model
 from lstd.experiments.reproduce.folder import PROVENANCE
@@ -65,16 +63,6 @@ def write_page(path):
 
     X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.arange(40) % 2 == 1
     return carried_out(partial(write_fit_report, terminated=done), path, LSTD().fit(X, y, terminated=done), X, y)
-
-
-def chunks():
-    rng = np.random.default_rng(0)
-    return [(rng.normal(size=(5, 40)), rng.normal(size=5)) for _ in range(6)]
-
-
-def sum_into(store):
-    with ThreadPoolExecutor(2) as pool:
-        return carried_out(lambda: fit_chunks(chunks(), gamma=0.9, executor=pool, store=store).statistics_.save("sum"))
 
 
 # Where it happens
@@ -201,27 +189,6 @@ def test_reproduce_on_a_full_disk(folder, command):
     assert {"", "/results.parquet", "/report.html"} < set(stopped)
     assert any(name.startswith("/cells/") for name in stopped)
     assert results("out") == expected
-
-
-def test_the_store_on_a_full_disk(folder, command):
-    """Chunks whose statistics are kept are not summed again."""
-    words = ["test_disk:sum_into", "store"]
-    assert command(*words).code == 0
-    expected = contents("store")
-    total = Path("sum").read_bytes()
-    Path("sum").unlink()
-    size = max(map(len, expected.values()))
-    for left in (0, size - 1):
-        shutil.rmtree("store")
-        done = command(*words, room=left)
-        assert (done.code, done.out) == (1, "")
-        assert re.fullmatch(
-            r"lstd: .*/store/.* could not be written: File too large; free some space or .*\n", done.err
-        )
-        assert contents("store").items() <= expected.items()
-    assert command(*words).code == 0
-    assert contents("store") == expected
-    assert Path("sum").read_bytes() == total
 
 
 # Folders and files without permission

@@ -1,15 +1,11 @@
 """Files changed at random: each reading ends in a finite result or in an error of ours that names the file."""
 
-import re
 import traceback
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
 
-import lstd
 from lstd import LSTDStatistics
 from lstd.data.settings import Settings
 from lstd.errors import LSTDError, LSTDWarning
@@ -78,41 +74,6 @@ def test_saved_sums(tmp_path, kind):
             lambda: (read_model if kind == "model" else LSTDStatistics.load)(path), path, f"case {case}: {done}"
         )
         assert found is None or changed == content, done
-
-
-@pytest.mark.parametrize("kind", ["arrays", "tables"])
-def test_store_of_sums(tmp_path, caplog, kind):
-    """What is damaged is named, and summed again."""
-    rng = np.random.default_rng(9)
-    store = tmp_path / "store"
-    chunks, roles = [(rng.normal(size=(5, 2)), rng.normal(size=5)) for _ in range(4)], {}
-    if kind == "tables":
-        ids = [[4 * i + j for j in range(4)] for i in range(4)]
-        tables = [episodes([5] * 4, 0, names=names) for names in ids]
-        chunks = [write(table, tmp_path / f"{i}.parquet") for i, table in enumerate(tables)]
-        roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
-    fit = partial(lstd.fit_tables, **roles) if roles else lstd.fit_chunks
-    with ThreadPoolExecutor(2) as pool:
-
-        def run():
-            return fit(chunks, gamma=0.9, executor=pool, store=store).statistics_
-
-        run().save(tmp_path / "total")
-        total, sound = (tmp_path / "total").read_bytes(), contents(store)
-        assert len(sound) == 4
-        for case in range(CASES // 4):
-            name = str(rng.choice(list(sound)))
-            changed, done = damaged(sound[name], rng)
-            (store / name).write_bytes(changed)
-            caplog.clear()
-            run().save(tmp_path / "total")
-            assert (tmp_path / "total").read_bytes() == total, (case, done)
-            assert contents(store) == sound, (case, done)
-            assert len(caplog.messages) == (changed != sound[name]), done
-            for message in caplog.messages:
-                assert re.fullmatch(
-                    rf"lstd: {re.escape(str(store / name))} is damaged\. It is computed again\.", message
-                )
 
 
 # A results folder

@@ -1,6 +1,5 @@
 """Whatever runs the sums of chunks, a model has the same bits, and the same chunk is refused."""
 
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -9,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sources import frame_of
 
-from chunk_loaders import process_context
 from dask_commands import local_client
 from lstd import fit_chunks, fit_tables
 from lstd.errors import InvalidInputError
@@ -23,22 +21,15 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def runners():
-    """Arguments of threads, executors and, if it is installed, a Dask cluster; the first is the calling thread."""
+    """Arguments of threads and, if it is installed, of a Dask cluster; the first is the calling thread."""
     runners = {"calling thread": {"n_jobs": 1}, "two threads": {"n_jobs": 2}, "three threads": {"n_jobs": 3}}
-    with (
-        ThreadPoolExecutor(4) as threads,
-        ThreadPoolExecutor(1) as thread,
-        ProcessPoolExecutor(2, mp_context=process_context()) as processes,
-    ):
-        runners |= {"executor of four": {"executor": threads}, "executor of one": {"executor": thread}}
-        runners |= {"processes": {"executor": processes}, "made": {"executor": partial(ThreadPoolExecutor, 2)}}
-        try:
-            import distributed  # noqa: F401
-        except ModuleNotFoundError:
-            yield runners
-            return
-        with local_client() as client:
-            yield runners | {"Dask": {"client": client}}
+    try:
+        import distributed  # noqa: F401
+    except ModuleNotFoundError:
+        yield runners
+        return
+    with local_client() as client:
+        yield runners | {"Dask": {"client": client}}
 
 
 def bits(fit, rows):

@@ -2,16 +2,11 @@
 
 import multiprocessing
 import os
-import random
 import signal
 import time
 from functools import cache
-from multiprocessing.connection import Connection
 
 import numpy as np
-
-from lstd.files import read, unpack
-from lstd.statistics.blocks import Blocks
 
 N = 3
 EDGES = [0, 30, 30, 31, *range(60, 381, 40), 387]
@@ -57,16 +52,6 @@ def sum_chunks(source, **options):
     return fit_chunks(source, n_blocks=0, **options).statistics_
 
 
-def kept_total(path):
-    """Return the statistics in a file of a store."""
-
-    def build(document, arrays):
-        of_blocks = {name: array for name, array in arrays.items() if not name.startswith("ends.")}
-        return unpack(Blocks, document, of_blocks).total
-
-    return read(path, {"sums": build})
-
-
 def chunk(place):
     return {name: values[EDGES[place] : EDGES[place + 1]] for name, values in whole().items()}
 
@@ -79,22 +64,4 @@ def load(folder, place, deadly=None, always=False, seconds=0.0):
     if place == deadly and (always or not calls):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(seconds)
-    return chunk(place)
-
-
-def load_and_die_sending(folder, place, deadly, always=False):
-    """A chunk; at the first call for the deadly place, or at each, its process dies when half of the sums are sent."""
-    found = load(folder, place)
-    if place == deadly and (always or len([name for name in os.listdir(folder) if name.startswith(f"{place}-")]) == 1):
-
-        def send_half(self, content, *_):
-            os.write(self.fileno(), bytes(content)[: len(content) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        Connection._send = send_half
-    return found
-
-
-def slow(place):
-    time.sleep(random.uniform(0.0, 0.01))
     return chunk(place)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from lstd.data.settings import Settings
 from lstd.distributed.chunk_sums import MEMORY
-from lstd.distributed.runner import on_threads
+from lstd.distributed.runner import Runner
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import watched
 from lstd.tables.sum_tables import SumTables
@@ -43,9 +43,8 @@ def write(table, path):
 
 def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
     """Sums over tables that follow one another, and over the rows at their ends."""
-    leaf = SumTables(
-        parameters or Settings(0.9, 0.7, fit_intercept=False), "auto", MEMORY, None, False, roles, chunk_rows
-    )
-    part = on_threads(leaf, watched(paths, None), 1)
+    settings = parameters or Settings(0.9, 0.7, fit_intercept=False)
+    leaf = SumTables(settings, "auto", MEMORY, False, roles, chunk_rows)
+    part = Runner(n_jobs=1).sum(leaf, watched(paths, None))
     part.ends.check()
     return part.ends.named(part.blocks.total)

@@ -3,7 +3,6 @@
 import dataclasses
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -187,7 +186,7 @@ def test_bad_arguments_are_named(tmp_path, changed, message):
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning", "ignore::lstd.errors.UnobservedWarning")
 @pytest.mark.parametrize("kind", [int, "a long text before {}".format])
-def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path, kind):
+def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(kind):
     def table(*ids):
         n = len(ids)
         return pa.table({"x": np.arange(n) + 1.0, "r": np.ones(n), "id": [kind(one) for one in ids], "end": [0] * n})
@@ -195,8 +194,7 @@ def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path
     columns = {"features": "x", "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
     apart = [table(1, 1, 2), table(2, 2), table(2, 3, 4, 4), table(5, 6, 6), table(7, 4, 4, 5)]
     message = r"`source\[4\]`, or a table after it: column 'id': .* reappears after other episodes; sort"
-    runs = ({"n_jobs": 1}, {"n_jobs": 2}, {"store": tmp_path}, {"executor": partial(ThreadPoolExecutor, 2)})
-    for how in (*runs, {"store": tmp_path}):
+    for how in ({"n_jobs": 1}, {"n_jobs": 2}):
         for source in (apart, iter(apart), [partial(apart.__getitem__, place) for place in range(5)]):
             with pytest.raises(InvalidInputError, match=message):
                 lstd.fit_tables(source, **columns, **how)

@@ -1,4 +1,4 @@
-"""Sums of consecutive chunks: what a worker returns, how they are merged, what a store keeps, what memory they take.
+"""Sums of consecutive chunks: what a worker returns, how they are merged, and what memory they take.
 
 Of the bound on memory, a quarter is for rows that are read ahead, half for blocks, the rest for sums. A chunk is always
 read and summed, however little memory there is.
@@ -6,30 +6,25 @@ read and summed, however little memory there is.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import pickle
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from lstd import files
 from lstd.data.doubts import Break
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import Ahead, one_blas_thread
-from lstd.version import __version__
 
 T = TypeVar("T")
 
 MEMORY = 2**29  # bytes, the default bound
 LEAST_MEMORY = 2**24
-Task = tuple[int, Any, bytes | None]  # place of a chunk, the chunk, and the key of a function in the store
+Task = tuple[int, Any]  # the place of a chunk, and the chunk
 
 _CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
 _ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several chunks have a place
@@ -70,20 +65,18 @@ class Part:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Sum chunks; with a store, read their sums from there or add them."""
+    """Sum chunks."""
 
     settings: Settings
     n_blocks: Any  # an integer or "auto"
     memory: int  # bytes
-    store: str | None  # full name of a folder
     independent: bool  # each chunk begins a new episode
     alone: bool = field(default=False, kw_only=True)  # there is only one chunk
-    ends_kind: ClassVar[Any]  # type of `Part.ends`
 
-    def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
-        """Sum a chunk on a worker; `key` identifies a function in the store."""
+    def __call__(self, place: int, chunk: Any) -> Part:
+        """Sum a chunk on a worker."""
         with one_blas_thread(), Ahead(1) as ahead:
-            [part] = self.parts([(place, chunk, key)], ahead)
+            [part] = self.parts([(place, chunk)], ahead)
         return part
 
     @abstractmethod
@@ -93,10 +86,6 @@ class Leaf:
     @abstractmethod
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""
-
-    @abstractmethod
-    def add_content(self, digest: Any, place: int, chunk: Any) -> None:
-        """Add the content of a chunk that is neither a function nor a path to a digest."""
 
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
         """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""
@@ -111,51 +100,6 @@ class Leaf:
         """Return the bytes left for chunks and sums in progress, if each sum keeps `limit` blocks."""
         blocks = 16 * n_features**2 * limit * (1 if self.alone else _SUMS_HELD)
         return self.memory - bytes_ahead(self.memory) - min(self.memory // 2, blocks)
-
-    def tasks(self, chunks: Iterable[Any]) -> Iterator[Task]:
-        """Yield the arguments of a call for each chunk.
-
-        The keys of functions are computed in this process: in a worker, functions of a script belong to another
-        ``__main__``, which gives them another pickle.
-        """
-        for place, chunk in enumerate(chunks):
-            is_function = self.store is not None and callable(chunk) and not hasattr(chunk, "__dask_graph__")
-            yield place, chunk, _key_of(chunk, place) if is_function else None
-
-    def look_up(self, place: int, chunk: Any, key: bytes | None) -> tuple[Path | None, Part | None]:
-        """Return the file of a chunk's sums, None without a store, and its content, None if there is no sound one."""
-        if self.store is None:
-            return None, None
-        path = Path(self.store) / f"{place:08d}-{self._digest(place, chunk, key)}.statistics"
-
-        def build(document: dict[str, Any], arrays: Mapping[str, Any]) -> Part:
-            of = {name: array for name, array in arrays.items() if not name.startswith("ends.")}
-            others = {name.removeprefix("ends."): array for name, array in arrays.items() if name not in of}
-            ends = files.unpack(self.ends_kind, document["ends"], others)
-            return Part(files.unpack(Blocks, document, of), place, place, ends=ends)
-
-        return path, files.read_kept(path, {"sums": build})
-
-    def keep(self, path: Path | None, part: Part) -> None:
-        """Write a chunk's sums to the store, if there is one."""
-        if path is not None:
-            (document, arrays), (ends, others) = files.pack(part.blocks), files.pack(part.ends)
-            arrays |= {f"ends.{name}": array for name, array in others.items()}
-            files.write(path, "sums", {**document, "ends": ends}, arrays)
-
-    def _digest(self, place: int, chunk: Any, key: bytes | None) -> str:
-        """Identify a chunk's sums, which serve all values of `alpha` and `variant`."""
-        s = self.settings
-        others = [value for name, value in vars(self).items() if name not in ("settings", "store", "independent")]
-        digest = hashlib.sha256(repr((__version__, s.gamma, s.lmbda, s.fit_intercept, *others)).encode())
-        if callable(chunk):
-            digest.update(key or _key_of(chunk, place))
-        elif isinstance(chunk, (str, os.PathLike)):
-            about = status(chunk)
-            digest.update(repr((os.fspath(chunk), about.st_size, about.st_mtime_ns)).encode())
-        else:
-            self.add_content(digest, place, chunk)
-        return digest.hexdigest()[:32]
 
 
 def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:
@@ -181,48 +125,12 @@ def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:
         stack.clear()  # an error refers to this frame
 
 
-def store_folder(store: str | os.PathLike[str] | None) -> str | None:
-    """Return the full name of the folder `store`, which is made if it is missing.
-
-    Raises InvalidInputError when it cannot be made.
-    """
-    if store is None:
-        return None
-    path = Path(os.path.abspath(files.checked_path(store, "store")))
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"`store` must be a folder that can be written; got {str(store)!r} ({files.reason(error)})."
-        ) from error
-    return str(path)
-
-
 def status(path: str | os.PathLike[str]) -> os.stat_result:
     """Return size and modification time of a file; raises InvalidInputError when there is none."""
     try:
         return os.stat(path)
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{os.fspath(path)} could not be read: {error}.") from error
-
-
-def _key_of(load: Any, place: int) -> bytes:
-    """Return the key of a function in a store; raises InvalidInputError when it cannot be pickled."""
-    try:
-        return hashlib.sha256(pickled(load)).digest()
-    except InvalidInputError as error:
-        raise InvalidInputError(f"`source[{place}]`: {error}") from error
-
-
-def pickled(value: Any) -> bytes:
-    """Pickle a function or a list; raises InvalidInputError when that fails."""
-    try:
-        return pickle.dumps(value, protocol=5)
-    except Exception as error:
-        raise InvalidInputError(
-            f"must be a function that can be pickled, by which a `store` identifies it ({error}). Pass a "
-            "functools.partial of a function of a module, or a path."
-        ) from error
 
 
 def called(load: Any) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,7 @@ from lstd.distributed.chunk_sums import (
     Task,
     called,
     choice_entries,
-    pickled,
     status,
-    store_folder,
 )
 from lstd.distributed.on_dask import Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.runner import Runner
@@ -59,13 +56,11 @@ def fit_chunks(
     fit_intercept: bool = True,
     n_blocks: int | str = "auto",
     n_jobs: int | None = None,
-    executor: Executor | Callable[[], Executor] | None = None,
     client: Any = None,
     memory: int = MEMORY,
-    store: str | os.PathLike[str] | None = None,
     independent: bool = False,
 ) -> LSTD | LSTDCV:
-    """Fit a model to chunks of arrays that are summed one by one: here, on an executor or on a Dask cluster.
+    """Fit a model to chunks of arrays that are summed one by one, by threads here or on a Dask cluster.
 
     The model is the same to the last bit for the same chunks, whatever runs the sums. For other chunks weights agree up
     to rounding, but blocks for intervals are cut chunk by chunk: standard errors may differ by a few per cent, or more
@@ -78,27 +73,21 @@ def fit_chunks(
         Chunks in time order. A chunk is ``(X, y)`` or a mapping of the arrays that :meth:`lstd.LSTD.fit` takes, by
         name; the path of an .npz file of them; a function without arguments that returns one of the first two and is
         called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. Data frames `X` must have
-        the same columns in the same order in all chunks; features of arrays count by position. Here and on an executor,
-        an iterable is asked for the next chunk when a worker is free. Dask arrays are given as a tuple ``(X, y)`` or a
-        mapping by name; each of their chunks of rows is a chunk.
+        the same columns in the same order in all chunks; features of arrays count by position. An iterable is asked for
+        the next chunk when a thread is free. Dask arrays are given as a tuple ``(X, y)`` or a mapping by name; each of
+        their chunks of rows is a chunk.
     gamma, lmbda, alpha, variant, fit_intercept, n_blocks
         As in :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks, up
         to a quarter of `memory` and at most 256 MB. These chunks are loaded twice, the first time in this process.
     n_jobs : int, optional
         Threads of this process that sum chunks; by default one per core.
-    executor : concurrent.futures.Executor or function that makes one, optional
-        Sums each chunk on a worker. If a worker dies, an executor that a function made, such as
-        :func:`lstd.distributed.local_processes`, is replaced, and its unfinished chunks are summed again.
     client : distributed.Client, optional
-        Client of a Dask cluster, whose workers sum chunks and merge the sums. All chunks are handed to it at once, so
-        give paths or functions rather than arrays. Without it, Dask collections are computed as any collection.
+        Client of a Dask cluster, of processes on this machine or of many machines, whose workers sum chunks and merge
+        the sums. All chunks are handed to it at once, so give paths or functions rather than arrays. Without it, Dask
+        collections are computed as any collection.
     memory : int, default 2**29
         Bytes, at least 2²⁴. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of
         it, or half if there is only one chunk. If there are too many features for that, the model has no intervals.
-    store : path-like, optional
-        Folder that keeps the sums of each chunk; all workers must see it under this name. A later fit reuses the sums
-        of a chunk if its place, its content and all settings but `alpha` and `variant` are the same. Content means: the
-        values of arrays; name, size and time of a file; the pickle of a function, not what it reads.
     independent : bool, default False
         Whether each chunk begins a new episode.
 
@@ -110,17 +99,14 @@ def fit_chunks(
     ------
     InvalidInputError
         When an argument or a chunk breaks a rule, or a worker of a cluster has another version of lstd.
-    OutputError
-        When the store could not be written.
     LSTDError
-        When workers die again and again, or one of an executor that is not made here dies; when Dask cannot compute a
-        chunk, or its scheduler is lost.
+        When Dask cannot compute a chunk, a chunk kills its workers again and again, or the scheduler is lost.
 
     Warns
     -----
     IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, UnusedRewardWarning, MissingTerminationWarning,
     BrokenEpisodeWarning
-        As in :meth:`lstd.LSTD.fit`; the last two once, and not for sums that the store keeps.
+        As in :meth:`lstd.LSTD.fit`; the last two once.
 
     Examples
     --------
@@ -134,12 +120,10 @@ def fit_chunks(
     from lstd.estimators.choose_settings import choose  # scikit-learn takes two seconds to import
     from lstd.estimators.lstd_cv import estimator_of
 
-    runner = Runner(n_jobs, executor, client)
+    runner = Runner(n_jobs, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory = check_integer("memory", memory, LEAST_MEMORY)
-    leaf = SumArrays(
-        settings, check_n_blocks(n_blocks), memory, store_folder(store), check_flag("independent", independent)
-    )
+    leaf = SumArrays(settings, check_n_blocks(n_blocks), memory, check_flag("independent", independent))
     chunks, selection, checks = chunks_of(source), None, None
     if settings.choose:
         chunks, first = split(chunks, client)
@@ -187,20 +171,11 @@ def split(chunks: Any, client: Any) -> tuple[Any, Any]:
 class SumArrays(Leaf):
     """Sum one chunk of arrays; errors name its place."""
 
-    ends_kind = SeenIds
-
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of chunks in their order; each is summed in one thread."""
         return ahead.map(lambda task: self._part(*task), tasks)
 
-    def _part(self, place: int, chunk: Any, key: bytes | None) -> Part:
-        path, part = self.look_up(place, chunk, key)
-        if part is None:
-            part = self._summed(place, chunk)
-            self.keep(path, part)
-        return part
-
-    def _summed(self, place: int, chunk: Any) -> Part:
+    def _part(self, place: int, chunk: Any) -> Part:
         """Load, check and sum a chunk."""
         lmbda = self.settings.lmbda
         with naming(place):
@@ -243,11 +218,6 @@ class SumArrays(Leaf):
                 )
         assumed = two.assumed if one.assumed is None else one.assumed
         return Part(blocks, one.first, two.last, assumed, one.broken or two.broken, ids)
-
-    def add_content(self, digest: Any, place: int, chunk: Any) -> None:
-        """Add arrays to a digest."""
-        with naming(place):
-            digest.update(pickled(columns_of(chunk)))
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def dask_errors(client: Any = None) -> Iterator[None]:
         if kind == "KilledWorker":
             raise LSTDError(
                 f"A chunk killed its workers repeatedly: {error}. Often the reason is too little memory: use "
-                "smaller chunks. With a `store`, finished sums are kept."
+                "smaller chunks, or fewer threads per worker."
             ) from error
         is_open = getattr(client, "status", "running") == "running"
         if not is_open or isinstance(error, CancelledError) or kind == "CommClosedError":
@@ -79,10 +79,10 @@ def dask_errors(client: Any = None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Partitions:
-    """Chunks that Dask sums: delayed objects, or any other chunks."""
+    """Chunks that Dask sums: delayed objects and futures, or any other chunks."""
 
     chunks: Sequence[Any]
-    client: Any = None  # of the cluster on which the collection is persisted, if it is
+    client: Any = None  # of the cluster that holds some of them, if one does
 
 
 def is_dask(value: Any) -> bool:
@@ -103,7 +103,7 @@ def is_future(value: Any) -> bool:
 
 
 def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
-    """Return chunks of an iterable, a delayed object or a future: partitions if some are delayed objects.
+    """Return chunks of an iterable, a delayed object or a future: partitions if some of them are Dask's.
 
     Raises InvalidInputError when `source` or one of its chunks is a Dask collection of another kind; `expected` is what
     the message says it must be.
@@ -125,7 +125,9 @@ def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
                 f"`source` must be {expected}; `source[{place}]` is {chunk!r:.80}. Join several into one, for example "
                 "by dask.dataframe.concat."
             )
-    return Partitions(chunks, _client_of(chunks)) if any(map(is_dask, chunks)) else chunks
+    if any(is_dask(chunk) or is_future(chunk) for chunk in chunks):
+        return Partitions(chunks, _client_of(chunks))
+    return chunks
 
 
 def frame_partitions(frame: Any, columns: Sequence[str], *, others: bool) -> Partitions:
@@ -175,7 +177,7 @@ def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:
     if client is not None:
         check_versions(client)
     summed, merge = (delayed(function, pure=False, traverse=False) for function in (leaf, leaf.merge))
-    root = merged((summed(*task) for task in leaf.tasks(partitions.chunks)), merge)
+    root = merged((summed(*task) for task in enumerate(partitions.chunks)), merge)
     return None if root is None else load(root, client)
 
 

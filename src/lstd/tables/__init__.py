@@ -8,7 +8,7 @@ The way of a row of a CSV file into a model, by the names of files here unless a
     fit_tables     checks arguments: column_roles, distributed/runner
     reader         opens the table: csv_table, table (Parquet, datasets, frames); sort_and_impute, if asked to
     sum_tables     chooses settings from the first rows, if asked to
-    distributed    runs on threads, an executor or a Dask cluster; each sums whole tables
+    distributed    runs on threads or a Dask cluster; each sums whole tables
     sum_tables     sums a table: draws chunks, and cuts them at the starts of blocks
     reader         makes chunks: csv_table parses text, data/parse_columns numbers, flags, ids and times,
                    data/follow checks rows

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.arguments import check_columns, check_flag, check_integer
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
-from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
+from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.estimators.model_parts import Origin
@@ -48,19 +46,17 @@ def fit_tables(
     fit_intercept: bool = True,
     n_blocks: int | str = "auto",
     n_jobs: int | None = None,
-    executor: Executor | Callable[[], Executor] | None = None,
     client: Any = None,
     memory: int = MEMORY,
-    store: str | os.PathLike[str] | None = None,
     independent: bool = False,
     horizon: int | None = None,
     low: float | None = None,
     high: float | None = None,
 ) -> LSTD | LSTDCV | HorizonLSTD:
-    """Fit a model to tables that are read in chunks: here, on an executor or on a Dask cluster.
+    """Fit a model to tables that are read in chunks, by threads here or on a Dask cluster.
 
     Memory does not grow with the data. Each table is summed by itself. The model is the same to the last bit, standard
-    errors included, for any number of threads and on any executor or cluster, with a `store` or without.
+    errors included, for any number of threads and on any cluster.
 
     Parameters
     ----------
@@ -99,7 +95,7 @@ def fit_tables(
         half of `memory`.
     unpenalised : str or iterable of str, optional
         Features without a penalty; `alpha`, given or chosen, is the ridge coefficient of the others.
-    lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
+    lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, client
         As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
         Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. Blocks take at
@@ -125,7 +121,7 @@ def fit_tables(
         the table, the column and the row.
     MissingExtraError
         When pyarrow is not installed.
-    OutputError, LSTDError
+    LSTDError
         As in :func:`lstd.fit_chunks`.
 
     Warns
@@ -153,7 +149,7 @@ def fit_tables(
     >>> model.n_transitions_, model.n_episodes_, model.feature_names_in_.tolist()
     (6, 2, ['x'])
     """
-    runner = Runner(n_jobs, executor, client)
+    runner = Runner(n_jobs, client)
     free = () if unpenalised is None else check_columns("unpenalised", unpenalised, least=0)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
@@ -178,7 +174,7 @@ def fit_tables(
         raise InvalidInputError("`low` and `high` need `horizon`. Leave them out, or use `numpy.clip`.")
     if horizon is not None:
         others = {"variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "sort": sort}
-        others |= {"executor": executor, "client": client, "store": store, "independent": independent}
+        others |= {"client": client, "independent": independent}
         if name := next((name for name, given in others.items() if given), None):
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
         return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks, (low, high))
@@ -189,9 +185,7 @@ def fit_tables(
     tables = tables_of(source, roles)
     if check_flag("sort", sort):
         tables = sorted_tables(tables, roles, memory, independent)
-    return estimator_of(
-        fit_leaf(tables, SumTables(settings, n_blocks, memory, store_folder(store), independent, roles), runner)
-    )
+    return estimator_of(fit_leaf(tables, SumTables(settings, n_blocks, memory, independent, roles), runner))
 
 
 def fit_horizons(

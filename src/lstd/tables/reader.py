@@ -199,8 +199,8 @@ def tables_of(source: Any, roles: Roles) -> Any:
         tables = [*first, *rest]
     if not tables:
         raise InvalidInputError("`source` must hold at least one table; got none.")
-    lazy = any(callable(table) or is_future(table) for table in tables)
-    return tables if lazy else [opened(place, table) for place, table in enumerate(tables)]
+    is_lazy = any(map(callable, tables))
+    return tables if is_lazy else [opened(place, table) for place, table in enumerate(tables)]
 
 
 def opened(place: int, chunk: Any) -> str | Table:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from lstd.data import parse_columns as convert
 from lstd.data.ids import Fault, quoting
-from lstd.distributed.on_dask import is_future
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
 from lstd.tables.column_roles import Roles
 from lstd.tables.reader import RowReader, open_table
@@ -164,7 +163,7 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
         raise InvalidInputError("`sort` needs `time`, a column to sort by; got None.")
     if independent:
         raise InvalidInputError("`independent` must be False with `sort`, which joins all tables.")
-    if not isinstance(tables, list) or any(callable(table) or is_future(table) for table in tables):
+    if not isinstance(tables, list) or any(map(callable, tables)):
         raise InvalidInputError("`sort` needs files or data frames in this process; sort other sources beforehand.")
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []

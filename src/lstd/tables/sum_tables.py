@@ -31,7 +31,7 @@ from lstd.data.seen_ids import NO_IDS
 from lstd.data.settings import Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, Leaf, Part, Task, bytes_ahead, choice_entries
 from lstd.distributed.fit_chunks import split
-from lstd.distributed.on_dask import Partitions, is_future
+from lstd.distributed.on_dask import Partitions
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, TerminationWarning, warn
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
@@ -126,7 +126,6 @@ class SumTables(Leaf):
 
     roles: Roles
     chunk_rows: int | None = None
-    ends_kind = Ends
 
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of tables in their order. Threads share the chunks; this one reads and merges."""
@@ -155,16 +154,6 @@ class SumTables(Leaf):
         except InvalidInputError as error:
             raise InvalidInputError(f"{two.ends.file}, or a table after it: {error}") from error
 
-    def add_content(self, digest: Any, place: int, chunk: Any) -> None:
-        """Add the columns of a data frame to a digest."""
-        table = opened(place, chunk)
-        assert isinstance(table, Table)
-        columns = [*(self.roles.features or table.names), *self.roles.others]
-        table.require(columns)
-        for batch in table.batches(list(dict.fromkeys(columns))):
-            digest.update(f"{batch.schema.names} {batch.schema.types}".encode())
-            digest.update(batch.serialize())
-
 
 class _Work(NamedTuple):
     """A chunk to sum, divided at the starts of blocks; or the end of its table, without a chunk."""
@@ -178,15 +167,12 @@ class _Work(NamedTuple):
 
 
 class _Summed(RowReader):
-    """The sums over the rows of a table so far, unless the store has those of the whole."""
+    """The sums over the rows of a table so far."""
 
     def __init__(self, leaf: SumTables, task: Task) -> None:
-        place, chunk, key = task
-        self.leaf, self.place = leaf, place
-        self.path, self.sums = leaf.look_up(place, chunk, key)
-        if self.sums is not None:
-            self.tables, self.is_part = [], True
-            return
+        place, chunk = task
+        self.leaf = leaf
+        self.place = place
         super().__init__([opened(place, chunk)], leaf.roles, **leaf.of_reader())
         s, m = leaf.settings, len(leaf.roles.rewards)
         self.n = n = len(self.features) + s.fit_intercept
@@ -225,15 +211,10 @@ class _Summed(RowReader):
             raise work.chunk.error(error) from error
 
     def finished(self) -> Part:
-        """Return the sums over the table, and add them to the store."""
-        if self.sums is None:
-            rows = self.episodes.state._replace(groups=NO_IDS)
-            ends = Ends(self.tables[0].file, self.roles, rows, self.limits)
-            self.sums = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
-            self.leaf.keep(self.path, self.sums)
-        elif self.leaf.independent:  # the one who stored them may have left this to `merge`
-            self.sums.ends.check()
-        return self.sums
+        """Return the sums over the table."""
+        rows = self.episodes.state._replace(groups=NO_IDS)
+        ends = Ends(self.tables[0].file, self.roles, rows, self.limits)
+        return Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
 
 
 def _work(pair: tuple[_Summed, Chunk | None]) -> _Work:
@@ -302,7 +283,7 @@ def fit_stream(
     called with a description, the bytes done and the bytes in all.
     """
     memory = check_integer("memory", memory, LEAST_MEMORY)
-    leaf = SumTables(settings, "auto", memory, None, independent, roles, chunk_rows)
+    leaf = SumTables(settings, "auto", memory, independent, roles, chunk_rows)
     model = fit_leaf(watched(paths, on_progress), leaf, Runner(n_jobs), on_progress)
     if not sample_entries:
         return model, None
@@ -317,9 +298,9 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     assumed = roles.episode is not None and roles.terminated is None and not roles.next_features
     if assumed:
         warn_of_assumed("No column says which episodes terminated")
-    at_hand = isinstance(tables, list) and not any(callable(table) or is_future(table) for table in tables)
+    at_hand = isinstance(tables, list) and not any(map(callable, tables))
     if at_hand:
-        if runner.is_here and leaf.store is None:  # all tables must have the columns, which are then named
+        if runner.is_here:  # all tables must have the columns, which are then named
             reader = RowReader(tables, roles)
             tables, leaf = reader.tables, replace(leaf, roles=reader.roles)
         files = [getattr(table, "file", table) for table in tables]
