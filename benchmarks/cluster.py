@@ -4,7 +4,7 @@
     python benchmarks/cluster.py --docs    write the page and its figure from the newest results
 
 T transitions of n features are read in C chunks of R rows, by W workers of one core each. The page
-docs/results/cluster-costs.md defines the other symbols and states the formulas.
+docs/results/cluster-costs.md defines the other symbols and states the formula.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib import colormaps
 
 import cluster_measure
-from lstd.report.style import LINES, REFERENCE, WIDE, figure_style, new_figure
+from lstd.report.style import REFERENCE, WIDE, figure_style, new_figure
 from pages import newest, store, write_between
 from provenance import describe_machine
 
@@ -75,7 +75,7 @@ class Fit:
         """Seconds to read and sum a row."""
         return self.s + 8.0 * self.n / self.rho
 
-    def dask(self) -> dict[str, float]:
+    def terms(self) -> dict[str, float]:
         """Terms of the time on a Dask cluster: the larger of the first two, and the others."""
         apart = 1.0 - 1.0 / self.W
         merges = max(0.0, self.C - self.W) / self.W
@@ -86,40 +86,29 @@ class Fit:
             "solve": self.v,
         }
 
-    def processes(self) -> dict[str, float]:
-        """Terms of the time on an executor, as for `dask`."""
-        each = self.t + self.tau
-        return {
-            "workers": math.ceil(self.C / self.W) * (self.R * self.per_row + each),
-            "caller": self.R * self.per_row + self.C * (each + self.m),
-            "tree": self.D * self.m,
-            "solve": self.v,
-        }
-
-    def seconds(self, kind: str) -> float:
-        """Seconds of the fit on "dask" or "processes"."""
-        workers, shared, *last = getattr(self, kind)().values()
-        return float(max(workers, shared) + sum(last))
+    def seconds(self) -> float:
+        """Seconds of the fit."""
+        workers, scheduler, *last = self.terms().values()
+        return float(max(workers, scheduler) + sum(last))
 
     def takes_over(self) -> dict[str, float]:
         """Rows per chunk, and numbers of workers, from which something else takes longer than reading and sums."""
         work, chunk = self.T * self.per_row, self.R * self.per_row
-        caller = self.t + self.tau + self.m
+        last = self.t + self.tau + self.m
         return {
             "rows": (self.m + self.t) / (SMALL * self.per_row),
             "scheduler": min(chunk / (2 * self.tau), math.sqrt(work / (2 * CHUNKS_PER_WORKER * self.tau))),
-            "caller": min(chunk / caller, math.sqrt(work / (CHUNKS_PER_WORKER * caller))),
-            "tree": work / (self.D * caller + self.t),
+            "tree": work / (self.D * last + self.t),
             "solve": work / self.v,
         }
 
 
-def fit_of(results: Results, kind: str, n: int, T: float, W: int) -> Fit:
-    """A fit on "dask" or "processes", over the worse of the assumed network and the one measured.
+def fit_of(results: Results, n: int, T: float, W: int) -> Fit:
+    """A fit on a Dask cluster, over the worse of the assumed network and the one measured.
 
     Chunks are as large as memory allows, with at least `CHUNKS_PER_WORKER` for each worker.
     """
-    costs, network, assumed = results["costs"][str(n)], results["messages"][kind], results["assumed"]
+    costs, network, assumed = results["costs"][str(n)], results["messages"]["dask"], results["assumed"]
     beta = min(network["bandwidth"], assumed["bandwidth"])
     latency, tau = (max(network[name], assumed[name]) for name in ("latency", "task"))
     R = min(int(assumed["chunk"] / (8 * n)), T / (CHUNKS_PER_WORKER * W))
@@ -134,7 +123,7 @@ def sections(results: Results) -> dict[str, str]:
     return {
         "measured": _measured(results),
         "limits": _limits(results),
-        "times": "\n\n".join(_times(results, kind) for kind in ("dask", "processes")),
+        "times": _times(results),
     }
 
 
@@ -146,11 +135,10 @@ def _measured(results: Results) -> str:
     )
     costs = []
     for n, cost in results["costs"].items():
-        size = fit_of(results, "dask", int(n), 1e9, 1).S
+        size = fit_of(results, int(n), 1e9, 1).S
         costs.append([n, _bytes(size), *(_time(cost[name]) for name in ("row", "merge", "solve")), cost["rows"]])
     networks = {
         "between Dask workers, measured": results["messages"]["dask"],
-        "from a process to its caller, measured": results["messages"]["processes"],
         "network, assumed": results["assumed"],
     }
     sending = [
@@ -167,28 +155,28 @@ def _limits(results: Results) -> str:
     rows = []
     for T in TRANSITIONS:
         for n in FEATURES:
-            dask, executor = (fit_of(results, kind, n, T, 1) for kind in ("dask", "processes"))
-            limit = dask.takes_over() | {"caller": executor.takes_over()["caller"]}
-            workers = [_count(limit[name]) for name in ("scheduler", "caller", "tree", "solve")]
+            fit = fit_of(results, n, T, 1)
+            limit = fit.takes_over()
+            workers = [_count(limit[name]) for name in ("scheduler", "tree", "solve")]
             rows.append([
-                f"{T:.0e}", n, _bytes(8.0 * n * T), _time(T * dask.per_row), f"{dask.s / dask.per_row:.0%}",
-                _count(limit["rows"]), int(dask.R), *workers, _bytes(8.0 * n * dask.R + 4.0 * dask.S),
+                f"{T:.0e}", n, _bytes(8.0 * n * T), _time(T * fit.per_row), f"{fit.s / fit.per_row:.0%}",
+                _count(limit["rows"]), int(fit.R), *workers, _bytes(8.0 * n * fit.R + 4.0 * fit.S),
             ])  # fmt: skip
     head = (
-        "T", "n", "data", "one core", "of it sums", f"R for {SMALL:.0%}", "R taken", "W: scheduler", "W: caller",
-        "W: tree", "W: solve", "memory per worker",
+        "T", "n", "data", "one core", "of it sums", f"R for {SMALL:.0%}", "R taken", "W: scheduler", "W: tree",
+        "W: solve", "memory per worker",
     )  # fmt: skip
     return _table(head, rows)
 
 
-def _times(results: Results, kind: str) -> str:
+def _times(results: Results) -> str:
     rows = [
-        [f"{T:.0e}", n, *(_time(fit_of(results, kind, n, T, W).seconds(kind)) for W in WORKERS)]
+        [f"{T:.0e}", n, *(_time(fit_of(results, n, T, W).seconds()) for W in WORKERS)]
         for T in TRANSITIONS
         for n in FEATURES
     ]
     head = ("T", "n", *(f"{W} worker{'s' * (W > 1)}" for W in WORKERS))
-    return f"{'On Dask' if kind == 'dask' else 'On an executor'}:\n\n{_table(head, rows)}"
+    return _table(head, rows)
 
 
 def _table(head: Any, rows: list[list[Any]]) -> str:
@@ -225,11 +213,10 @@ def draw(results: Results, path: Path) -> None:
         axes = figure.subplots(1, 2, sharey=True)
         for ax, T in zip(axes, TRANSITIONS, strict=True):
             for n, colour in zip(FEATURES, colormaps["viridis"]([0.75, 0.45, 0.1]), strict=True):
-                one = fit_of(results, "dask", n, T, 1)
+                one = fit_of(results, n, T, 1)
                 ax.loglog(workers, [T * one.per_row / W for W in workers], color=REFERENCE, linewidth=0.7)
-                for kind, line in (("processes", LINES["boyan"]), ("dask", "-")):
-                    seconds = [fit_of(results, kind, n, T, W).seconds(kind) for W in workers]
-                    ax.loglog(workers, seconds, color=colour, linestyle=line, label=f"n = {n}, {_KINDS[kind]}")
+                seconds = [fit_of(results, n, T, W).seconds() for W in workers]
+                ax.loglog(workers, seconds, color=colour, label=f"n = {n}")
             ax.set_title(f"{T:.0e} transitions".replace("e+0", "e").replace("e+", "e"))
             ax.set_xlabel("workers of one core")
             ax.minorticks_off()
@@ -239,9 +226,6 @@ def draw(results: Results, path: Path) -> None:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8.0)
         figure.tight_layout(rect=(0.0, 0.1, 1.0, 1.0))
         figure.savefig(path, dpi=110, metadata={"Software": None})
-
-
-_KINDS = {"processes": "executor", "dask": "Dask"}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Measure sums, merges and solves on this machine, and messages between its processes."""
+"""Measure sums, merges and solves on this machine, and messages between Dask workers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pickle
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -31,8 +29,8 @@ _TASKS = 500
 def everything(features: tuple[int, ...]) -> dict[str, Any]:
     """Measure costs for each number of features, and messages, with the BLAS at one thread."""
     load = os.getloadavg()[0]
-    with _pool() as pool:
-        costs = {str(n): pool.submit(_costs, n).result() for n in features}
+    with threadpool_limits(1):
+        costs = {str(n): _costs(n) for n in features}
     return {"load": load, "costs": costs, "messages": _messages()}
 
 
@@ -59,18 +57,13 @@ def _costs(n: int) -> dict[str, float]:
 
 
 def _messages() -> dict[str, dict[str, float]]:
-    """Latency and bandwidth between processes of this machine, and seconds per task."""
-    with _pool() as pool:
-        for n in _SENT:
-            pool.submit(_kept, n).result()
-        times = {n: min(_seconds(lambda n=n: pool.submit(_kept, n).result()) for _ in range(20)) for n in _SENT}  # type: ignore[misc]
-    processes = {"task": 0.0, **_line(times)}
+    """Latency and bandwidth between workers on this machine, and seconds per task."""
     with _cluster() as client:
         client.run(_kept, _SENT[0])
         times = {n: _between_workers(client, n) for n in _SENT}
         submit = partial(client.submit, _nothing, pure=False)
         task = min(_seconds(lambda: client.gather([submit(i) for i in range(_TASKS)])) for _ in range(3)) / _TASKS
-    return {"processes": processes, "dask": {"task": task, **_line(times)}}
+    return {"dask": {"task": task, **_line(times)}}
 
 
 def _processor(task: Callable[[], Any], once: bool) -> tuple[float, Any]:
@@ -112,12 +105,6 @@ def _between_workers(client: Any, n: int) -> float:
 
 def _nothing(_given: Any) -> None:
     return None
-
-
-@contextlib.contextmanager
-def _pool() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(1, get_context("spawn"), threadpool_limits, (1,)) as pool:
-        yield pool
 
 
 @contextlib.contextmanager

@@ -4,11 +4,11 @@
     python benchmarks/out_of_core.py --docs
 
 Makes data of independent normal features in a temporary folder, eight files for each number of features, in row groups
-of 16 MB. Fits them in fresh processes, in turn with one job, with two, and with two processes of `lstd.distributed`,
-after a fit to one small file, which loads all code. Prints a table: medians of the seconds and of the seconds of
-processor time of the fit; most resident memory, before and above it; how often as fast as one job, the median of the
-ratios of neighbouring fits, with their range; and whether the models of all jobs have the same bits. The numbers go to
-results/out-of-core-DATE.json; with `--docs` the documentation's table is made from the newest of these.
+of 16 MB. Fits them in fresh processes, in turn with one job and with two, after a fit to one small file, which loads
+all code. Prints a table: medians of the seconds and of the seconds of processor time of the fit; most resident memory,
+before and above it; how often as fast as one job, the median of the ratios of neighbouring fits, with their range; and
+whether the models of all jobs have the same bits. The numbers go to results/out-of-core-DATE.json; with `--docs` the
+documentation's table is made from the newest of these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lstd
-from lstd.distributed import local_processes
 from pages import newest, store, write_between
 from provenance import describe_machine
 
@@ -38,8 +37,7 @@ FEATURES = (100, 1000)
 N_FILES = 8
 GROUP_BYTES = 2**24
 EPISODE_ROWS = 200
-PROCESSES = 0  # in place of a number of jobs
-KINDS = {1: "one job", 2: "two jobs", PROCESSES: "two processes"}
+KINDS = {1: "one job", 2: "two jobs"}
 ROLES: dict[str, Any] = {"features": None, "reward": "reward", "episode": "episode", "terminated": "terminated"}
 SOURCE = "benchmarks/out_of_core.py"
 HERE = Path(__file__).resolve().parent
@@ -120,16 +118,15 @@ def fit(folder: Path, n_jobs: int, memory: int) -> dict[str, Any]:
     small, files = [folder / "small.parquet"], sorted(folder.glob("part*"))
 
     def fitted(paths: list[Path]) -> Any:
-        runner = {"executor": local_processes} if n_jobs == PROCESSES else {"n_jobs": n_jobs}
-        return lstd.fit_tables(paths, **ROLES, gamma=0.99, fit_intercept=False, memory=memory, **runner).statistics_
+        model = lstd.fit_tables(paths, **ROLES, gamma=0.99, fit_intercept=False, memory=memory, n_jobs=n_jobs)
+        return model.statistics_
 
-    begun = time.perf_counter()
     fitted(small)
     before, start, busy = peak(), time.perf_counter(), time.process_time()
     sums = fitted(files)
     seconds, busy = time.perf_counter() - start, time.process_time() - busy
     digest = hashlib.sha256(sums.A.tobytes() + sums.b.tobytes()).hexdigest()
-    numbers = {"seconds": seconds, "busy": busy, "before": before, "peak": peak(), "small": start - begun}
+    numbers = {"seconds": seconds, "busy": busy, "before": before, "peak": peak()}
     return numbers | {"digest": digest}
 
 
@@ -159,18 +156,15 @@ def rows(turns: list[list[dict[str, Any]]]) -> list[list[str]]:
     """Cells of each way to fit; `turns` has fits by all ways, one after another, several times."""
     table = []
     same = len({turn[i]["digest"] for turn in turns for i in (0, 1)}) == 1
-    for i, (kind, name) in enumerate(KINDS.items()):
+    for i, name in enumerate(KINDS.values()):
         ratios = sorted(turn[0]["seconds"] / turn[i]["seconds"] for turn in turns)
         fast = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if i else "—"
         seconds, busy = (statistics.median(turn[i][key] for turn in turns) for key in ("seconds", "busy"))
         above = max(turn[i]["peak"] - turn[i]["before"] for turn in turns)
-        if kind == PROCESSES:
-            start = statistics.median(turn[i]["small"] for turn in turns)
-            table.append([f"{name} (start: {start:.1f} s)", f"{seconds:.2f}", "—", "—", fast, "—"])
-        else:
-            table.append(
-                [name, f"{seconds:.2f}", f"{busy:.2f}", f"{above:.0f}", fast, ("yes" if same else "NO") if i else "—"]
-            )
+        alike = "—"
+        if i:
+            alike = "yes" if same else "NO"
+        table.append([name, f"{seconds:.2f}", f"{busy:.2f}", f"{above:.0f}", fast, alike])
     return table
 
 

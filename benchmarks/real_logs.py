@@ -15,7 +15,7 @@ import argparse
 import datetime
 import importlib
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the documentation's tables; measure nothing")
     arguments = parser.parse_args()
     if not arguments.docs:
-        with ProcessPoolExecutor(2) as pool:
-            for found in pool.map(measured, arguments.kinds or KINDS):
+        with Pool(2, maxtasksperchild=1) as pool:
+            for found in pool.imap(measured, arguments.kinds or KINDS):
                 store(f"real-{found['kind']}", found)
     for kind in KINDS:
         show("\n".join(table(newest(f"real-{kind}"))), f"{SOURCE}: {kind}", PAGE if arguments.docs else None)

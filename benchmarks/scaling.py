@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from importlib import import_module
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +124,7 @@ def _loop(load: Callable[[], Any], n_chunks: int) -> LSTDStatistics:
 
 @contextlib.contextmanager
 def _thread() -> Iterator[dict[str, Any]]:
-    with ThreadPoolExecutor(1) as pool:
-        yield {"executor": pool}
-
-
-@contextlib.contextmanager
-def _process() -> Iterator[dict[str, Any]]:
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        yield {"executor": pool}
+    yield {"n_jobs": 1}
 
 
 @contextlib.contextmanager
@@ -145,7 +137,7 @@ def _dask_worker() -> Iterator[dict[str, Any]]:
         yield {"client": client}
 
 
-WORKERS = {"thread": _thread, "process": _process, "Dask worker": _dask_worker}
+WORKERS = {"thread": _thread, "Dask worker": _dask_worker}
 
 
 if __name__ == "__main__":

@@ -168,9 +168,8 @@ def test_the_page_on_clusters_has_the_newest_results_which_its_formula_is_near(l
     checked = json.loads((BENCHMARKS / "results" / "cluster-2026-11-20.json").read_text(encoding="utf-8"))
     fits = list(itertools.product(cluster.TRANSITIONS, cluster.FEATURES, cluster.WORKERS))
     excess = [
-        seconds / cluster.fit_of(checked, kind, n, T, W).seconds(kind) - 1.0
-        for kind, times in checked["simulated"].items()
-        for seconds, (T, n, W) in zip(times, fits, strict=True)
+        seconds / cluster.fit_of(checked, n, T, W).seconds() - 1.0
+        for seconds, (T, n, W) in zip(checked["simulated"]["dask"], fits, strict=True)
     ]
     assert max(map(abs, excess)) < 0.1
     assert f"between −{-100 * min(excess):.1f} % and +{100 * max(excess):.1f} % more time" in " ".join(page.split())
