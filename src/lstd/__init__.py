@@ -20,8 +20,6 @@ inference, metrics, report
     Intervals and checks; errors against exact values; figures and pages.
 ope
     Policy evaluation from logged actions: action values, values of policies with intervals.
-distributed
-    Runners and sums of chunks by threads, processes or machines.
 datasets
     Small simulated tables with known truth.
 mrp, experiments
@@ -64,7 +62,7 @@ __all__ = [
     "load",
 ]
 
-_MODULES = ("datasets", "distributed", "errors", "experiments", "inference", "metrics", "mrp", "ope", "report")
+_MODULES = ("datasets", "errors", "experiments", "inference", "metrics", "mrp", "ope", "report")
 _HOMES = {
     "HorizonLSTD": "lstd.estimators.horizon_lstd",
     "LSTD": "lstd.estimators.lstd",

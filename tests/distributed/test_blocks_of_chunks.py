@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, whole
-from lstd import LSTD, LSTDCV, fit_chunks, fit_tables
+from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks, fit_tables
 from lstd.errors import InvalidInputError
 from tolerances import assert_close
 
@@ -71,6 +71,33 @@ def test_settings_are_chosen_for_any_number_of_threads(kind, choose, how, form):
     assert model.lmbda_ == expected.lmbda_
     assert_close(model.alpha_, expected.alpha_, "sums")
     assert_close(model.coef_, expected.coef_, "solve")
+
+
+@pytest.mark.parametrize("n_files", [4, 12])
+@pytest.mark.parametrize("whole_episodes", [True, False])
+def test_sums_that_are_kept_by_file_give_the_weights_of_all_files_and_a_block_each(n_files, whole_episodes, tmp_path):
+    rows = pd.concat(frames())
+    episode = rows["ep"].to_numpy()
+    edges = np.linspace(0, len(rows), n_files + 1).astype(int)
+    if whole_episodes:
+        number = np.linspace(0, episode[-1] + 1, n_files + 1).astype(int)
+        edges = np.searchsorted(episode, number)
+    files = [tmp_path / f"{place}.parquet" for place in range(n_files)]
+    for file, (first, end) in zip(files, pairwise(edges), strict=True):
+        rows.iloc[first:end].to_parquet(file)
+        fit_tables(file, **ROLES, **SETTINGS).statistics_.save(file.with_suffix(".lstd"))
+    kept = [LSTDStatistics.load(file.with_suffix(".lstd")) for file in files]
+    model, expected = LSTD(**SETTINGS).fit_statistics(kept), fit_tables(files, **ROLES, **SETTINGS)
+    assert_close(model.coef_, expected.coef_, "solve")
+    assert_close(model.intercept_, expected.intercept_, "solve")
+    assert model.n_transitions_ == expected.n_transitions_
+    X = rows[FEATURES].iloc[:5]
+    expected.predict(X, return_std=True)
+    if n_files == 4 or not whole_episodes:
+        with pytest.raises(InvalidInputError, match="Intervals need at least 5 blocks of the data; got"):
+            model.predict(X, return_std=True)
+    else:
+        model.predict(X, return_std=True)
 
 
 @pytest.fixture
