@@ -33,7 +33,7 @@ from lstd.errors import BoundsWarning
 from pages import measure_or_write
 from provenance import describe_machine
 
-WATCHED = (BoundsWarning,)  # classes that are counted
+COUNTED = (BoundsWarning,)  # classes that are counted
 LOGS, FIRST = 84, 110_000  # of each kind, and the first seed; thresholds were set with others
 FUTURES = 40  # logs of purchases
 SIZES, SAMPLES = (200, 1000), (10, 11, 12)  # customers, and seeds of samples
@@ -42,11 +42,11 @@ NAMES = "frequency, recency, tenure", "frequency, tenure", "shrunken rate, limit
 
 
 def given(act: Callable[[], Any]) -> list[str]:
-    """Return the names of the watched warnings that a call gives."""
+    """Return the names of the counted warnings that a call gives."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         act()
-    return sorted({one.category.__name__ for one in found if issubclass(one.category, WATCHED)})
+    return sorted({one.category.__name__ for one in found if issubclass(one.category, COUNTED)})
 
 
 def uses(log: Log, other: Log) -> dict[str, Callable[[], Any]]:
@@ -156,13 +156,13 @@ def table(found: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"| {logs * len(kinds)} right logs of {len(kinds)} kinds | warning | given | at most, of {logs} of a kind |"
     yield "|---|---|---|---|"
-    for use, watched in product(next(iter(kinds.values())), WATCHED):
+    for use, counted in product(next(iter(kinds.values())), COUNTED):
         if use == BOYAN:
             continue
-        counts = {kind: uses.get(use, {}).get(watched.__name__, 0) for kind, uses in kinds.items()}
+        counts = {kind: uses.get(use, {}).get(counted.__name__, 0) for kind, uses in kinds.items()}
         most = max(counts, key=lambda kind: counts[kind])
         worst = f"{counts[most]} ({most})" if counts[most] else "0"
-        yield f"| {use} | `{watched.__name__}` | {sum(counts.values())} | {worst} |"
+        yield f"| {use} | `{counted.__name__}` | {sum(counts.values())} | {worst} |"
     yield ""
     yield "| models | `BoundsWarning` |"
     yield "|---|---|"

@@ -28,7 +28,7 @@ SLOW = (  # files that start first, the longest at the beginning, so that none i
     "test_compilation.py",  # compiles what sweeps in other files then load
     "test_pages.py", "test_memory.py", "test_disk.py", "test_kill.py", "test_distributed_faults.py",
     "test_distributed_collections.py", "test_distributed.py", "test_examples.py", "test_report.py",
-    "test_model_page.py", "test_runners.py", "test_watch.py", "test_sklearn.py", "test_sparse_solver.py",
+    "test_model_page.py", "test_runners.py", "test_sklearn.py", "test_sparse_solver.py",
     "test_fuzz_tables.py", "test_sweep.py", "test_cli_intervals.py", "test_cli_model.py", "test_misfit_check.py",
     "test_benchmarks.py", "test_units.py", "test_sources.py", "test_evaluate_policy.py", "test_docstrings.py",
     "test_doubts.py", "test_horizon.py", "test_sums.py", "test_selection.py", "test_stream_changes.py",

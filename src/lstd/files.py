@@ -193,10 +193,6 @@ class FolderLock:
     ----------
     path : Path
         It is made, and removed when the lock is released.
-    option : str
-        Name of the option in messages.
-    what : Path, optional
-        What the lock protects, if not the folder.
 
     Raises
     ------
@@ -206,7 +202,7 @@ class FolderLock:
         When the disk is full.
     """
 
-    def __init__(self, path: Path, option: str = "out", what: Path | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             self._path, self._file = path, os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except OSError as error:
@@ -216,8 +212,8 @@ class FolderLock:
             owner = os.read(self._file, 32).partition(b"lstd ")[2].decode("ascii", "ignore")
             os.close(self._file)
             raise InvalidInputError(
-                f"`{option}` must not be in use; {f'process {owner}' if owner else 'another process'} is writing to "
-                f"{str(what or path.parent)!r}; wait until it is done or give another."
+                f"`out` must not be in use; {f'process {owner}' if owner else 'another process'} is writing to "
+                f"{str(path.parent)!r}; wait until it is done or give another."
             )
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)

@@ -52,7 +52,7 @@ def wait_for(condition):
 def test_help_imports_nothing_slow():
     program = (
         "import sys; from lstd.cli import main\n"
-        "for command in ('fit', 'predict', 'score', 'watch', 'inspect', 'reproduce'):\n"
+        "for command in ('fit', 'predict', 'score', 'inspect', 'reproduce'):\n"
         "    assert main([command, '--help']) == 0\n"
         "slow = {'numpy', 'scipy', 'numba', 'matplotlib', 'pyarrow', 'sklearn', 'rich'} & set(sys.modules)\n"
         "sys.exit(str(slow) if slow else 0)"

@@ -124,19 +124,6 @@ def test_a_full_disk_leaves_what_was_there(folder, command, name):
     assert set(contents()) == set(before)
 
 
-@pytest.mark.parametrize("name", ["state", "w.csv"])
-def test_watch_on_a_full_disk_goes_on_when_there_is_room(folder, command, name):
-    words = ["watch", "a.csv", *COLUMNS, "--no-wait", "--save-every", "0", "--quiet", "--state", "state"]
-    assert command(*words, "--out", "whole.csv").code == 0
-    size = Path("whole.csv" if name == "w.csv" else name).stat().st_size
-    Path("state").unlink()
-    done = command(*words, "--out", "w.csv", room=size // 2)
-    assert done.code == 1
-    assert "File too large" in done.err
-    assert command(*words, "--out", "w.csv").code == 0
-    assert Path("w.csv").read_bytes() == Path("whole.csv").read_bytes()
-
-
 def test_the_report_of_a_fit_on_a_full_disk(folder, command):
     """The model is written, as there is room for that."""
     words = [*FIT, "--report", "fit.html"]

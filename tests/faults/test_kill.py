@@ -5,6 +5,7 @@ the moments that matter are short, before single steps on files too.
 """
 
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -29,7 +30,7 @@ COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminate
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
 PREDICT = ["predict", "a-model", "a.csv", "b.parquet", "--id", "id", *OPTIONS]
-WATCH = ["test_kill:watch", "a.csv", *COLUMNS, "--no-wait", "--save-every", "0", "--quiet"]
+FOLLOW = ["test_kill:follow", "log.csv"]
 WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"]}
 REPORT = [*FIT, "--report", "page.html"]
 REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
@@ -43,13 +44,17 @@ def reproduce(seconds, *words):
     return main(["reproduce", *words])
 
 
-def watch(*words):
-    """The command, which reads some rows at a time."""
-    from lstd.cli import main
-    from lstd.tables import live_lines
+def follow(*files):
+    """The program for a log that grows, as the guide has it; it writes without a buffer, as commands here do."""
+    from lstd import files as own
 
-    live_lines.AT_ONCE = 2**12
-    return main(["watch", *words])
+    page = Path(__file__).parents[2] / "docs" / "guide" / "live-streams.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (code,) = (block for block in blocks if "def follow(" in block)
+    names = {"open": own.open}
+    exec(compile(code, page.name, "exec"), names)
+    names["follow"](*files)
+    return 0
 
 
 @pytest.fixture
@@ -137,29 +142,85 @@ def test_at_random_moments(folder, command):
         assert hidden() == []
 
 
-def test_watch_at_random_moments_and_before_steps(tmp_path, monkeypatch, command):
-    """Killed again and again, the same command gets to the end: no row is lost, none is there twice."""
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """The bytes of a log: runs of 50 minutes, of which every third is cut off."""
     monkeypatch.chdir(tmp_path)
-    write_tables(700)
-    words = [*WATCH, "--state", "state", "--out", "w.csv"]
-    whole = command(*WATCH, "--out", "whole.csv", "--state", "other")
-    usual = usual_seconds(command, [*words, "--force"])
-    expected, rng, lengths = content("whole.csv"), np.random.default_rng(2), set()
-    troubles = [{"at": at} for at in some_steps(whole.steps, 4)]
-    troubles.append({"after": usual * rng.uniform(0.0, 1.0)})
-    for begin_anew in (True, False):
-        for trouble in troubles if begin_anew else troubles[:4]:
-            if begin_anew:
-                Path("state").unlink(missing_ok=True)
-                Path("w.csv").unlink(missing_ok=True)
-            assert command(*words, **trouble).code in (0, -signal.SIGKILL)
-            lengths.add(len(content("w.csv")) if Path("w.csv").exists() else 0)
-            if begin_anew:
-                assert command(*words).code == 0
-                assert content("w.csv") == expected
-    assert command(*words).code == 0
-    assert content("w.csv") == expected
-    assert len(lengths) >= 4, lengths
+    rng = np.random.default_rng(0)
+    lines = ["minute,run,heat,cost,done\n"]
+    for t, (heat, noise) in enumerate(rng.normal(size=(3000, 2)).round(3).tolist()):
+        is_last, is_cut = t % 50 == 49, t // 50 % 3 == 2
+        cost = "" if is_last and is_cut else round(heat + noise, 3)
+        lines.append(f"{t},{t // 50},{heat},{cost},{int(is_last and not is_cut)}\n")
+    return "".join(lines).encode()
+
+
+@pytest.fixture
+def expected(log, command):
+    """The output of the recipe that is never killed, of one call."""
+    Path("log.csv").write_bytes(log)
+    done = command(*FOLLOW, "whole.csv", "other")
+    assert done.code == 0, done.err
+    predictions = Path("whole.csv").read_bytes()
+    assert predictions.count(b"\n") == 3001
+    return predictions
+
+
+def follow_as_it_grows(command, log, ends, troubles):
+    """Call the recipe whenever the log has grown to an end, each time with the next trouble; at last with none.
+
+    A call that is killed leaves a part of a line too. Returns the codes and the steps of all calls.
+    """
+    codes, steps = [], []
+    for name in ("out.csv", "state", "state.new"):
+        Path(name).unlink(missing_ok=True)
+    for end, trouble in zip([*ends, len(log)], [*troubles, {}], strict=True):
+        Path("log.csv").write_bytes(log[:end])
+        done = command(*FOLLOW, "out.csv", "state", **trouble)
+        codes.append(done.code)
+        steps.append(done.steps)
+        if done.code != 0:
+            with open("out.csv", "ab") as out:
+                out.write(b"2999,0.")
+    return codes, steps
+
+
+def test_the_recipe_for_a_log_that_grows_before_steps_on_files(log, expected, command):
+    """Killed before the same step in two calls of three, as the log grows by parts of lines."""
+    ends = np.linspace(0, len(log), 8).astype(int).tolist()[1:-1]
+    _, steps = follow_as_it_grows(command, log, ends, [{}] * 6)
+    assert Path("out.csv").read_bytes() == expected
+    for at in some_steps(steps[1], 9):
+        codes, _ = follow_as_it_grows(command, log, ends, [{}, {"at": at}, {"at": at}] * 2)
+        assert codes == [0, -signal.SIGKILL, -signal.SIGKILL] * 2 + [0]
+        assert Path("out.csv").read_bytes() == expected
+
+
+def test_the_recipe_for_a_log_that_grows_at_random_moments(log, expected, command):
+    began = time.perf_counter()
+    assert command(*FOLLOW, "out.csv", "state").code == 0
+    usual = time.perf_counter() - began
+    rng = np.random.default_rng(1)
+    ends = np.sort(rng.integers(0, len(log), 12)).tolist()
+    troubles = [{"after": usual * rng.uniform(0.0, 1.0)} for _ in ends]
+    codes, _ = follow_as_it_grows(command, log, ends, troubles)
+    assert -signal.SIGKILL in codes
+    assert set(codes) <= {0, -signal.SIGKILL}
+    assert Path("out.csv").read_bytes() == expected
+
+
+def test_the_recipe_for_a_log_that_grows_refuses_other_files(log, expected, command):
+    """A log or an output that is shorter than it was, such as one that was rotated."""
+    for name, text in (("log.csv", log[:1000]), ("whole.csv", b"")):
+        before = Path(name).read_bytes()
+        Path(name).write_bytes(text)
+        done = command(*FOLLOW, "whole.csv", "other")
+        assert done.code != 0
+        assert "is not the file that other belongs to" in done.err
+        assert Path(name).read_bytes() == text
+        Path(name).write_bytes(before)
+    assert command(*FOLLOW, "whole.csv", "other").code == 0
+    assert Path("whole.csv").read_bytes() == expected
 
 
 def results(folder):

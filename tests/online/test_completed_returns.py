@@ -61,30 +61,6 @@ def test_errors_equal_the_definition(horizon):
     assert_close(np.array(found).reshape(-1, 2), expected_errors(data, horizon), "sums")
 
 
-@pytest.mark.parametrize("size", [1, 3, 50])
-def test_rows_in_chunks_are_the_transitions_between_them(size):
-    """The last row of an episode that did not terminate is the row at which it was cut off."""
-    rewards, discounts, ratios, coefficients, values, ends = draw_episodes(3, 120)
-    episode = np.cumsum(ends > 0) - (ends > 0)
-    horizon_row = (ends == 2) & (np.arange(120) < 119)
-    one, window, expected, found = CompletedReturns(7, 2), CompletedReturns(7, 2), [], []
-    for t in range(119):
-        if horizon_row[t]:
-            expected.extend(one.close(values[t]))
-        else:
-            expected.extend(one.add(values[t], rewards[t], discounts[t], ratios[t], coefficients[t]))
-            if ends[t]:
-                expected.extend(one.close())
-    numbers = np.column_stack([discounts, ratios, coefficients])
-    for first in range(0, 120, size):
-        part = slice(first, first + size)
-        rows = values[:-1][part], rewards[part], episode[part], ends[part] == 1, numbers[part]
-        found.extend(window.add_rows(*rows))
-    if ends[119] == 1:
-        expected.extend([*one.add(values[119], rewards[119], *numbers[119]), *one.close()])
-    assert np.array(found).tolist() == np.array(expected).tolist()
-
-
 def test_the_horizon_leaves_less_than_the_share():
     assert horizon_of(0.0) == horizon_of(0.005) == 1
     assert 0.9 ** horizon_of(0.9) < 0.01 <= 0.9 ** (horizon_of(0.9) - 1)

@@ -33,12 +33,13 @@ COMMAND_MODULES = (  # that commands load when they are first used; imported bef
     "lstd.cli.app",
     "lstd.tables.sum_tables",
     "lstd.tables.predicting",
-    "lstd.tables.watching",
+    "lstd.online",
     "lstd.estimators.model",
     "lstd.statistics.intervals",
     "lstd.experiments.reproduce.run",
     "lstd.report.model_page",
     "pyarrow.parquet",
+    "pandas",
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink")
@@ -124,18 +125,10 @@ def _load() -> None:
             _draw_quickly()
             with tempfile.TemporaryDirectory() as folder:
                 write_fit_report(f"{folder}/page.html", model, X, y, **ends)
-        if "lstd.tables.watching" in sys.modules:
-            _watch_a_table(run)
+        if "lstd.online" in sys.modules:
+            from lstd import RecursiveLSTD
 
-
-def _watch_a_table(run: Callable[[list[str]], int]) -> None:
-    """Load the kernels of the recursion, from the cache where another process has compiled them."""
-    with tempfile.TemporaryDirectory() as folder:
-        table, out = f"{folder}/table.csv", f"{folder}/out.csv"
-        with open(table, "w", encoding="utf-8") as file:
-            file.write("x,y,r\n" + "1,0,1\n0,1,2\n" * 1000)  # enough for a block of data
-        words = ["--features", "x,y", "--reward", "r", "--gamma", "0.9", "--no-wait", "--quiet", "--out", out]
-        assert run(["watch", table, *words]) == 0
+            RecursiveLSTD(2, 0.9).partial_fit(np.tile(np.eye(2), (1000, 1)), np.ones(2000))  # enough for a block
 
 
 def _draw_quickly() -> None:

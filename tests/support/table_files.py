@@ -10,7 +10,7 @@ from lstd.data.settings import Settings
 from lstd.distributed.chunk_sums import MEMORY
 from lstd.distributed.runner import Runner
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import watched
+from lstd.tables.reader import open_tables
 from lstd.tables.sum_tables import SumTables
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")
@@ -45,6 +45,6 @@ def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
     """Sums over tables that follow one another, and over the rows at their ends."""
     settings = parameters or Settings(0.9, 0.7, fit_intercept=False)
     leaf = SumTables(settings, "auto", MEMORY, False, roles, chunk_rows)
-    part = Runner(n_jobs=1).sum(leaf, watched(paths, None))
+    part = Runner(n_jobs=1).sum(leaf, open_tables(paths, None))
     part.ends.check()
     return part.ends.named(part.blocks.total)

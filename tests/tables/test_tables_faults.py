@@ -83,7 +83,7 @@ def test_first_of_several_faults_is_named(tmp_path, chunk_rows):
 
 @pytest.mark.parametrize("extension", ["csv", "csv.gz", "parquet"])
 def test_a_byte_order_mark_within_a_file_belongs_to_its_value(tmp_path, extension):
-    """Only at the beginning of a file it is dropped; see the live lines of `lstd watch` and data frames too."""
+    """Only at the beginning of a file it is dropped; see data frames too."""
     columns = {name: ["1", "2"] for name in ("x", "y", "r", "done")} | {"done": ["0", "0"], "id": ["a", "a"]}
     for changed, value, message in (("x", "\ufeff1", r"'x', row 1 .* has '\\ufeff1', which is not a number"),
                                     ("id", "\ufeffa", "")):  # fmt: skip

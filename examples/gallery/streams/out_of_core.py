@@ -38,14 +38,14 @@ names = [f"x{j}" for j in range(20)]
 memory = lambda: int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1000
 """
 STREAMED = """
-def watched(files):
+def one_by_one(files):
     for k, path in enumerate(files):
         print(f"file {k + 1} of {len(files)}", file=sys.stderr)
         yield path
 columns = {"features": names, "reward": "reward", "episode": "episode", "terminated": "done"}
 lstd.fit_tables(files[:1], **columns, gamma=0.99, n_jobs=1, memory=2**25)
 before = memory()
-model = lstd.fit_tables(watched(files), **columns, gamma=0.99, n_jobs=2, memory=2**29)
+model = lstd.fit_tables(one_by_one(files), **columns, gamma=0.99, n_jobs=2, memory=2**29)
 print(memory() - before, *model.coef_)
 """
 IN_MEMORY = """

@@ -10,13 +10,12 @@ import typer
 
 from lstd.cli.commands import fit, inspect, predict, reproduce, score, steps
 from lstd.cli.console import BAD_INPUT, DONE, INTERRUPTED, advice, fail, fail_with, lost_output
-from lstd.cli.watch import watch
 from lstd.errors import LSTDError
 from lstd.version import __version__
 
 # Plain help: rich help would triple the time that it takes.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-for command in (steps, fit, predict, score, watch, inspect, reproduce):
+for command in (steps, fit, predict, score, inspect, reproduce):
     app.command()(command)
 
 

@@ -134,7 +134,7 @@ def _fit_steps(
     """Return a model of the next steps, and rows for its page, if there is to be one."""
     from lstd.data.settings import VARIANT
     from lstd.tables.fit_tables import fit_horizons
-    from lstd.tables.reader import RowReader, watched
+    from lstd.tables.reader import RowReader, open_tables
     from lstd.tables.sum_tables import SAMPLE_ENTRIES, Sample
 
     if given.horizon is None:
@@ -143,7 +143,7 @@ def _fit_steps(
     for name, extra in (others | {"variant": given.variant != VARIANT}).items():
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
-    tables = watched(_tables(given, given.data, roles, given.memory), on_progress)
+    tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
     fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory, limits=(given.low, given.high))
     chunks = RowReader(tables, roles, gamma=settings.gamma).chunks()
     return fitted, None if page is None else Sample(chunks, SAMPLE_ENTRIES)

@@ -177,7 +177,7 @@ def _write(line: bytes) -> None:
 # ------------------------------------------------------------ progress
 
 
-SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BETWEEN_LINES = 5.0
 _SHORT = 2.0  # seconds of reading that show no progress
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05
@@ -218,7 +218,7 @@ class Display:
                 self._bar.start()
                 self._bar.update(self._task, completed=done, total=total, description=line)
         else:
-            self._due = now + SECONDS_BETWEEN_LINES
+            self._due = now + _SECONDS_BETWEEN_LINES
             self.note(line)
 
     def note(self, text: str) -> None:

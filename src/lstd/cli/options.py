@@ -209,14 +209,6 @@ OPTIONS = {
         "predict, ipcw or drop: what to do with returns that were cut off.", "NAME", default="predict"
     ),
     "tolerance": Option("A return is complete after h rows if gamma^h is below this.", "NUMBER", number, "0.01"),
-    "forgetting": Option(
-        "Factor by which each row multiplies the weights of earlier rows; auto: chosen from the errors of recent "
-        "predictions.", "NUMBER|auto", _number_or_auto, "1",
-    ),
-    "state": Option("File that keeps the state; resume from it if it exists.", "FILE"),
-    "save_every": Option("Seconds between two saves of the state.", "SECONDS", number, "5"),
-    "on_error": Option("What to do after a bad row.", "stop|skip", default="stop"),
-    "no_wait": Option("Stop at the end of DATA."),
     "problem": Option("The problems to run.", "small|large|deterministic|all", default="all", place=True),
     "runs": Option("Runs per problem; seeds 1 to N.", "N", default="50"),
     "force": Option("Replace existing files."),

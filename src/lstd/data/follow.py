@@ -1,7 +1,7 @@
 """Rows that follow one another: where episodes begin, and every rule about neighbouring rows.
 
 What is known of a stream between two chunks, files or processes is its last two rows and the ids so far. The rules are
-the same for data frames, files and lines that arrive one by one; only how an error names a place differs.
+the same for data frames and files; only how an error names a place differs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOST_WITH_SUCCESSOR = (
     f"{NO_VALUE}; every row is a transition, since successors are given or rows are intervals. Correct or impute it."
 )
 _SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
-EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."
+_EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."
 _ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
 AGAIN_IN_TABLES = f"{EPISODE_AGAIN} `sort=True` sorts them, if `time` names their column of time."
 
@@ -178,8 +178,8 @@ class Episodes:
         The columns, for messages; or what has the same attributes.
     error : callable
         Makes the error of a value: from the file, the row in the file, from 0, the column, and the rule and remedy.
-    again, earlier : str
-        What is wrong with an id that reappears and with a time that goes back, and the remedies.
+    again : str
+        What is wrong with an id that reappears, and the remedy.
     whole : bool, default False
         Whether all rows are followed at once. Groups may then be in any order, and unsorted rows are reported before
         other faults.
@@ -188,19 +188,12 @@ class Episodes:
     """
 
     def __init__(
-        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, earlier: str = EARLIER, *,
-        whole: bool = False, part: bool = False,
+        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, *, whole: bool = False, part: bool = False,
     ) -> None:  # fmt: skip
-        self._roles, self._error, self._text_again, self._earlier = roles, error, again, earlier
+        self._roles, self._error, self._text_again = roles, error, again
         self._whole, self._part = whole, part
         self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
         self.state = Followed()
-
-    def forgive(self) -> None:
-        """Forget what the last row said about the rows after it, because one of them was left out."""
-        sound = tuple(False for _ in self._columns)
-        tail = tuple(r._replace(terminated=False, truncated=False, missing=sound) for r in self.state.tail[-1:])
-        self.state = self.state._replace(tail=tail)
 
     def follow(self, file: str, first: int, marks: Marks, fault: Fault | None = None) -> NDArray[np.int64]:
         """Return the number of each row's episode, from 0; `first` is the place of the first row in the file.
@@ -255,7 +248,7 @@ class Episodes:
             return []
         before, inside = np.append(times[:1], times[:-1]), ~begins
         return [
-            Fault.first((times < before) & inside, self._roles.time, self._earlier),
+            Fault.first((times < before) & inside, self._roles.time, _EARLIER),
             Fault.first((times == before) & inside, self._roles.time, _SAME_TIME),
         ]
 

@@ -69,7 +69,6 @@ class CompletedReturns:
         self._tail = np.append(np.zeros(self.n_columns), 1.0)
         self._counts = np.zeros(3, np.int64)
         self._errors = np.zeros((self.horizon, self.n_columns))
-        self._waiting: tuple[Any, tuple[Any, ...]] | None = None  # episode and transition of the last of `add_rows`
 
     def __len__(self) -> int:
         """Return the number of transitions whose returns are not complete."""
@@ -97,25 +96,6 @@ class CompletedReturns:
         ahead = np.zeros(self.n_columns) if values is None else np.ascontiguousarray(values, np.float64)
         count = kernels.close(ahead, *self._state)
         return self._errors[:count].copy()
-
-    def add_rows(
-        self, predictions: Array, rewards: Array, episode: NDArray[Any], terminated: NDArray[np.bool_], numbers: Array
-    ) -> Array:
-        """Add rows in time order, whose last one waits for its successor; returns prediction − return, (k, m).
-
-        `predictions` and `rewards` are (T, m), `numbers` (T, 3): discount, ratio and coefficient. Of an episode that
-        did not terminate, the last row counts as the row at which it was cut off.
-        """
-        errors = [np.empty((0, self.n_columns))]
-        for row in zip(predictions, rewards, numbers.tolist(), episode.tolist(), terminated.tolist(), strict=True):
-            *transition, about, name, over = row
-            if self._waiting is not None:
-                before, known = self._waiting
-                errors.append(self.add(*known) if before == name else self.close(known[0]))
-            self._waiting = None if over else (name, (*transition, *about))
-            if over:
-                errors += [self.add(*transition, *about), self.close()]
-        return np.concatenate(errors)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return views of the arrays of the state."""

@@ -63,16 +63,16 @@ def rotation(n: int, forgetting: float) -> int:
 class Recursion:
     """Sums in blocks, rows that wait in a buffer, and P, y and θ after the last transition; n features, m rewards.
 
-    P is computed anew from the sums after at most `renew_every` transitions. A recursion that `watches` keeps charts of
-    errors, and warns of ratios and weights.
+    P is computed anew from the sums after at most `renew_every` transitions. A recursion that `monitors` errors keeps
+    charts of them, and warns of ratios and weights.
     """
 
     def __init__(
         self, n: int, m: int, gamma: float, lmbda: float, alpha: Array, variant: str, *, forgetting: float,
-        n_blocks: Any, renew_every: int, watches: bool = True,
+        n_blocks: Any, renew_every: int, monitors: bool = True,
     ) -> None:  # fmt: skip
         self.n, self.m, self.gamma, self.lmbda, self.variant = n, m, gamma, lmbda, variant
-        self.forgetting, self.renew_every, self.watches = forgetting, renew_every, watches
+        self.forgetting, self.renew_every, self.monitors = forgetting, renew_every, monitors
         nothing = LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=False)
         largest = np.inf if forgetting == 1.0 else max(_SHORTEST, 2.0 * n, 0.125 / (1.0 - forgetting))
         self.blocks = empty_blocks(nothing, n_blocks, _BYTES).changed(largest=largest)
@@ -91,7 +91,7 @@ class Recursion:
         self.state[[at.RIDGE, at.ALPHA], :n] = alpha
         self._inverse[np.diag_indices(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         self.counts[at.SOLVED] = not np.all(alpha > 0.0)  # until the data determine the weights
-        if watches:
+        if monitors:
             self.begin_charts()
         self.warned = False  # of ratios or weights
         self.keeps_buffer = False  # whether rows of the buffer must not be written over, as they may be restored
@@ -211,7 +211,7 @@ class Recursion:
     def warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once."""
         off_policy, factors = self.numbers[[at.OFF_POLICY, at.FACTORS]] == 1.0
-        if factors and self.watches and not self.warned:
+        if factors and self.monitors and not self.warned:
             self.warned = warn_of_ratios(self.sample, bool(off_policy), self.lmbda)
 
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read

@@ -172,7 +172,7 @@ class RecursiveLSTD(OnlinePredictor):
         self._cores = [
             Recursion(
                 n, m, self.gamma, self.lmbda, np.broadcast_to(self.alpha, n), self.variant,
-                forgetting=f, n_blocks=n_blocks, renew_every=self.check_every, watches=f == rates[-1],
+                forgetting=f, n_blocks=n_blocks, renew_every=self.check_every, monitors=f == rates[-1],
             )
             for f in rates
         ]  # fmt: skip
@@ -365,12 +365,12 @@ class RecursiveLSTD(OnlinePredictor):
             one = "" if self.n_rewards else ", one reward per row; an estimator made with `n_rewards` takes several"
             raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
         asked = check_flag("return_predictions", return_predictions)
-        predictions = self.learn_rows(rows, lambda t: _name_of(X, t), asked)
+        predictions = self._learn_rows(rows, lambda t: _name_of(X, t), asked)
         self._names = self._names or rows.names
         return predictions if asked else self
 
-    def learn_rows(self, rows: Rows, name: Name, asked: bool) -> Array:
-        """Learn from checked rows, with these names in warnings, as :meth:`partial_fit` does."""
+    def _learn_rows(self, rows: Rows, name: Name, asked: bool) -> Array:
+        """Learn from checked rows, with these names in warnings; return their predictions, if `asked`."""
         T, m = rows.y.shape
         told = np.empty((T, m + 2)) if asked else np.empty((0, m + 2))
         if T:
@@ -479,7 +479,7 @@ class RecursiveLSTD(OnlinePredictor):
 
         They can be saved with `numpy.savez`.
         """
-        return snapshots.packed(snapshots.state_of(self))
+        return snapshots.snapshot_of(self)
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> RecursiveLSTD:
@@ -504,7 +504,7 @@ class RecursiveLSTD(OnlinePredictor):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        model: RecursiveLSTD = snapshots.restored(cls, snapshots.unpacked(snapshot))
+        model: RecursiveLSTD = snapshots.restored(cls, snapshot)
         return model
 
 

@@ -60,24 +60,21 @@ def _not_a_snapshot(why: str) -> InvalidInputError:
     )
 
 
-def state_of(model: Any) -> State:
-    """Return the state of an estimator, which shares arrays with it."""
-    return State(
+def snapshot_of(model: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an estimator's state, copies of its own."""
+    state = State(
         **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
         warned=model._warned, beyond=model._beyond, cores=tuple(map(_core_state, model._cores)),
         choice=None if model._bank is None else model._bank.state, end=model._end_before,
     )  # fmt: skip
-
-
-def packed(state: State) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a state, copies of its own."""
     document, arrays = pack(state)
     text = np.array(json_bytes(document).decode())
     return {"version": np.array(VERSION), "document": text} | {name: array.copy() for name, array in arrays.items()}
 
 
-def restored(kind: Any, state: State) -> Any:
-    """Return the estimator of a state, which may come from a file; raises InvalidInputError if it does not fit."""
+def restored(kind: Any, snapshot: Mapping[str, Any]) -> Any:
+    """Return the estimator of a snapshot, which may come from a file; raises InvalidInputError if it does not fit."""
+    state = _unpacked(snapshot)
     if not state.cores:
         raise _not_a_snapshot("it has no recursion")
     n, alpha = state.cores[-1].blocks.total.n_features, state.alpha
@@ -96,8 +93,8 @@ def restored(kind: Any, state: State) -> Any:
     return model
 
 
-def unpacked(snapshot: Mapping[str, Any]) -> State:
-    """Return the state of which `packed` made arrays, or of a file of these; raises InvalidInputError for others."""
+def _unpacked(snapshot: Mapping[str, Any]) -> State:
+    """Return the state of the arrays of `snapshot_of`, or of a file of these; raises InvalidInputError for others."""
     try:
         own = {"version", "document", *State._fields}  # a file may hold other arrays beside
         arrays = {name: np.asarray(snapshot[name]) for name in snapshot if name.partition(".")[0] in own}

@@ -20,7 +20,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.linear import Linear
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import Chunk, RowReader, watched
+from lstd.tables.reader import Chunk, RowReader, open_tables
 from lstd.tables.sort_and_impute import Prepared
 from lstd.types import Array
 
@@ -35,7 +35,7 @@ _MOST_KEPT = 2**20  # features, 8 MiB
 # ------------------------------------------------------------ where predictions go
 
 
-def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
+def _csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     """Return rows as lines of CSV; numbers in the fewest digits that give the same float64."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
@@ -52,11 +52,11 @@ def csv_sink(file: IO[bytes], names: Sequence[str]) -> Iterator[Write]:
 
     def write(columns: dict[str, pa.Array]) -> None:
         rows = zip(*map(_texts, columns, columns.values()), strict=True)
-        file.write(csv_bytes(itertools.chain(header, rows)))
+        file.write(_csv_bytes(itertools.chain(header, rows)))
         header.clear()
 
     yield write
-    file.write(csv_bytes(header))
+    file.write(_csv_bytes(header))
     file.flush()
 
 
@@ -152,7 +152,7 @@ def predict_tables(
     has seen.
     """
     roles = Roles(features=linear.feature_names, kept=tuple(kept))
-    reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
+    reader = RowReader(open_tables(paths, on_progress), roles, chunk_rows=chunk_rows)
     zero = np.zeros((1, linear.n_features))  # which raises before anything is written
     names = [*kept, *_columns(linear, zero, linear.predict(zero), level, contributions)]
     if twice := [name for name in kept if names.count(name) > 1]:

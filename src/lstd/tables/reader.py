@@ -257,7 +257,7 @@ def open_table(path: str | os.PathLike[str] | Table) -> Table:
         raise could_not_be_read(file, error) from error
 
 
-def watched(paths: Iterable[str | Table], on_progress: Callable[[str, float, float], None] | None) -> list[Table]:
+def open_tables(paths: Iterable[str | Table], on_progress: Callable[[str, float, float], None] | None) -> list[Table]:
     """Open tables; while they are read, call `on_progress` with what is read, the bytes so far and all bytes."""
     tables = [*map(open_table, paths)]
     if on_progress is not None:

@@ -21,7 +21,7 @@ from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.model import Model
 from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import predictions_of
-from lstd.tables.reader import Chunk, RowReader, times_of, watched
+from lstd.tables.reader import Chunk, RowReader, open_tables, times_of
 from lstd.tables.table import Table
 from lstd.types import Array
 
@@ -77,7 +77,7 @@ def score_tables(
     tolerance = check_treatment(unobserved, tolerance)
     if unobserved == "ipcw" and roles.next_features:
         raise InvalidInputError('`unobserved` must not be "ipcw" with features of successors; use "predict".')
-    reader = RowReader(watched(paths, on_progress), roles, gamma=model.settings.gamma, chunk_rows=chunk_rows)
+    reader = RowReader(open_tables(paths, on_progress), roles, gamma=model.settings.gamma, chunk_rows=chunk_rows)
     files = ", ".join(table.file for table in reader.tables)
     parts = [_with_values(model, chunk) for chunk in reader.chunks()]
     if not parts:
@@ -155,7 +155,7 @@ def all_rows(
     tables: Sequence[str | Table], roles: Roles, gamma: float, on_progress: OnProgress | None = None
 ) -> tuple[Rows, Any]:  # fmt: skip
     """Return the rows of tables, with times if a column is named; raises InvalidInputError at the first bad row."""
-    reader = RowReader(watched(tables, on_progress), roles, gamma=gamma)
+    reader = RowReader(open_tables(tables, on_progress), roles, gamma=gamma)
     chunks = [chunk for chunk in reader.chunks() if len(chunk.rows)]
     if not chunks:
         raise InvalidInputError(f"{', '.join(table.file for table in reader.tables)}: there are no rows to score.")

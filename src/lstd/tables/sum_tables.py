@@ -43,7 +43,7 @@ from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import Ahead, available_cores, one_blas_thread
 from lstd.tables.column_roles import Roles
-from lstd.tables.reader import Chunk, RowReader, chunks_of, opened, times_of, watched
+from lstd.tables.reader import Chunk, RowReader, chunks_of, open_tables, opened, times_of
 from lstd.tables.table import Table, at_row
 
 T = TypeVar("T")
@@ -284,7 +284,7 @@ def fit_stream(
     """
     memory = check_integer("memory", memory, LEAST_MEMORY)
     leaf = SumTables(settings, "auto", memory, independent, roles, chunk_rows)
-    model = fit_leaf(watched(paths, on_progress), leaf, Runner(n_jobs), on_progress)
+    model = fit_leaf(open_tables(paths, on_progress), leaf, Runner(n_jobs), on_progress)
     if not sample_entries:
         return model, None
     return model, Sample(chunks_in_order(paths, leaf), sample_entries)

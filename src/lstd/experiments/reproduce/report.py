@@ -95,11 +95,11 @@ def _end_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    def watch() -> None:
+    def wait() -> None:
         connection.wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=wait, daemon=True).start()
 
 
 TITLE = "Uncorrected, Mixed and Boyan's LSTD(λ): the paper's experiments, run again"
