@@ -888,6 +888,26 @@ def horizon_weights_of_pairs(phi, rewards, discounts, last, terminated, weight, 
     return np.array(theta[1:])
 
 
+def horizon_units(x, weight, intercept):
+    """The squared spread of a column of full rows and its mean square about its centre, by weight.
+
+    Where fewer than half of the rows, by weight, are not zero, the centre is 0 and the spread Σ w x² / Σ w 1{x ≠ 0}.
+    Else both are the variance, about zero without an intercept. The spread is 1 if nothing differs from the centre.
+    """
+    total = sum(weight)
+    filled = sum(w for entry, w in zip(x, weight, strict=True) if entry != 0)
+    is_rare = 2 * filled < total
+    centre = 0.0
+    if intercept and not is_rare:
+        centre = sum(w * entry for entry, w in zip(x, weight, strict=True)) / total
+        if min(x) == max(x):
+            centre = min(x)
+    squares = sum(w * (entry - centre) ** 2 for entry, w in zip(x, weight, strict=True))
+    if squares == 0:
+        return 1.0, 0.0
+    return squares / (filled if is_rare else total), squares / total
+
+
 # ---------------------------------------------------------------- the spread of one return
 
 

@@ -45,14 +45,23 @@ def test_a_fit_to_tables_is_that_of_the_rows(rows):
         np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-10)
         one, two = (each.predict_interval(rows[["a", "b"]]) for each in (model, whole))
         np.testing.assert_allclose(one.upper, two.upper, rtol=1e-8)
+    factors = lstd.fit_tables("rows.csv", gamma=1.0, horizon=6, penalty=[2.0, 0.5], **NAMES)
+    np.testing.assert_allclose(factors.ridge_, [2.0, 0.5])
+    factors.save("factors")
+    assert lstd.load("factors").penalty == (2.0, 0.5)
+    with pytest.raises(InvalidInputError, match="`penalty` needs `horizon`"):
+        lstd.fit_tables("rows.csv", gamma=1.0, penalty="raw", **NAMES)
     with pytest.raises(InvalidInputError, match="`n_jobs` must not be given with `horizon`"):
         lstd.fit_tables("rows.csv", gamma=1.0, horizon=6, n_jobs=2, **NAMES)
 
 
 def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
-    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--lmbda", "auto", "-o", "model"]) == 0
-    assert "horizon         6" in capsys.readouterr().out
-    whole = expected(rows, lmbda="auto")
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--lmbda", "auto", "--penalty", "raw", "-o", "model"]) == 0
+    out = capsys.readouterr().out
+    assert "horizon         6" in out
+    assert "penalty         raw" in out
+    whole = expected(rows, lmbda="auto", penalty="raw")
+    assert (lstd.load("model").penalty, lstd.load("model").alpha_) == ("raw", 1.0)
     more = ["--interval", "0.9", "--contributions", "-o", "out.csv"]
     assert run(["predict", "model", "rows.csv", "--horizon", "2,6", *more]) == 0
     out = pd.read_csv("out.csv")
@@ -131,7 +140,7 @@ def test_errors_are_one_line(rows, capsys):
     for words, message in (
         ([*FIT, "--gamma", "1", "--horizon", "0", "-o", "new"], "`--horizon` must be"),
         ([*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"], "`--variant` must not be given"),
-        ([*FIT, "--gamma", "1", "--low", "0", "-o", "new"], "`--low` and `--high` need `--horizon`"),
+        ([*FIT, "--gamma", "1", "--low", "0", "-o", "new"], "`--low`, `--high` and `--penalty` need `--horizon`"),
         (["predict", "plain", "rows.csv", "--horizon", "3"], "needs a model that `lstd fit --horizon` wrote"),
         (["predict", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be"),
         (["predict", "model", "rows.csv", "--horizon", "a"], "`--horizon` must be"),

@@ -1,5 +1,6 @@
 """`HorizonLSTD`: its weights are those of the definition over rows, whole, in chunks and without each block."""
 
+import re
 import warnings
 from itertools import pairwise
 
@@ -70,7 +71,8 @@ def weights_of(model):
 def test_weights_are_those_of_the_definition(seed, lmbda, intercept, form):
     data = stream(seed, m=1 + seed % 2)
     expected = naive.horizon_weights(*arguments(data, intercept), lmbda, ridge(0.3, intercept), HORIZON)
-    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, fit_intercept=intercept).fit(**data | {"X": form(data["X"])})
+    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, fit_intercept=intercept, penalty="raw")
+    model.fit(**data | {"X": form(data["X"])})
     assert_close(weights_of(model), expected, "solve")
     curve = model.predict_curve(form(data["X"]))
     for h in (1, 4, HORIZON):
@@ -81,14 +83,14 @@ def test_weights_are_those_of_the_definition(seed, lmbda, intercept, form):
 @pytest.mark.parametrize("kind", ["episodes", "one stream", "groups"])
 @pytest.mark.parametrize("seed", range(3))
 def test_any_split_gives_the_same_model(seed, kind):
-    data = stream(seed, n_episodes=40, cut=1.0 if kind == "one stream" else 0.5)
+    data = stream(seed, n_episodes=40, cut=1.0) if kind == "one stream" else uneven(seed)
     if kind == "one stream":
         data = {name: values for name, values in data.items() if name not in ("episode", "terminated")}
         data["y"] = np.nan_to_num(data["y"])
     if kind == "groups":
         data["groups"] = data["episode"] // 3
-    whole = HorizonLSTD(HORIZON, lmbda=0.7).fit(**data)
-    parts = HorizonLSTD(HORIZON, lmbda=0.7)
+    whole = HorizonLSTD(HORIZON, lmbda=0.7, alpha="auto").fit(**data)
+    parts = HorizonLSTD(HORIZON, lmbda=0.7, alpha="auto")
     random = np.random.default_rng(seed)
     edges = np.unique(np.append(random.integers(0, len(data["X"]), 15), [0, 1, 2, len(data["X"])]))
     for a, b in pairwise(edges.tolist()):
@@ -99,7 +101,8 @@ def test_any_split_gives_the_same_model(seed, kind):
                 try:
                     parts.predict(data["X"])
                 except InvalidInputError as error:
-                    assert "a full transition" in str(error)  # noqa: PT017
+                    assert re.search("a full transition|at least two blocks", str(error))  # noqa: PT017
+    assert_close(parts.alpha_, whole.alpha_, "solve")
     assert_close(weights_of(parts), weights_of(whole), "solve")
     assert parts.n_transitions_ == whole.n_transitions_
     assert parts.n_episodes_ == whole.n_episodes_
@@ -107,12 +110,62 @@ def test_any_split_gives_the_same_model(seed, kind):
         assert_close(one, two, "solve")
 
 
+def uneven(seed, n_episodes=40):
+    """A stream with columns far from zero, of another unit, rare, mostly not zero and constant."""
+    data, random = stream(seed, n_episodes), np.random.default_rng(seed)
+    x, T = data["X"][:, 0], len(data["X"])
+    rare, common = random.uniform(size=(2, T)) < [[0.2], [0.7]]
+    columns = [x + 5.0, 100.0 * data["X"][:, 1], rare * (x + 1.0), common * (x + 1.0), np.full(T, 3.0), np.zeros(T)]
+    return data | {"X": np.column_stack(columns)}
+
+
+def units_of(data, intercept):
+    """Squared spreads, and mean squares about the centres, of the columns over full rows, by the definition."""
+    X, _, _, last, terminated, weight = arguments(data, False)
+    full = terminated | ~last
+    return np.transpose([naive.horizon_units(x, weight[full], intercept) for x in X[full].T])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_penalties_are_in_units_of_the_spread_of_all_data(seed, intercept, form):
+    data = uneven(seed)
+    spread, _ = units_of(data, intercept)
+    expected = naive.horizon_weights(*arguments(data, intercept), 0.7, ridge(0.3 * spread, intercept, 6), HORIZON)
+    model = HorizonLSTD(HORIZON, lmbda=0.7, alpha=0.3, fit_intercept=intercept)
+    model.fit(**data | {"X": form(data["X"])})
+    assert model.alpha_ == 0.3
+    assert_close(model.ridge_, 0.3 * spread, "solve")
+    assert_close(weights_of(model), expected, "solve")
+
+
+def test_penalty_may_be_raw_or_factors_of_alpha():
+    data, factors = uneven(2), np.array([2.0, 0.0, 0.5, 1.0, 3.0, 1.0])
+    spread, square = units_of(data, True)
+    raw = HorizonLSTD(HORIZON, penalty="raw").fit(**data)
+    assert_close(raw.ridge_, np.ones(6), "sums")
+    given = HorizonLSTD(HORIZON, alpha=0.3, penalty=factors).fit(**data)
+    assert_close(given.ridge_, 0.3 * factors, "sums")
+    assert_close(given.coef_, HorizonLSTD(HORIZON, alpha=0.3 * factors, penalty="raw").fit(**data).coef_, "solve")
+    each = HorizonLSTD(HORIZON, alpha=factors).fit(**data)
+    assert each.alpha_ == 1.0
+    assert_close(each.ridge_, factors * spread, "solve")
+    weight = data["weight"][data["terminated"] | ~np.append(np.diff(data["episode"]) != 0, True)]
+    positive = factors > 0.0
+    in_factors = square[positive] / factors[positive]
+    for penalty, terms in (("spread", square / spread), ("raw", square), (factors, in_factors)):
+        chosen = HorizonLSTD(HORIZON, alpha="auto", penalty=penalty).fit(**data)
+        unit = chosen.alpha_ / (terms.sum() * weight.mean())
+        assert_close(unit, 2.0 ** round(np.log2(unit)), "solve")
+
+
 @pytest.mark.parametrize("lmbda", [0.0, 0.7, 1.0])
 def test_standard_errors_are_those_of_models_without_each_block(lmbda):
     data = stream(5, n_episodes=20)
     X, *rest = arguments(data, True)
     weight, full = data["weight"], data["terminated"] | ~rest[2]
-    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, n_blocks=10).fit(**data)
+    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, n_blocks=10, penalty="raw").fit(**data)
     whole, squares, everything = weights_of(model), 0.0, (weight * full).sum()
     for block in range(10):
         kept = data["episode"] // 2 != block
@@ -129,7 +182,7 @@ def test_without_decay_it_is_ridge_regression_on_complete_windows():
     rows = [t for t in range(300) if t % 15 < 15 - HORIZON]
     data = {"X": X, "y": y, "episode": episode, "terminated": np.zeros(300, dtype=bool)}
     weight = np.isin(np.arange(300), rows).astype(float)
-    model = HorizonLSTD(HORIZON, lmbda=1.0, alpha=0.5, fit_intercept=False).fit(**data, weight=weight)
+    model = HorizonLSTD(HORIZON, lmbda=1.0, alpha=0.5, fit_intercept=False, penalty="raw").fit(**data, weight=weight)
     for h in range(1, HORIZON + 1):
         returns = np.array([y[t : t + h].sum() for t in rows])
         assert_close(model.coef_[h - 1], naive.ridge(X[rows], returns, 0.5), "solve")
@@ -197,8 +250,7 @@ def test_a_loaded_model_goes_on_where_it_was_saved(tmp_path, form, cut):
     first["X"], rest["X"] = form(first["X"]), form(rest["X"])
     whole.partial_fit(**first).save(tmp_path / "model")
     loaded = lstd.load(tmp_path / "model").partial_fit(**rest)
-    ridge_of = whole.alpha_ * np.array(whole.model_.settings.penalty)
-    given = HorizonLSTD(HORIZON, alpha=ridge_of).partial_fit(**first).partial_fit(**rest)
+    given = HorizonLSTD(HORIZON, alpha=whole.alpha_).partial_fit(**first).partial_fit(**rest)
     assert (loaded.alpha, loaded.alpha_, loaded.n_episodes_) == ("auto", whole.alpha_, given.n_episodes_)
     assert_close(weights_of(loaded), weights_of(given), "solve")
     with pytest.raises(InvalidInputError, match="files do not keep"):
@@ -237,6 +289,10 @@ IRREGULAR = {"time": [0.0, 1.0, 2.0, 4.0, 0.0, 1.0], "episode": [1, 1, 1, 1, 2, 
         ({}, {"importance_ratio": np.ones(6)}, InvalidTypeError, "`importance_ratio` must not be given.*LSTD"),
         ({"horizon": 0}, {}, InvalidInputError, "`horizon` must be"),
         ({"lmbda": "best"}, {}, InvalidInputError, '`lmbda` must be a number or "auto"'),
+        ({"penalty": "unit"}, {}, InvalidInputError, "`penalty` must be"),
+        ({"penalty": [1.0, -1.0]}, {}, InvalidInputError, r"`penalty\[1\]` must be in"),
+        ({"penalty": None}, {}, InvalidInputError, '`penalty` must be one of "spread" and "raw", or numbers; got None'),
+        ({"penalty": [1.0]}, {}, InvalidInputError, "`penalty` must have one number for each of the 2 features; got 1"),
         ({"low": 1.0, "high": 0.0}, {}, InvalidInputError, "`low` must be below `high`"),
         ({}, {"episode": np.arange(6), "terminated": np.zeros(6)}, InvalidInputError, "must hold a full transition"),
         ({"lmbda": "auto", "n_blocks": 1}, {}, InvalidInputError, "at least two blocks"),

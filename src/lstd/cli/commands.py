@@ -64,7 +64,7 @@ def prepare_tables(name: str) -> None:
 
 @command(
     f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
-    "next_features categories impute time sort horizon low high lmbda alpha unpenalised variant no_intercept "
+    "next_features categories impute time sort horizon low high penalty lmbda alpha unpenalised variant no_intercept "
     "independent jobs memory report force json quiet"
 )
 def fit(given: Any) -> int:
@@ -88,7 +88,7 @@ def fit(given: Any) -> int:
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
-    steps = (given.horizon, given.low, given.high) != (None, None, None)
+    steps = any(value is not None for value in (given.horizon, given.low, given.high, given.penalty))
     with reading(given.quiet) as on_progress:
         fitted: Any
         fitted, sample = (_fit_steps if steps else _fit)(given, roles, settings, page, on_progress)
@@ -132,19 +132,28 @@ def _fit_steps(
     given: Any, roles: Roles, settings: Settings, page: Path | None, on_progress: Any
 ) -> tuple[HorizonLSTD, Sample | None]:  # fmt: skip
     """Return a model of the next steps, and rows for its page, if there is to be one."""
-    from lstd.data.settings import VARIANT
+    from lstd.data.settings import SPREAD, VARIANT
     from lstd.tables.fit_tables import fit_horizons
     from lstd.tables.reader import RowReader, open_tables
     from lstd.tables.sum_tables import SAMPLE_ENTRIES, Sample
 
     if given.horizon is None:
-        raise InvalidInputError("`--low` and `--high` need `--horizon`.")
+        raise InvalidInputError("`--low`, `--high` and `--penalty` need `--horizon`.")
     others = {name: getattr(given, name) for name in ("unpenalised", "independent", "categories", "impute")}
     for name, extra in (others | {"variant": given.variant != VARIANT}).items():
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
     tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
-    fitted = fit_horizons(tables, roles, given.horizon, settings, given.memory, limits=(given.low, given.high))
+    fitted = fit_horizons(
+        tables,
+        roles,
+        given.horizon,
+        settings,
+        given.memory,
+        low=given.low,
+        high=given.high,
+        penalty=given.penalty or SPREAD,
+    )
     chunks = RowReader(tables, roles, gamma=settings.gamma).chunks()
     return fitted, None if page is None else Sample(chunks, SAMPLE_ENTRIES)
 

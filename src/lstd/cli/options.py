@@ -194,6 +194,10 @@ OPTIONS = {
     "horizon": Option("Fit the rewards of the next steps, up to this number.", "N", _horizon),
     "low": Option("Least prediction of a model of the next steps.", "NUMBER", number),
     "high": Option("Largest prediction, such as 1 for the probability of an event.", "NUMBER", number),
+    "penalty": Option(
+        "Unit of alpha in a model of the next steps: the squared spread of each feature, or 1.  [default: spread]",
+        "spread|raw",
+    ),
     "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
     "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),
     "unpenalised": Option("Features without a ridge penalty; alpha applies to the rest.", NAMES, names, many=True),

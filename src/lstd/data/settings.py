@@ -15,6 +15,7 @@ from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
+SPREAD, RAW = PENALTIES = ("spread", "raw")  # of a model of the next steps, in place of factors of features
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 SOLVERS = ("auto", "direct", "iterative")
 TOL, MAX_ITER = 1e-8, 1000
@@ -105,13 +106,28 @@ class Settings:
         lmbda, alpha = LMBDA if "lmbda" in choose else lmbda, ALPHA if "alpha" in choose else alpha
         return cls(gamma, lmbda, alpha, variant, fit_intercept, tuple(choose), unpenalised=unpenalised)
 
+    @property
+    def shared_alpha(self) -> float:
+        """The ridge coefficient that features share: `alpha`, or 1 if that is one per feature."""
+        if isinstance(self.alpha, tuple):
+            return 1.0
+        return self.alpha
+
+    def factors(self, n_features: int) -> NDArray[np.float64]:
+        """Return the factor of the shared ridge coefficient for each feature, (n_features,).
+
+        Raises InvalidInputError when `alpha` or `penalty` have another number.
+        """
+        factors = np.ones(n_features)
+        if isinstance(self.alpha, tuple):
+            factors *= check_ridge("alpha", self.alpha, n_features)
+        if self.penalty is not None:
+            factors *= check_ridge("penalty", self.penalty, n_features)
+        return factors
+
     def ridge(self, n_features: int) -> NDArray[np.float64]:
         """Return the ridge coefficient of each feature, (n_features,); raises InvalidInputError on another number."""
-        ridge = np.ones(n_features)
-        for name, value in (("alpha", self.alpha), ("penalty", self.penalty)):
-            if value is not None:
-                ridge *= value if isinstance(value, float) else check_ridge(name, value, n_features)
-        return ridge
+        return self.shared_alpha * self.factors(n_features)
 
     def uncentred(self, weights: NDArray[np.float64], sign: float = 1.0) -> NDArray[np.float64]:
         """Return weights (…, n) of the features from those of the features less their `centre`; −1 for the reverse."""

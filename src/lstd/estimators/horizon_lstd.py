@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from lstd.data.arguments import check_array, check_choice, check_integer, check_real
+from lstd.data.arguments import check_array, check_choice, check_integer, check_real, shown
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
-from lstd.data.settings import ALPHA, LMBDA, Settings
+from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.base import Fitted, Regressor, mean_r2
@@ -60,14 +60,18 @@ class HorizonLSTD(Regressor):
     lmbda : float in [0, 1] or "auto", default 0.9
         Trace decay. 1 uses rewards alone where they were observed, 0 those of the next step and the values after it.
     alpha : float, array-like of shape (n,) or "auto", default 1.0
-        Ridge coefficient of all features, or of each. With "auto", `lmbda` or `alpha` is chosen by the errors on
-        held-out groups, episodes or rows; a chosen `alpha` is multiplied by the squared spread of each feature, so
-        that units make no difference.
+        Ridge coefficient of all features, or of each, times their `penalty`. With "auto", `lmbda` or `alpha` is chosen
+        by the errors on held-out groups, episodes or rows.
     fit_intercept : bool, default True
     n_blocks : int or "auto", default "auto"
         Most blocks of data for intervals: 64, or fewer if their sums would take more than 256 MiB; 0 for none.
     low, high : float, optional
         Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event.
+    penalty : {"spread", "raw"} or array-like of shape (n,), default "spread"
+        Factor of `alpha` for each feature. "spread" is its squared spread over all full transitions, so that units of
+        features make no difference: the mean square over the rows that are not zero, where they are fewer than half;
+        else the variance, about zero without an intercept; 1 for constant features. "raw" is 1, as in
+        :class:`lstd.LSTD`. Numbers, at least 0, are factors of their own; 0 leaves a feature without a penalty.
 
     Attributes
     ----------
@@ -75,6 +79,8 @@ class HorizonLSTD(Regressor):
     intercept_ : ndarray of shape (H,) or (H, m)
     lmbda_, alpha_ : float
         The trace decay and the ridge coefficient, chosen or given; for `alpha` per feature their factor, 1.
+    ridge_ : ndarray of shape (n,)
+        Ridge coefficient of each feature: `alpha_` times its penalty, and times `alpha` if that is one per feature.
     cv_results_ : dict of ndarray
         After a choice, ``lmbda``, ``alpha`` and ``cost``, the error beside that of the pair that was best before.
     n_transitions_, n_episodes_, n_features_in_, feature_names_in_
@@ -113,9 +119,11 @@ class HorizonLSTD(Regressor):
     def __init__(
         self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
         fit_intercept: bool = True, n_blocks: int | str = "auto", low: float | None = None, high: float | None = None,
+        penalty: str | ArrayLike = SPREAD,
     ) -> None:  # fmt: skip
         self.horizon, self.n_blocks, self.low, self.high = horizon, n_blocks, low, high
         self.gamma, self.lmbda, self.alpha, self.fit_intercept = gamma, lmbda, alpha, fit_intercept
+        self.penalty = penalty
 
     def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
@@ -159,9 +167,9 @@ class HorizonLSTD(Regressor):
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
         It is not if that row terminated or has another `episode` id. Any split of the data gives the same model up to
-        rounding, but for a chosen `alpha`, whose unit is that of the first chunk. Weights are solved for when they are
-        first used. A loaded model keeps its λ and α, and has no intervals once it is continued, since files do not
-        keep the blocks of the data; of the ids, it remembers only the last.
+        rounding. Weights are solved for when they are first used. A loaded model keeps its λ and α, and has no
+        intervals once it is continued, since files do not keep the blocks of the data; of the ids, it remembers only
+        the last.
 
         Parameters
         ----------
@@ -205,10 +213,12 @@ class HorizonLSTD(Regressor):
     def _then(self, before: HorizonModel | None, rows: Rows, *, keep_ids: bool = True, **about: Any) -> HorizonModel:
         """Return the model with the next rows of a stream, or of its first rows."""
         horizon, settings, bounds = self._parameters()
+        spreads = self._spreads
         if before is None:
             about["episodes"] = episodes_seen(rows) if keep_ids else None
-            return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, **about)
-        if (horizon, settings) != (before.stream.horizon, replace(before.settings, penalty=None, centre=None)):
+            return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, spreads=spreads, **about)
+        was = before.stream.horizon, replace(before.settings, centre=None), before.spreads
+        if (horizon, settings, spreads) != was:
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
@@ -220,6 +230,13 @@ class HorizonLSTD(Regressor):
     def _parameters(self) -> tuple[int, Settings, Any]:
         """Return the checked horizon, settings and bounds."""
         settings = Settings.with_choice(self.gamma, self.lmbda, self.alpha, fit_intercept=self.fit_intercept)
+        penalty: Any = self.penalty
+        if not isinstance(penalty, str):
+            settings = replace(settings, penalty=penalty)
+        if settings.penalty is None and penalty not in PENALTIES:
+            raise InvalidInputError(
+                f'`penalty` must be one of "spread" and "raw", or numbers; got {shown(self.penalty)}. Correct it.'
+            )
         bounds = [
             None if value is None else float(check_real(name, value, -np.inf, np.inf))
             for name, value in (("low", self.low), ("high", self.high))
@@ -227,6 +244,11 @@ class HorizonLSTD(Regressor):
         if None not in bounds and not bounds[0] < bounds[1]:  # type: ignore[operator]
             raise InvalidInputError(f"`low` must be below `high`; got {self.low} and {self.high}.")
         return check_integer("horizon", self.horizon, 1, _LONGEST), settings, tuple(bounds)
+
+    @property
+    def _spreads(self) -> bool:
+        """Whether the penalty of each feature is its squared spread."""
+        return isinstance(self.penalty, str) and self.penalty == SPREAD
 
     def predict(self, X: Any, horizon: int | None = None, return_std: bool = False) -> Any:
         """Predict the sum of rewards over the next steps from each row.
@@ -397,6 +419,7 @@ class HorizonLSTD(Regressor):
     intercept_ = Fitted(lambda model: model.shaped(model.parts[1]))
     lmbda_ = Fitted(attrgetter("solved.lmbda"))
     alpha_ = Fitted(attrgetter("solved.alpha"))
+    ridge_ = Fitted(lambda model: model.ridge[: model.n_features])
     cv_results_ = Fitted(attrgetter("choice.results"))
     n_transitions_ = Fitted(attrgetter("n_transitions"))
     n_episodes_ = Fitted(attrgetter("n_episodes"))
@@ -410,7 +433,10 @@ class HorizonLSTD(Regressor):
         """Return the estimator of a file, without the blocks of the data."""
         s = record.settings
         lmbda, alpha = ("auto" if name in s.choose else getattr(s, name) for name in ("lmbda", "alpha"))
-        model = cls(record.stream.horizon, s.gamma, lmbda, alpha, s.fit_intercept, "auto", *record.bounds)
+        penalty: Any = record.unit_of_penalty
+        if s.penalty is not None:
+            penalty = s.penalty
+        model = cls(record.stream.horizon, s.gamma, lmbda, alpha, s.fit_intercept, "auto", *record.bounds, penalty)
         model.model_ = record
         return model
 

@@ -21,10 +21,9 @@ import numpy as np
 
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import growing_doubt, little_observed, unused_rows, warn_of_unused
-from lstd.data.feature_arrays import column_spread
 from lstd.data.returns import ObservedReturns, horizon_returns
-from lstd.data.rows import Record, Rows, uniform
-from lstd.data.settings import ALPHA, LMBDA, Settings
+from lstd.data.rows import Record, Rows
+from lstd.data.settings import ALPHA, LMBDA, RAW, SPREAD, Settings
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
@@ -37,7 +36,7 @@ from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks, default_limit
-from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums
+from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units
 from lstd.statistics.intervals import Influence, check_count
 from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
@@ -70,8 +69,8 @@ class HorizonModel(Record):
     file_kind: ClassVar[str] = "model of horizons"
 
     stream: LagBlocks  # sums, whose last feature is the column of ones if there is an intercept
-    settings: Settings  # with "auto" in `choose`; a penalty, squared spreads in the first rows, if `alpha` is chosen
-    unit: float  # of `alpha`, if it is chosen
+    settings: Settings  # with "auto" in `choose`
+    spreads: bool  # whether the penalty of each feature is its squared spread
     single: bool  # whether rewards were given as a vector
     names: tuple[str, ...] | None
     limits: Limits  # of rewards and features
@@ -87,26 +86,32 @@ class HorizonModel(Record):
     @classmethod
     def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any, **about: Any) -> HorizonModel:
         """Return the model of the first rows of a stream, checked and without the column of ones."""
-        n, full = rows.n_features, rows.full
-        X = rows.X[full] if full.any() else rows.X
-        weight = None if uniform(rows.weight) or not rows.weight[full].any() else rows.weight[full]
-        settings.ridge(n)  # checks the number of coefficients
-        centre, spread, square = column_spread(X, weight, about_zero=not settings.fit_intercept)
-        unit, k = 1.0, n + settings.fit_intercept
-        if "alpha" in settings.choose:
-            unit = float((square / spread).sum()) * (1.0 if weight is None else float(weight.mean())) or 1.0
-            settings = replace(settings, penalty=tuple(spread.tolist()))
-        if settings.fit_intercept and isinstance(rows.X, np.ndarray) and centre.any():
-            settings = replace(settings, centre=tuple(centre.tolist()))
+        n = rows.n_features
+        settings.factors(n)  # checks the number of coefficients
+        if settings.fit_intercept and isinstance(rows.X, np.ndarray):
+            centre = _centre_of(rows)
+            if centre.any():
+                settings = replace(settings, centre=tuple(centre.tolist()))
+        k = n + settings.fit_intercept
         nothing = LagBlocks.empty(horizon, k, rows.y.shape[1], _limit(k, horizon, n_blocks))
-        empty = cls(nothing, settings, unit, rows.single, rows.names, Limits.of_rows(rows), **about)
+        empty = cls.of(
+            stream=nothing,
+            settings=settings,
+            single=rows.single,
+            names=rows.names,
+            limits=Limits.of_rows(rows),
+            **about,
+        )
         return empty.changed(stream=nothing.extended(empty.prepared(rows)))
 
     def prepared(self, rows: Rows) -> Rows:
-        """Return rows less the centre, with the column of ones if there is an intercept."""
+        """Return rows from which sums subtract the centre, and to which they append the column of ones."""
+        if not self.settings.fit_intercept:
+            return rows
+        centre = None
         if self.settings.centre is not None:
-            rows = rows.less(np.array(self.settings.centre))
-        return rows.with_ones() if self.settings.fit_intercept else rows
+            centre = np.array(self.settings.centre)
+        return rows.changed(intercept=True, appended=1, centre=centre)
 
     def then(self, rows: Rows, **about: Any) -> HorizonModel:
         """Return the model of the stream with its next rows, at least one."""
@@ -155,18 +160,53 @@ class HorizonModel(Record):
         return total
 
     @cached_property
-    def ridge(self) -> Array:
-        """Ridge coefficient of each weight, zero for the column of ones; if one is chosen, in units of it."""
-        return np.append(self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
+    def units(self) -> Units:
+        """Units of the features, of all data."""
+        centre = None
+        if self.settings.centre is not None:
+            centre = np.array(self.settings.centre)
+        return self.total.units(centre, intercept=self.settings.fit_intercept)
+
+    @cached_property
+    def factors(self) -> Array:
+        """Factor of the ridge coefficient for each weight, zero for the column of ones."""
+        factors = self.settings.factors(self.n_features)
+        if self.spreads:
+            factors *= self.units.spread
+        return np.append(factors, [0.0] * self.settings.fit_intercept)
+
+    @property
+    def unit_of_penalty(self) -> str:
+        """What `alpha` is multiplied by for each feature: "spread", "raw" or "factors"."""
+        if self.spreads:
+            return SPREAD
+        return RAW if self.settings.penalty is None else "factors"
+
+    @cached_property
+    def unit(self) -> float:
+        """Unit of the ridge coefficients to choose from: Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ, times the mean weight."""
+        n = self.n_features
+        factors = self.factors[:n]
+        terms = np.divide(self.units.square, factors, out=np.zeros(n), where=factors > 0.0)
+        mean_weight = self.total.weight / self.total.n_full
+        return float(terms.sum()) * mean_weight or 1.0
 
     @cached_property
     def penalty(self) -> Array:
-        """Penalty of each weight in a vanishing ridge term."""
-        return np.append(np.ones(self.n_features), [0.0] * self.settings.fit_intercept)
+        """Penalty of each weight in a vanishing ridge term, zero for the column of ones."""
+        penalty = np.ones(self.n_features)
+        if self.spreads:
+            penalty = self.units.spread
+        return np.append(penalty, [0.0] * self.settings.fit_intercept)
+
+    @property
+    def ridge(self) -> Array:
+        """Ridge coefficient of each weight, zero for the column of ones."""
+        return self.solved.alpha * self.factors
 
     def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
-        ridge = self.ridge * (alpha * sums.weight / self.total.weight)
+        ridge = self.factors * (alpha * sums.weight / self.total.weight)
         return HorizonSolution.of_sums(sums, lmbda, ridge, self.penalty, warn=warn)
 
     @cached_property
@@ -174,7 +214,9 @@ class HorizonModel(Record):
         """The trace decay and the ridge coefficient: those given, or the best on held-out folds."""
         if self.kept is not None:
             return Choice(*self.kept, {})
-        return choose(self) if self.settings.choose else Choice(self.settings.lmbda, 1.0, {})
+        if self.settings.choose:
+            return choose(self)
+        return Choice(self.settings.lmbda, self.settings.shared_alpha, {})
 
     @cached_property
     def solved(self) -> Solved:
@@ -206,7 +248,7 @@ class HorizonModel(Record):
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
-        bounds, ridge = self.limits.bounds(self.settings, steps), self.solved.alpha * self.ridge[: self.n_features]
+        bounds, ridge = self.limits.bounds(self.settings, steps), self.ridge[: self.n_features]
         if not rows.assumed:
             warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
@@ -228,7 +270,7 @@ class HorizonModel(Record):
         check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
         check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
         lmbda, alpha, _ = self.choice
-        shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, alpha * self.ridge
+        shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, alpha * self.factors
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
         moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
         vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
@@ -289,6 +331,7 @@ class HorizonModel(Record):
         return {
             **({} if made is None else {"fitted on": made.files, "fitted at": f"{made.date}, by lstd {made.lstd}"}),
             "horizon": self.stream.horizon, "gamma": self.settings.gamma, "lmbda": solved.lmbda, "alpha": solved.alpha,
+            "penalty": self.unit_of_penalty,
             "n_transitions": self.n_transitions, "n_episodes": self.n_episodes,
             "features": self.feature_names, "rewards": self.reward_names, "intervals": solved.no_intervals or "yes",
             **({"doubt": " ".join(self.said)} if self.said else {}),
@@ -314,6 +357,16 @@ class HorizonModel(Record):
     def shaped(self, values: Array) -> Array:
         """Return values (·, m, …) without the axis of rewards if those were a vector."""
         return values[:, 0] if self.single else values
+
+
+def _centre_of(rows: Rows) -> Array:
+    """Return the mean of each feature over the rows, by weight if some full row has any."""
+    weight = rows.weight * rows.full
+    if not weight.any():
+        weight = np.ones(len(rows))
+    with np.errstate(over="ignore", invalid="ignore"):  # sums report overflow
+        centre = weight @ rows.X / weight.sum()
+    return np.where(np.isfinite(centre), centre, 0.0)
 
 
 def _limit(n: int, horizon: int, n_blocks: Any) -> int:
@@ -357,7 +410,9 @@ def choose(model: HorizonModel) -> Choice:
             "`n_blocks` above 1, or numbers."
         )
     lmbdas = LMBDAS if "lmbda" in given.choose else np.array([given.lmbda])
-    alphas = ALPHAS * model.unit if "alpha" in given.choose else np.ones(1)
+    alphas = np.array([given.shared_alpha])
+    if "alpha" in given.choose:
+        alphas = ALPHAS * model.unit
     rests = [total.plus(fold, -1.0) for fold in folds]
     outside = np.array(
         [[[model.recursion(rest, lmbda, alpha).run() for alpha in alphas] for lmbda in lmbdas] for rest in rests]
@@ -368,7 +423,10 @@ def choose(model: HorizonModel) -> Choice:
     grams = np.array([fold.full[0, :, :n] for fold in folds])
     held = outside[:, :, :, some]
     quadratic = np.einsum("klahim,kij,klahjm->klahm", held, grams, held, optimize=True)
-    i, j = int(np.abs(lmbdas - LMBDA).argmin()), int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
+    i = int(np.abs(lmbdas - LMBDA).argmin())
+    j = 0
+    if len(alphas) > 1:
+        j = int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
     near = max(0.0, 1.0 - 10.0 / horizon)
     for decay, caution in ((near, 0.0), (near, 0.0), (1.0, _CAUTION)):
         along = np.array([_along(fold, decay, outside[k, i, j])[some] for k, fold in enumerate(folds)])  # (K, h, n, m)

@@ -54,7 +54,7 @@ from lstd.estimators.model import SavedModel
 from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
-from lstd.statistics.horizon_sums import LagSums, lag_sums
+from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.statistics.intervals import check_level
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.threads import one_blas_thread
@@ -389,12 +389,12 @@ def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     state = estimator._model
     steps = estimator._steps(horizon)
-    rows = state.prepared(estimator._checked(state, X, y, columns, _FIT, sort=True))
+    rows = completed(state.prepared(estimator._checked(state, X, y, columns, _FIT, sort=True)))
     places = _folds(rows)[1]
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
     total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
     weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
-    ridge = alpha * state.ridge
+    ridge = alpha * state.factors
     return _Held(rows, places, ridge, weights, state.penalty, state.settings.uncentred, state.bounded, steps)
 
 

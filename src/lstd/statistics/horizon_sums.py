@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import count, islice, pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from lstd.data.feature_arrays import Features, dense
+from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import same_id
 from lstd.data.rows import Record, Rows
@@ -36,6 +36,7 @@ from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
 _WIDTH, _ROWS = 128, 4096  # columns of a product, and rows, at a time
+_CONSTANT = 2.0**-40  # share of the mean square of a column that is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,8 @@ class LagSums(Record):
         Number of full rows.
     square : ndarray of shape (m,)
         Weighted sum of squared rewards.
+    filled : ndarray of shape (n,)
+        Weight of the full rows in which each column, before its centre is subtracted, is not zero.
     """
 
     full: Annotated[Array, "H k c"]
@@ -61,20 +64,30 @@ class LagSums(Record):
     weight: float
     n_full: int
     square: Annotated[Array, "m"]
+    filled: Annotated[Array, "k"]
 
     @classmethod
     def zero(cls, horizon: int, n: int, m: int) -> LagSums:
         """Return the sums of no data."""
-        full, cut = np.zeros((horizon, n, n + m)), np.zeros((horizon, n, n))
-        return cls.of(full=full, cut=cut, weight=0.0, n_full=0, square=np.zeros(m))
+        return cls.of(
+            full=np.zeros((horizon, n, n + m)),
+            cut=np.zeros((horizon, n, n)),
+            weight=0.0,
+            n_full=0,
+            square=np.zeros(m),
+            filled=np.zeros(n),
+        )
 
     def plus(self, other: LagSums, sign: float = 1.0) -> LagSums:
         """Return the sums with those of other data, or with the sign −1 without them."""
         return LagSums.of(
-            full=self.full + sign * other.full, cut=self.cut + sign * other.cut,
-            weight=self.weight + sign * other.weight, n_full=self.n_full + int(sign) * other.n_full,
+            full=self.full + sign * other.full,
+            cut=self.cut + sign * other.cut,
+            weight=self.weight + sign * other.weight,
+            n_full=self.n_full + int(sign) * other.n_full,
             square=self.square + sign * other.square,
-        )  # fmt: skip
+            filled=self.filled + sign * other.filled,
+        )
 
     def decayed(self, lmbda: float) -> Array:
         """Return λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k], (H, n, n + m)."""
@@ -83,12 +96,51 @@ class LagSums(Record):
         found = np.concatenate([ahead, self.full[:, :, n:]], axis=2)
         return np.asarray(found * (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis])
 
+    def units(self, centre: Array | None, *, intercept: bool) -> Units:
+        """Return the units of the features, without the column of ones that an `intercept` adds.
+
+        `centre` (n,) was subtracted from the features before they were summed.
+        """
+        n = len(self.filled) - intercept
+        square = self.full[0].diagonal()[:n] / self.weight  # about the centre
+        about_zero = square
+        about_mean = square
+        if intercept:
+            mean = self.full[0, :n, n] / self.weight  # less the centre
+            about_mean = square - mean**2
+            if centre is not None:
+                about_zero = square + centre * (2.0 * mean + centre)
+        share = self.filled[:n] / self.weight
+        is_rare = share < 0.5
+        mean_square = np.where(is_rare, about_zero, about_mean)
+        varies = mean_square > np.maximum(_CONSTANT * square, _CONSTANT**2 * about_zero)
+        rows = np.where(is_rare & (share > 0.0), share, 1.0)
+        return Units(np.where(varies, mean_square / rows, 1.0), mean_square)
+
+
+class Units(NamedTuple):
+    """Units of features; n features.
+
+    Attributes
+    ----------
+    spread : ndarray of shape (n,)
+        Squared spread: the mean square over the rows that are not zero, where they are fewer than half; else the
+        variance, about zero without an intercept; 1 for constant columns.
+    square : ndarray of shape (n,)
+        Mean square over all rows, about zero where fewer than half of them are not zero; else about the mean, or about
+        zero without an intercept.
+    """
+
+    spread: Array
+    square: Array
+
 
 @np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
 def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
     """Sum the pairs of rows whose later row is between two consecutive `edges`, for each two; checked rows.
 
-    Dense `rows` have the column of ones already. A last row that did not terminate counts as a horizon row.
+    A centre is subtracted, and the column of ones appended, a batch at a time. A last row that did not terminate counts
+    as a horizon row.
     """
     with one_blas_thread():
         return [_sums_of(rows, horizon, first, end) for first, end in pairwise(edges)]
@@ -96,12 +148,20 @@ def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
 
 def _sums_of(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
     """Sum the pairs whose later row is one of `first` to `end` − 1."""
-    sums, full = LagSums.zero(horizon, rows.n_features, rows.y.shape[1]), rows.full[first:end]
-    weight, size = rows.weight[first:end][full], max(_ROWS, horizon)
+    sums = LagSums.zero(horizon, rows.n_features, rows.y.shape[1])
+    size = max(_ROWS, horizon)
     for start in range(first, end, size):
         _add_pairs(sums, rows, start, min(start + size, end))
-    square = weight @ rows.y[first:end][full] ** 2
-    return sums.changed(weight=float(weight.sum()), n_full=int(full.sum()), square=square)
+    full = rows.full[first:end]
+    weight = rows.weight[first:end] * full
+    n_given = rows.X.shape[1]
+    sums.filled[:n_given] = weight @ (rows_of(rows.X, slice(first, end)) != 0.0)
+    sums.filled[n_given:] = weight.sum()
+    return sums.changed(
+        weight=float(weight.sum()),
+        n_full=int(full.sum()),
+        square=weight @ rows.y[first:end] ** 2,
+    )
 
 
 def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
@@ -114,8 +174,9 @@ def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
     before = int(ends[0]) if len(ends) else min(first, horizon - 1)  # rows of the same episode
     part = rows.taken(slice(first - before, end))
     discount, full = np.where(part.last, 0.0, part.discount), part.full
-    s = max(1, min(horizon, _WIDTH // n)) if isinstance(part.X, np.ndarray) else 1
-    earlier, right = _shifted(part, discount, s), _beside(part.X, part.y)
+    phi = _features(part)
+    s = max(1, min(horizon, _WIDTH // n)) if isinstance(phi, np.ndarray) else 1
+    earlier, right = _shifted(_scaled(phi, part.weight), discount, s), _beside(phi, part.y)
     for k, factor in islice(enumerate(_products(discount)), 0, horizon, s):
         u = max(before, k)
         cut = np.flatnonzero(~full[u:] & (factor[u:] != 0.0)) + u
@@ -131,15 +192,33 @@ def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
             break
 
 
-def _shifted(rows: Rows, discount: Array, s: int) -> Features:
+def completed(rows: Rows) -> Rows:
+    """Return rows whose features are less their centre, with the column of ones if there is an intercept."""
+    return rows.changed(X=_features(rows), appended=0, centre=None)
+
+
+def _features(rows: Rows) -> Features:
+    """Return features less their centre, with the column of ones if there is an intercept."""
+    if not rows.appended:
+        return rows.X
+    if rows.centre is None and sparse.issparse(rows.X):
+        return rows.with_ones().X
+    phi = np.ones((len(rows), rows.n_features))
+    phi[:, :-1] = dense(rows.X)
+    if rows.centre is not None:
+        phi[:, :-1] -= rows.centre
+    return phi
+
+
+def _shifted(weighted: Features, discount: Array, s: int) -> Features:
     """Return w φ of each row and of the s − 1 rows before it, times the product of discounts between, (T, s n)."""
-    weighted = _scaled(rows.X, rows.weight)
     if s == 1:
         return weighted
-    found = np.zeros((len(rows), s, rows.X.shape[1]))
-    for b, factor in zip(range(min(s, len(rows))), _products(discount), strict=False):
-        np.multiply(weighted[: len(rows) - b], factor[b:, np.newaxis], out=found[b:, b])
-    return found.reshape(len(rows), -1)
+    n_rows, n = weighted.shape
+    found = np.zeros((n_rows, s, n))
+    for b, factor in zip(range(min(s, n_rows)), _products(discount), strict=False):
+        np.multiply(weighted[: n_rows - b], factor[b:, np.newaxis], out=found[b:, b])
+    return found.reshape(n_rows, -1)
 
 
 def _products(discount: Array) -> Iterator[Array]:
@@ -169,13 +248,15 @@ def _beside(phi: Features, y: Array) -> Features:
 class Tail:
     """The last t rows of an episode that may go on, up to the horizon; the last one is not yet summed."""
 
-    X: Annotated[Array, "t k"]
+    X: Annotated[Array, "t features"]
     y: Annotated[Array, "t m"]
     discount: Annotated[Array, "t"]
     weight: Annotated[Array, "t"]
     known: bool  # whether the last row has its reward
     assumed: bool  # whether all episodes are assumed to be truncated
     episode: Annotated[Any, "episode"]
+    intercept: bool = False  # whether sums append the column of ones,
+    centre: Annotated[Array, "features"] | None = None  # and what they subtract from `X`
 
     @classmethod
     def of(cls, rows: Rows, horizon: int) -> Tail | None:
@@ -185,7 +266,10 @@ class Tail:
         first = max(np.flatnonzero(rows.last[:-1]).max(initial=-1) + 1, len(rows) - horizon)
         tail = rows.taken(np.arange(first, len(rows)))
         y, discount, weight = (np.array(column) for column in (tail.y, tail.discount, tail.weight))
-        return cls(dense(tail.X), y, discount, weight, bool(tail.known[-1]), tail.assumed, tail.last_episode)
+        return cls(
+            dense(tail.X), y, discount, weight, bool(tail.known[-1]), tail.assumed, tail.last_episode, tail.intercept,
+            tail.centre,
+        )  # fmt: skip
 
     @property
     def end(self) -> StreamEnd:
@@ -199,6 +283,7 @@ class Tail:
         return Rows(
             self.X, self.y, ~ends | self.known, ends, np.zeros(len(ones), np.bool_), self.discount, ones, ones,
             self.weight, None, episode, single=False, gamma=1.0, assumed=self.assumed, groups=groups,
+            intercept=self.intercept, appended=int(self.intercept), centre=self.centre,
         )  # fmt: skip
 
 

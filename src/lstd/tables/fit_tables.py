@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import ArrayLike
+
 from lstd.data.arguments import check_columns, check_flag, check_integer
 from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, AUTO, LMBDA, VARIANT, Settings
+from lstd.data.settings import ALPHA, AUTO, LMBDA, SPREAD, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, missing_extra
@@ -52,6 +54,7 @@ def fit_tables(
     horizon: int | None = None,
     low: float | None = None,
     high: float | None = None,
+    penalty: str | ArrayLike | None = None,
 ) -> LSTD | LSTDCV | HorizonLSTD:
     """Fit a model to tables that are read in chunks, by threads here or on a Dask cluster.
 
@@ -109,6 +112,8 @@ def fit_tables(
         thread of this process. Arguments that it does not have must not be given. With `time`, steps must be equal.
     low, high : float, optional
         Bounds of its predictions.
+    penalty : {"spread", "raw"} or array-like of shape (n_features,), optional
+        Factor of its `alpha` for each feature, as in :class:`lstd.HorizonLSTD`.
 
     Returns
     -------
@@ -172,12 +177,24 @@ def fit_tables(
         raise missing_extra("Reading tables", "pyarrow", "cli") from error
     if horizon is None and (low, high) != (None, None):
         raise InvalidInputError("`low` and `high` need `horizon`. Leave them out, or use `numpy.clip`.")
+    if horizon is None and penalty is not None:
+        raise InvalidInputError("`penalty` needs `horizon`. Leave it out, or name features that are `unpenalised`.")
     if horizon is not None:
         others = {"variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "sort": sort}
         others |= {"client": client, "independent": independent}
         if name := next((name for name, given in others.items() if given), None):
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
-        return fit_horizons(tables_of(source, roles), roles, horizon, settings, memory, n_blocks, (low, high))
+        return fit_horizons(
+            tables_of(source, roles),
+            roles,
+            horizon,
+            settings,
+            memory,
+            n_blocks=n_blocks,
+            low=low,
+            high=high,
+            penalty=SPREAD if penalty is None else penalty,
+        )
     from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
     from lstd.tables.sort_and_impute import sorted_tables
     from lstd.tables.sum_tables import SumTables, fit_leaf
@@ -189,10 +206,12 @@ def fit_tables(
 
 
 def fit_horizons(
-    tables: Any, roles: Roles, horizon: int, settings: Settings, memory: int = MEMORY, n_blocks: int | str = "auto",
-    limits: tuple[float | None, float | None] = (None, None),
-) -> HorizonLSTD:  # fmt: skip
-    """Fit a model of the next steps to tables that follow one another in one stream."""
+    tables: Any, roles: Roles, horizon: int, settings: Settings, memory: int = MEMORY, **options: Any
+) -> HorizonLSTD:
+    """Fit a model of the next steps to tables that follow one another in one stream.
+
+    `options` are the parameters of :class:`lstd.HorizonLSTD` that are not settings.
+    """
     from lstd.data.doubts import warn_of_assumed
     from lstd.estimators.horizon_lstd import HorizonLSTD, check_equal
     from lstd.tables.reader import Chunk, RowReader, opened
@@ -203,7 +222,7 @@ def fit_horizons(
     if roles.episode is not None and roles.terminated is None:
         warn_of_assumed("No column says which episodes terminated")
     lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
-    model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, settings.fit_intercept, n_blocks, *limits)
+    model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, fit_intercept=settings.fit_intercept, **options)
     opened_tables = [opened(place, table) for place, table in enumerate(tables)]
     reader, clock = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory), None
 
