@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from lstd import LSTD, fit_chunks, fit_tables
 from lstd.data.ids import id_key
+from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.tables.column_roles import Roles
 from lstd.tables.sum_tables import fit_stream
 from lstd.tables.table import FrameTable
 from tolerances import assert_close

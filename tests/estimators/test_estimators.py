@@ -14,6 +14,7 @@ from sklearn.metrics import r2_score
 
 import lstd
 from lstd import LSTD
+from lstd.data.roles import Roles
 from lstd.errors import (
     BrokenEpisodeWarning,
     IllConditionedWarning,
@@ -23,7 +24,6 @@ from lstd.errors import (
 )
 from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
-from lstd.tables.column_roles import Roles
 from lstd.tables.scoring import score_tables
 from tolerances import assert_close
 

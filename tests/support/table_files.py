@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lstd.data.roles import Roles
 from lstd.data.settings import Settings
 from lstd.distributed.chunk_sums import MEMORY
 from lstd.distributed.runner import Runner
-from lstd.tables.column_roles import Roles
 from lstd.tables.reader import open_tables
 from lstd.tables.sum_tables import SumTables
 

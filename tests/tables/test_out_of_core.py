@@ -13,11 +13,11 @@ import pytest
 
 import lstd
 from lstd.cli.app import run
+from lstd.data.roles import Roles
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import read_model, write_model
 from lstd.statistics.threads import Ahead
-from lstd.tables.column_roles import Roles
 from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close

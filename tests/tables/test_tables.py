@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
 from lstd.data.ids import id_key
+from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
 from lstd.errors import InvalidInputError
 from lstd.tables import csv_table as files
-from lstd.tables.column_roles import Roles
 from lstd.tables.reader import RowReader, open_table
 from lstd.tables.table import dataset_tables
 from table_files import episodes, statistics, write

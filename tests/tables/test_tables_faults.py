@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstd import Trajectories
+from lstd.data.roles import Roles
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.tables.column_roles import Roles
 from lstd.tables.sum_tables import fit_stream
 from table_files import ROLES, episodes, statistics, write
 

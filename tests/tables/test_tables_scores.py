@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from lstd import LSTD
+from lstd.data.roles import Roles
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, UnobservedWarning
 from lstd.estimators.model import read_model
 from lstd.estimators.model_parts import Solved
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
-from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import csv_sink, predict_tables
 from lstd.tables.scoring import score_tables
 from lstd.tables.sum_tables import fit_stream

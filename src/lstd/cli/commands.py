@@ -31,12 +31,12 @@ from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lstd.data.roles import Roles
     from lstd.data.settings import Settings
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.linear import Linear
     from lstd.estimators.model import Model
-    from lstd.tables.column_roles import Roles
     from lstd.tables.scoring import Score
     from lstd.tables.sum_tables import Sample
 
@@ -188,7 +188,7 @@ def _read(path: str) -> Model | HorizonModel:
 
 def roles_of(given: Any) -> Roles:
     """Return the roles of columns; raises InvalidInputError when options contradict one another."""
-    from lstd.tables.column_roles import NAMED, Roles
+    from lstd.data.roles import NAMED, Roles
 
     if given.all_others == bool(given.features):
         raise InvalidInputError("either `--features` with names or `--all-others` must be given, and not both.")
@@ -426,7 +426,7 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
 
 def _roles_of_fit(model: Model | HorizonModel, given: Any) -> Roles:
     """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
-    from lstd.tables.column_roles import NAMED, Roles
+    from lstd.data.roles import NAMED, Roles
 
     if given.reward and len(given.reward) != len(model.reward_names):
         raise InvalidInputError(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lstd.data.arguments import shown_id
 from lstd.data.doubts import NO_TIMES, TimesOfEnds
 from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, NO_VALUE, Fault, Ids, id_keys, same_id
+from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError
@@ -174,8 +175,8 @@ class Episodes:
 
     Parameters
     ----------
-    roles : lstd.tables.column_roles.Roles
-        The columns, for messages; or what has the same attributes.
+    roles : Roles
+        The columns, for messages.
     error : callable
         Makes the error of a value: from the file, the row in the file, from 0, the column, and the rule and remedy.
     again : str
@@ -188,7 +189,7 @@ class Episodes:
     """
 
     def __init__(
-        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, *, whole: bool = False, part: bool = False,
+        self, roles: Roles, error: RowError, again: str = AGAIN_IN_TABLES, *, whole: bool = False, part: bool = False,
     ) -> None:  # fmt: skip
         self._roles, self._error, self._text_again = roles, error, again
         self._whole, self._part = whole, part
@@ -254,7 +255,7 @@ class Episodes:
 
     def _missing(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault | None]:
         """Find the first row that breaks each rule about flags and missing values."""
-        roles, successors, state = self._roles, bool(self._roles.next_features), self.state
+        roles, successors, state = self._roles, self._roles.are_transitions, self.state
         terminated, truncated, missing, m = marks.terminated, marks.truncated, marks.missing, len(roles.rewards)
         goes_on = np.append(~begins[1:], False)  # the next row is of the same episode
         cut_before = np.append(False, (truncated & goes_on)[:-1])  # the row before, of the same episode, is flagged

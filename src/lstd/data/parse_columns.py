@@ -34,6 +34,7 @@ from lstd.data.ids import (
     ids_of_text,
     up_to,
 )
+from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
@@ -382,10 +383,10 @@ def _as_floats(array: pa.Array) -> Array:
 class Converted:
     """The rows of a batch, their ids and flags, and the first bad value of each column.
 
-    `roles` has the columns, as `lstd.tables.column_roles.Roles`; dates are numbers of this `unit` since 1970.
+    Dates are numbers of this `unit` since 1970.
     """
 
-    def __init__(self, batch: pa.RecordBatch, roles: Any, gamma: float = 1.0, unit: str = "us") -> None:
+    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float = 1.0, unit: str = "us") -> None:
         self._faults: list[Fault | None] = []
         self._batch, T = batch, len(batch)
         X = self._numbers(roles.features or (), _IMPUTE if roles.prepared and not roles.next_features else _DROP)
@@ -445,7 +446,7 @@ class Converted:
 
 
 def sorted_order(
-    rows: Any, roles: Any, known: Callable[[Any, Fault | None], Any], unit: str = "us"
+    rows: Any, roles: Roles, known: Callable[[Any, Fault | None], Any], unit: str = "us"
 ) -> NDArray[np.intp]:
     """Return the order of rows by group and episode, in order of first appearance, and by time.
 
@@ -457,6 +458,7 @@ def sorted_order(
         names = [places.setdefault(id_key(name), len(places)) for name in known(found, fault).names]
         return np.repeat(np.array(names, np.intp), np.diff(found.changes, append=len(rows)))
 
+    assert roles.time is not None
     keys = [known(*times(rows.column(roles.time), roles.time, unit))]
     if roles.episode is not None:
         keys.append(episode := numbered(roles.episode))

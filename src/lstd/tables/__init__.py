@@ -5,7 +5,7 @@ its episode, and flags for episodes that terminated or were cut off. Out come mo
 
 The way of a row of a CSV file into a model, by the names of files here unless another room is named::
 
-    fit_tables     checks arguments: column_roles, distributed/runner
+    fit_tables     checks arguments: data/roles, distributed/runner
     reader         opens the table: csv_table, table (Parquet, datasets, frames); sort_and_impute, if asked to
     sum_tables     chooses settings from the first rows, if asked to
     distributed    runs on threads or a Dask cluster; each sums whole tables

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_columns, check_flag, check_integer
+from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, SPREAD, VARIANT, Settings
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
@@ -16,7 +17,6 @@ from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks
-from lstd.tables.column_roles import Roles
 
 if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD

@@ -16,10 +16,10 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lstd.data.parse_columns import as_text, from_numpy
+from lstd.data.roles import Roles
 from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.linear import Linear
-from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, open_tables
 from lstd.tables.sort_and_impute import Prepared
 from lstd.types import Array

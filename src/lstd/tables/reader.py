@@ -18,14 +18,15 @@ from lstd.data.arguments import check_values_known, shown
 from lstd.data.follow import Episodes
 from lstd.data.ids import Ids, last_rows
 from lstd.data.parse_columns import Converted, is_frame
+from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.distributed import chunk_sums
 from lstd.distributed.chunk_sums import called
 from lstd.distributed.on_dask import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.threads import Ahead
-from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import CsvTable
+from lstd.tables.resolve_roles import resolved
 from lstd.tables.table import (
     FROM_ONE,
     UNREADABLE,
@@ -91,7 +92,7 @@ class RowReader:
         memory: int = chunk_sums.MEMORY, part: bool = False,
     ) -> None:  # fmt: skip
         self.tables = [*map(open_table, paths)]
-        self.roles = roles.resolved(self.tables)
+        self.roles = resolved(roles, self.tables)
         self.features = self.roles.features or ()
         self.columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))  # to read
         self.episodes = Episodes(roles, partial(_error, self.tables), part=part)

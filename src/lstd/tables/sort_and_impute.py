@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from lstd.data import parse_columns as convert
 from lstd.data.ids import Fault, quoting
+from lstd.data.roles import Roles
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
-from lstd.tables.column_roles import Roles
 from lstd.tables.reader import RowReader, open_table
+from lstd.tables.resolve_roles import resolved
 from lstd.tables.table import FrameTable, Table, at_row
 from lstd.types import Array, Flags
 
@@ -114,7 +115,7 @@ def prepared(
     if roles.next_features:
         raise InvalidInputError("`--next-features` must not be given with `--categories` or `--impute`.")
     tables = [open_table(path) for path in data]
-    roles = roles.resolved(tables)
+    roles = resolved(roles, tables)
     features = roles.features or ()
     if unknown := [name for name in categories if name not in features]:
         raise InvalidInputError(f"`--categories` must name features; {unknown[0]!r} is not one of them.")

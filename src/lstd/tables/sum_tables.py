@@ -26,6 +26,7 @@ from lstd.data.arguments import check_integer
 from lstd.data.doubts import Break, find_break, warn_of_assumed, warn_of_break
 from lstd.data.follow import NO_MARKS, Episodes, Followed, Row
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id, whole_number
+from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS
 from lstd.data.settings import Settings
@@ -42,7 +43,6 @@ from lstd.statistics.blocks import Layout
 from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import Ahead, available_cores, one_blas_thread
-from lstd.tables.column_roles import Roles
 from lstd.tables.reader import Chunk, RowReader, chunks_of, open_tables, opened, times_of
 from lstd.tables.table import Table, at_row
 

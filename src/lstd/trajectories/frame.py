@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from lstd.data.arguments import check_choice, check_columns, check_integer, chec
 from lstd.data.doubts import warn_of_assumed
 from lstd.data.follow import Episodes
 from lstd.data.ids import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows, quoting
+from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError, TerminationWarning, missing_extra, warn
 from lstd.types import Array, Flags
@@ -90,8 +91,7 @@ def _follow(table: FrameRows) -> tuple[NDArray[np.int64], Flags]:
     """Number the episodes of rows, (T,), and flag their last rows, by the rules about neighbours."""
     roles, marks = table.roles, table.found.marks
     again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
-    columns = SimpleNamespace(**vars(table.columns) | {"next_features": "start" in roles})  # intervals are transitions
-    episodes = Episodes(columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
+    episodes = Episodes(table.columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
     numbers = episodes.follow("", 0, marks, table.found.fault)
     episodes.finish()
     last = last_rows(numbers)
@@ -142,18 +142,20 @@ class FrameRows:
         batch = next(parse_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
         if batch is None:
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
-        single: dict[str, Any] = {role: roles[role][0] if role in roles else None for role in _OF_ONE}
-        kind = parse_columns.numpy_unit(batch.column(single["time"])) if single["time"] else ""
+        single: dict[str, Any] = {role: roles[role][0] for role in _OF_ONE if role in roles}
+        kind = parse_columns.numpy_unit(batch.column(single["time"])) if "time" in single else ""
         self._kind, self._unit = kind, unit or ("ns" if "ns" in kind else "us")
-        self.columns = SimpleNamespace(
-            features=tuple(roles.get("features", roles.get("amount", ()))), rewards=roles.get("reward", []), **single,
-            transitions={role: roles[role][0] for role in _PER_TRANSITION if role in roles}, next_features=(), kept=(),
-            prepared=False,
-        )  # fmt: skip
+        self.columns = Roles(
+            features=tuple(roles.get("features", roles.get("amount", ()))),
+            rewards=tuple(roles.get("reward", ())),
+            transitions={role: roles[role][0] for role in _PER_TRANSITION if role in roles},
+            spans="start" in roles,
+            **single,
+        )
         self._batch = batch
         if sort:  # by episode and time; errors name places before
-            columns = SimpleNamespace(**vars(self.columns) | {"groups": None})
-            self._order = parse_columns.sorted_order(batch, columns, self._sound, self._unit)
+            by = replace(self.columns, groups=None)
+            self._order = parse_columns.sorted_order(batch, by, self._sound, self._unit)
             self._batch = batch.take(parse_columns.from_numpy(self._order))
         self.found = parse_columns.Converted(self._batch, self.columns, unit=self._unit)
 
