@@ -720,6 +720,51 @@ def importance_sampling(estimator, episodes, gamma):
     return value
 
 
+def are_tied(sums, returns, bounds=None):
+    """Whether more than half of the sums of rewards agree, or more than half of the returns are near their median.
+
+    `bounds` are those of the return.
+    """
+    n, largest = len(sums), max(abs(x) for x in sums)
+    if n < 2:
+        return False
+    for least in sums:
+        if 2 * sum(least <= x <= least + 1e-9 * largest for x in sums) > n:
+            return True
+    if bounds is None:
+        return False
+    near = [abs(x - np.median(returns)) <= 0.01 * (bounds[1] - bounds[0]) for x in returns]
+    return 2 * sum(near) > n
+
+
+def missed(weights, level):
+    """The largest share of a population that 1 / Σ w² draws miss with probability (1 − level)/2, Σ w = 1."""
+    n = max(1.0, 1.0 / sum(w**2 for w in weights))
+    return 1.0 - ((1.0 - level) / 2.0) ** (1.0 / n)
+
+
+def tied_interval(value, half, largest, bounds, level):
+    """The interval of a value of half width `half`, with the largest weight of each episode, within bounds (a, b)."""
+    a, b = bounds
+    p = missed([w / sum(largest) for w in largest], level)
+    below, above = p * max(0.0, value - a), p * max(0.0, b - value)
+    centre = min(max(value, a), b)
+    lower = centre - (below / 2 + math.sqrt(below**2 / 4 + half**2))
+    upper = centre + (above / 2 + math.sqrt(above**2 / 4 + half**2))
+    return max(lower, a), min(upper, b)
+
+
+def tied_difference(half, one, two, bounds, level):
+    """The half width of the difference of two values, with the weights of episodes in each."""
+    one, two = ([w / sum(each) for w in each] for each in (one, two))
+    apart = [abs(w - v) for w, v in zip(one, two, strict=True)]
+    if sum(apart) == 0.0:
+        return half
+    p = missed([x / sum(apart) for x in apart], level)
+    c = p * min(1.0, sum(apart)) * (bounds[1] - bounds[0])
+    return c / 2 + math.sqrt(c**2 / 4 + half**2)
+
+
 def linear_minimax(phi, successors, rewards, initial):
     """Values by linear MQL, MWL and DualDICE (Uehara et al. 2020; Nachum et al. 2019), and their weights of rows.
 

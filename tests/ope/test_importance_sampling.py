@@ -155,10 +155,10 @@ def test_a_printed_value_has_the_mean_ratio_the_largest_and_the_share_of_zeros()
     actions, done = np.arange(200) % 4 == 0, np.ones(200, bool)
     policies = {"target_policy": np.full((200, 2), [1.0, 0.0]), "behavior_probability": np.where(actions, 0.25, 0.8)}
     found = importance_sampling(
-        np.ones((200, 1)), np.ones(200), gamma=1.0, actions=actions, terminated=done, **policies
+        np.ones((200, 1)), np.arange(200.0), gamma=1.0, actions=actions, terminated=done, **policies
     )
     assert str(found).endswith(", ratios of mean 0.938, largest 1.25, 25 % zero")
-    assert "ratios" not in str(importance_sampling(np.ones((200, 1)), np.ones(200), gamma=1.0, terminated=done))
+    assert "ratios" not in str(importance_sampling(np.ones((200, 1)), np.arange(200.0), gamma=1.0, terminated=done))
 
 
 def test_it_says_when_no_episode_is_left():

@@ -21,6 +21,7 @@ from lstd.ope.logged_rows import UNWEIGHTED, logged_rows, states_of
 from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
+from lstd.ope.tied_returns import checked_bounds
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
 
@@ -32,7 +33,8 @@ _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
 def evaluate_policy(
     X: Any, y: ArrayLike, *, gamma: float, actions: Any, target_policy: Any, behavior_probability: PerRow = None,
     state: Any = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None, discount: PerRow = None,
-    groups: PerRow = None, level: float = 0.95, labels: Any = None, random_state: int = 0, **others: Any,
+    groups: PerRow = None, level: float = 0.95, labels: Any = None, random_state: int = 0,
+    bounds: tuple[float, float] | None = None, **others: Any,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from a log, by a fixed rule, and warn of what the log says against it.
 
@@ -64,6 +66,9 @@ def evaluate_policy(
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default 0, 1, ….
     random_state : int, default 0
+    bounds : tuple of two floats, optional
+        Least and largest return, discounted, that an episode can have, such as (0, 1) where the reward is 1 for a
+        patient who goes home. They count where returns are tied, see Notes.
     **others
         Any other argument is refused: rows count by ratios and visits, and have no weights of their own.
 
@@ -85,7 +90,14 @@ def evaluate_policy(
     MisfitWarning
         When the features are too coarse for the target policy, see :class:`FeatureCheck`.
     EffectiveSampleWarning
-        When the effective sample is below 0.05 of the transitions.
+        When the effective sample is below 0.05 of the transitions, or all returns are 0 and `bounds` are not given.
+
+    Notes
+    -----
+    Returns are tied if more than half of the episodes have the same sum of rewards or, with `bounds`, a return within
+    1 % of b − a of the median. A standard error then leaves out returns that a small log does not show: where all of 10
+    patients went home, the standard error is zero. The interval allows for them, as that of Clopper and Pearson (1934)
+    does, and stays within the bounds; by default these are the least and the largest return of the log, and 0.
 
     References
     ----------
@@ -117,13 +129,14 @@ def evaluate_policy(
     features = None if labels is None else StateActionFeatures(labels)
     rows = states_of(X, y, columns, gamma)
     logged = logged_rows(rows, actions, (target_policy, None), behavior_probability, features)
+    bounds = checked_bounds(bounds, logged)
     log = LoggedStates.of(logged, gamma, state, random_state)
     direct, robust = log.robust(q)
     parts = {
         "state values": log.plain, "weighted state values": log.weighted, "action values": direct,
         "doubly robust": robust,
     }  # fmt: skip
-    found = {name: evaluated(one, level, name) for name, one in parts.items()}
+    found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
     widest = _WIDER * found["weighted state values"].standard_error
     best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
     one = found[best]

@@ -30,6 +30,7 @@ from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, states_of, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policy_value import PolicyValue
+from lstd.ope.tied_returns import TiedReturns, checked_bounds, tied_returns
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -44,7 +45,7 @@ def importance_sampling(
     X: Any, y: ArrayLike, *, gamma: float, estimator: str = "wpdis", actions: Any = None, target_policy: Any = None,
     behavior_probability: PerRow = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None,
     discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
-    importance_ratio: PerRow = None, **others: Any,
+    importance_ratio: PerRow = None, bounds: tuple[float, float] | None = None, **others: Any,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from whole episodes, by importance ratios.
 
@@ -68,6 +69,8 @@ def importance_sampling(
     importance_ratio : array-like of shape (T,), optional
         Ratio π/μ of each logged action, in place of `actions`, `target_policy` and `behavior_probability`, as
         :meth:`lstd.LSTD.fit` takes it: for continuous actions, say. Not for "dr" and "wdr".
+    bounds : tuple of two floats, optional
+        Least and largest return that an episode can have, as in :func:`evaluate_policy`.
     **others
         Any other argument is refused, such as weights of rows.
 
@@ -86,7 +89,8 @@ def importance_sampling(
     Warns
     -----
     EffectiveSampleWarning
-        When the products of the ratios leave an effective sample below 50 episodes.
+        When the products of the ratios leave an effective sample below 50 episodes, or all returns are 0 and `bounds`
+        are not given.
     SupportWarning
         When the mean of the ratios is not 1, as by :meth:`lstd.LSTD.fit`.
 
@@ -110,6 +114,7 @@ def importance_sampling(
     features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
     rows = states_of(X, y, columns, gamma)
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
+    bounds = checked_bounds(bounds, logged)
     number, step = np.cumsum(logged.begins) - 1, logged.step
     shape = (int(number[-1]) + 1, int(step.max()) + 1)
     rewards, start = _rewards(logged, q, X, estimator)
@@ -126,21 +131,31 @@ def importance_sampling(
         shares = np.repeat(R[:, -1:], shape[1], axis=1) if estimator in ("is", "wis") else R
         steps, u = _estimate(estimator[0] == "w", shares, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
     check_range(steps, u, R)
-    said = warn_of_support(logged)
+    total = shares.sum(axis=0) if estimator[0] == "w" else float(shape[0])
+    value = float(steps.sum())
+    tied = tied_returns(logged, value, (D * shares / total)[number, step], bounds)
     found = replace(
-        _with_interval(float(steps.sum()), u, R[:, -1], level),
-        method=estimator, step_values=steps, importance_ratio=logged.ratio, said=tuple(filter(None, [said])),
+        _with_interval(value, u, R[:, -1], level, tied), method=estimator, step_values=steps,
+        importance_ratio=logged.ratio,
     )  # fmt: skip
-    size = found.effective_sample_size or 0.0
+    return _doubted(found, logged, tied)
+
+
+def _doubted(found: PolicyValue, logged: LoggedRows, tied: TiedReturns | None) -> PolicyValue:
+    """Warn of what the log says against a value, and return the value with it."""
+    texts = [warn_of_support(logged)]
+    size, m = found.effective_sample_size or 0.0, len(logged.ended)
     if logged.ratio is not None and size < FEW_EPISODES:
-        few = "a few of them decide the value" if size < 0.9 * shape[0] else "these are few"
-        text = (
-            f"The products of importance ratios leave an effective sample of {size:.2g} of {shape[0]} episodes: {few}, "
-            "and the interval may be too short. Use `evaluate_policy`, LSTD with `importance_ratio`, or an LSTDQ."
+        few = "a few of them decide the value" if size < 0.9 * m else "these are few"
+        texts.append(
+            f"The products of importance ratios leave an effective sample of {size:.2g} of {m} episodes: {few}, and "
+            "the interval may be too short. Use `evaluate_policy`, LSTD with `importance_ratio`, or an LSTDQ."
         )
-        warn(text, EffectiveSampleWarning)
-        found = replace(found, said=(*found.said, text))
-    return found
+        warn(texts[-1], EffectiveSampleWarning)
+    if tied is not None and tied.doubt:
+        texts.append(tied.doubt)
+        warn(texts[-1], EffectiveSampleWarning)
+    return replace(found, said=tuple(filter(None, texts)))
 
 
 def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
@@ -212,7 +227,7 @@ def _estimate(weighted: bool, R: Array, x: Array, start: Array, first: NDArray[n
     return np.append(mean[:1] + mean[1:2], mean[2:]), (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
 
 
-def _with_interval(value: float, u: Array, products: Array, level: float) -> PolicyValue:
+def _with_interval(value: float, u: Array, products: Array, level: float, tied: TiedReturns | None) -> PolicyValue:
     n = len(u)
     if n < 2:
         raise InvalidInputError(f"An interval needs at least two episodes or groups; got {n}.")
@@ -222,8 +237,11 @@ def _with_interval(value: float, u: Array, products: Array, level: float) -> Pol
     if np.count_nonzero(products) < 2:  # no episodes that differ
         error = np.inf
     half = float(half_width(error, freedom, level))
+    lower, upper, little, bounds = value - half, value + half, freedom < FEW, None
+    if tied is not None:
+        little = little or tied.decides(value, half, level)
+        value, lower, upper = tied.interval(value, half, level)
+        bounds = tied.bounds
     total = float(products.sum())
     size = total**2 / float((products**2).sum()) if total else 0.0
-    return PolicyValue(
-        value, value - half, value + half, error, freedom, 0.0, freedom < FEW, level, "independent", size
-    )
+    return PolicyValue(value, lower, upper, error, freedom, 0.0, little, level, "independent", size, bounds=bounds)

@@ -86,6 +86,22 @@ class LoggedRows:
         return np.concatenate([[True], np.diff(self.episode) != 0])
 
     @property
+    def group(self) -> Places:
+        """Number of each transition's group, or without groups its episode, (N,)."""
+        return np.asarray((np.cumsum(self.rows.begins, dtype=np.intp) - 1)[self.full])
+
+    @property
+    def ended(self) -> Flags:
+        """Whether each episode with a transition terminated, (m,)."""
+        last = np.append(self.begins[1:], True)
+        return np.asarray(self.rows.terminated[self.full[last]])
+
+    @property
+    def numbers(self) -> Places:
+        """Number of each transition's row as it was given, (N,)."""
+        return self.full if self.rows.order is None else np.asarray(self.rows.order[self.full])
+
+    @property
     def step(self) -> Places:
         """Number of each transition in its episode, (N,)."""
         first = np.flatnonzero(self.begins)

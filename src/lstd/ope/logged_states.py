@@ -35,6 +35,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows, Places, scattered, warn_of_support
 from lstd.ope.pairs import values_in
+from lstd.ope.tied_returns import largest_sum
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
@@ -43,6 +44,7 @@ from lstd.types import Array, Flags
 SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
 N_FOLDS, N_VISITS, N_VALUES = 3, 5, 4  # folds, and repeats of the two regressions
 CHANCE, FAR, FEW_STEPS = 0.01, 0.5, 5  # of a warning with right features; differences that matter; steps of TD errors
+ROUNDING = 1e-9  # of the largest sum of rewards: differences below are those of rounding
 NAMES = ("value less the weighted one", f"errors of the first {FEW_STEPS} steps", "doubly robust less the weighted one")
 LEAF_OF_VISITS, LEAF_OF_VALUES = 40, 20  # least numbers of rows in a leaf of trees
 
@@ -71,7 +73,7 @@ class FeatureCheck:
     difference, standard_error, p_value : ndarray of shape (2,) or (3,)
         Standard errors are those of the block jackknife, on the same blocks.
     limit : float
-        Half of the standard error of the value: smaller differences do not matter.
+        Half of the standard error of the value, or what rounding may leave: smaller differences do not matter.
 
     Examples
     --------
@@ -363,7 +365,8 @@ def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> Fea
         freedom = float(degrees_of_freedom(squares, plain.fitted.influence.shares)[0, 0])
         difference[i], error[i] = value, np.sqrt(squares.sum())
         chance[i] = 2.0 * special.stdtr(freedom, -abs(value) / error[i]) if error[i] else 1.0
-    limit = FAR * float(np.linalg.norm(plain.blocks))
+    rounding = ROUNDING * largest_sum(log.logged)
+    limit = max(FAR * float(np.linalg.norm(plain.blocks)), rounding)
     return FeatureCheck(NAMES[: len(rows)], difference, error, chance, limit)
 
 

@@ -3,7 +3,8 @@
 Block e contributes c_e^j to the error of policy j (:mod:`lstd.ope.policy_value`), so the squared standard error of the
 difference of two policies is Σ_e (c_e^i − c_e^j)². The intervals of all pairs hold together: their half width is q
 times the standard error, with q the quantile of the largest |t| over the pairs, of a multivariate Student's t with the
-covariance of the contributions, from random draws. q is between the quantiles of one pair and of Bonferroni.
+covariance of the contributions, from random draws. q is between the quantiles of one pair and of Bonferroni. Tied
+returns make intervals wider (:mod:`lstd.ope.tied_returns`), with 1 − level divided by the number of pairs.
 """
 
 from __future__ import annotations
@@ -153,10 +154,12 @@ def compare_policies(
             f"`target_policies` must have one policy for each of the {len(names)} models, under the same names, "
             f"{names!r:.80}; got {[*policies]!r:.80}."
         )
-    parts = [
-        _known(one) if isinstance(one, PolicyValue)
-        else value_by_blocks(one, initial_states, policies[name], weights, sample) for name, one in given.items()
-    ]  # fmt: skip
+    parts = []
+    for name, one in given.items():
+        if isinstance(one, PolicyValue):
+            parts.append(_known(one))
+        else:
+            parts.append(value_by_blocks(one, initial_states, policies[name], weights, sample).with_ties())
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
     values = tuple(
@@ -231,8 +234,14 @@ def _half_widths(parts: list[ValueByBlocks], shares: Array, level: float, seed: 
     error = np.sqrt(squares.sum(axis=1) + ((states[i] - states[j]) ** 2).sum(axis=1))
     freedom = float(degrees_of_freedom(squares[:, :, np.newaxis], shares).min())
     q = _quantile(np.hstack([blocks, states]), (i, j), error, freedom, level, seed)
+    widths = q * np.hypot(error, shift[i] - shift[j])
+    of_pair = 1.0 - (1.0 - level) / len(error)
+    for pair, (one, two) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
+        ties = parts[one].tied, parts[two].tied
+        if ties[0] is not None and ties[1] is not None:
+            widths[pair] = ties[0].widened_difference(ties[1], float(widths[pair]), of_pair)
     half, errors = np.zeros((2, k, k))
-    half[i, j] = half[j, i] = q * np.hypot(error, shift[i] - shift[j])
+    half[i, j] = half[j, i] = widths
     errors[i, j] = errors[j, i] = error
     return half, errors
 

@@ -30,6 +30,7 @@ from lstd.estimators.validate_data import checked_features
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
+from lstd.ope.tied_returns import checked_bounds
 from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
@@ -49,8 +50,8 @@ class PolicyValue:
     shift : float
         Bias by the ridge term, to first order, which widens the interval.
     little_data : bool
-        Whether the interval has fewer than 5 degrees of freedom, or the data say nothing about an action that the
-        policy takes in an initial state.
+        Whether the interval has fewer than 5 degrees of freedom, the data say nothing about an action that the policy
+        takes in an initial state, or tied returns may hide more than the standard error shows.
     level : float
     sample : str
         How the initial states count: "episodes", "independent" or "fixed".
@@ -80,6 +81,9 @@ class PolicyValue:
         What each block of the data contributes to the error, for :func:`compare_policies`.
     step_values : ndarray of shape (n_steps,), or None
         What each time step adds to the value, of :func:`importance_sampling`.
+    bounds : tuple of two floats, or None
+        Bounds of the return, if returns of the log are tied: the interval allows for others, see Notes of
+        :func:`evaluate_policy`. Otherwise None.
 
     Examples
     --------
@@ -111,11 +115,13 @@ class PolicyValue:
     said: tuple[str, ...] = field(default=(), repr=False, compare=False)
     by_blocks: Any = field(default=None, repr=False, compare=False)
     step_values: Array | None = field(default=None, repr=False, compare=False)
+    bounds: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         size = "" if self.effective_sample_size is None else f", effective sample {self.effective_sample_size:.0f}"
         interval = f"[{self.lower:.4g}, {self.upper:.4g}] at level {self.level:g}"
-        return f"{self.method or 'value'}: {self.value:.4g}, interval {interval}{size}{self._ratios()}"
+        little = ", little data" if self.little_data else ""
+        return f"{self.method or 'value'}: {self.value:.4g}, interval {interval}{size}{self._ratios()}{little}"
 
     def _ratios(self) -> str:
         """Return what is printed of the importance ratios."""
@@ -129,6 +135,7 @@ class PolicyValue:
 def policy_value(
     model: LSTDQ | Predictor, initial_states: Any = None, level: float = 0.95, *, target_policy: Any = None,
     weights: ArrayLike | None = None, sample: str = "auto", data: Any = None, state: Any = None, q: Any = None,
+    bounds: tuple[float, float] | None = None,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of the target policy: its mean return from initial states, with an interval.
 
@@ -162,6 +169,8 @@ def policy_value(
         Doubly robust: action values, plus what LSTD with ratios and visits makes of their errors. A regressor is fitted
         out of fold to `state`, one column per action and its number; an LSTDQ of the same rows is fitted again, out
         of fold. A function returns the values of all actions, (T, n_actions), for features of states.
+    bounds : tuple of two floats, optional
+        Least and largest return that an episode can have, as in :func:`evaluate_policy`; not without the log.
 
     Returns
     -------
@@ -195,8 +204,13 @@ def policy_value(
     """
     level, of_states = check_level(level), state is None and q is None and (data is None or initial_states is not None)
     log = _log_of(model, data, state) if not of_states or data is not None else None
+    transitions = log.logged if log is not None else getattr(model, "logged_", None)
+    bounds = checked_bounds(bounds, transitions)
+    if bounds is not None and transitions is None:
+        raise InvalidInputError("`bounds` must not be given without the log, whose returns it bounds. Give `data`.")
     if of_states or log is None:
-        return doubted(evaluated(value_by_blocks(model, initial_states, target_policy, weights, sample), level), log)
+        found = value_by_blocks(model, initial_states, target_policy, weights, sample).with_ties(bounds, transitions)
+        return doubted(evaluated(found, level), log)
     for name, given in (("initial_states", initial_states), ("weights", weights)):
         if given is not None:
             raise InvalidInputError(
@@ -212,7 +226,7 @@ def policy_value(
         found, method = value_by_blocks(model.reweighted(factor), None, target_policy), "weighted action values"
     else:
         found, method = log.weighted, "weighted state values"
-    return doubted(evaluated(found, level, method), log, feature_check(log, robust))
+    return doubted(evaluated(found.with_ties(bounds), level, method), log, feature_check(log, robust))
 
 
 def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
@@ -244,16 +258,22 @@ def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyVal
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(half_width(error, freedom, level, found.shift))
     check_range(np.array([found.value, half]))
-    little, size = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any()), None
+    little = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
+    value, lower, upper, bounds = found.value, found.value - half, found.value + half, None
+    if found.tied is not None:
+        value, lower, upper = found.tied.interval(found.value, half, level)
+        little = little or found.tied.decides(found.value, half, level)
+        bounds = found.tied.bounds
+    size = None
     if found.dual is not None:
         size = effective_size(found.dual)
     elif found.unlogged is None and (sample := fitted.statistics.counts.sample) is not None and sample.off_policy:
         size = float(sample.size[0])
     ratio = None if found.log is None else found.log.ratio
     return PolicyValue(
-        found.value, found.value - half, found.value + half, error, freedom, -found.shift, little, level, found.sample,
-        size, found.unlogged, found.dual, method or ("state values" if found.unlogged is None else "action values"),
-        said=fitted.said, importance_ratio=ratio, by_blocks=found,
+        value, lower, upper, error, freedom, -found.shift, little, level, found.sample, size, found.unlogged,
+        found.dual, method or ("state values" if found.unlogged is None else "action values"), said=fitted.said,
+        importance_ratio=ratio, by_blocks=found, bounds=bounds,
     )  # fmt: skip
 
 
@@ -287,6 +307,9 @@ def doubted(
         )
     if found.features is not None and found.features.coarse:
         texts[MisfitWarning] = found.features.text
+    tied = found.by_blocks.tied
+    if tied is not None and tied.doubt:
+        texts[EffectiveSampleWarning] = tied.doubt
     for category, text in texts.items():
         warn(text, category)
     return replace(found, said=(*found.said, *texts.values()))

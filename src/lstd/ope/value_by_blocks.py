@@ -12,7 +12,7 @@ numbers v_i of episodes with the derivative φ̄₀ by θ has such contributions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.ope.logged_rows import LoggedRows
+from lstd.ope.tied_returns import Bounds, TiedReturns, tied_returns
 from lstd.types import Array
 
 SAMPLES = ("auto", "episodes", "independent", "fixed")
@@ -40,6 +41,14 @@ class ValueByBlocks:
     log: LoggedRows | None = None  # the transitions, if they are known
     dual: Array | None = None  # (N,) weights g_t of rewards, or of the errors of action values
     unlogged: float | None = None  # share of the policy's actions without data, of an LSTDQ
+    tied: TiedReturns | None = None  # if returns of the log are tied
+
+    def with_ties(self, bounds: Bounds | None = None, log: LoggedRows | None = None) -> ValueByBlocks:
+        """Return the value with what tied returns of the log may hide; `log` are its transitions, if not known here."""
+        log = self.log if log is None else log
+        if log is None:
+            return self
+        return replace(self, tied=tied_returns(log, self.value, self.dual, bounds))
 
 
 def combined(

@@ -1,0 +1,191 @@
+"""Intervals of returns that mostly agree, against their definition and the interval of Clopper and Pearson."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import naive
+from lstd import LSTD
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning
+from lstd.ope import LSTDQ, compare_policies, evaluate_policy, importance_sampling, policy_value
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small logs
+
+
+def patients(n, home, n_steps=3, seed=0):
+    """A log of patients of `n_steps` days, of whom some go home, reward 1 on the last day."""
+    random = np.random.default_rng(seed)
+    T = n * n_steps
+    ends = np.arange(T) % n_steps == n_steps - 1
+    y = np.zeros(T)
+    y[np.flatnonzero(ends)[:home]] = 1.0
+    actions = random.integers(2, size=T)
+    return {
+        "X": np.eye(n_steps)[np.arange(T) % n_steps], "y": y, "actions": actions, "terminated": ends,
+        "episode": np.arange(T) // n_steps, "behavior_probability": np.full(T, 0.5),
+        "target_policy": np.full((T, 2), [0.3, 0.7]),
+    }  # fmt: skip
+
+
+def on_policy(data):
+    return {name: data[name] for name in ("X", "y", "terminated", "episode")}
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize("n", [5, 12, 80])
+@pytest.mark.parametrize("home", [False, True])
+def test_the_interval_of_equal_returns_is_that_of_clopper_and_pearson(n, home, level):
+    data = on_policy(patients(n, n if home else 0))
+    found = importance_sampling(**data, gamma=1.0, bounds=(0.0, 1.0), level=level)
+    tail = (1.0 - level) / 2.0
+    exact = (stats.beta.ppf(tail, n, 1), 1.0) if home else (0.0, stats.beta.ppf(1.0 - tail, 1, n))
+    assert_close((found.lower, found.upper), exact, "sums")
+    assert found.little_data or n == 80
+    assert str(found).endswith("little data") == found.little_data
+    assert found.bounds == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("bounds", [None, (-0.5, 2.0)])
+@pytest.mark.parametrize("home", [30, 22])
+def test_intervals_are_those_of_the_definition(home, bounds):
+    data = patients(30, home)
+    data["groups"] = data["episode"] // 2
+    model = LSTDQ(0.9, alpha=1e-6, fit_intercept=False).fit(**data)
+    found = policy_value(model, bounds=bounds)
+    part = found.by_blocks
+    half = stats.t.ppf(0.975, found.degrees_of_freedom) * np.hypot(found.standard_error, found.shift)
+    largest = [np.abs(found.dual_weights[data["groups"] == e]).max() for e in range(15)]
+    within = (0.0, 0.81) if bounds is None else bounds
+    assert naive.are_tied([1.0] * home + [0.0] * (30 - home), [], None)
+    exact = naive.tied_interval(part.value, half, largest, within, 0.95)
+    assert_close((found.lower, found.upper), exact, "sums")
+
+
+@pytest.mark.parametrize("estimator", ["is", "pdis", "wis", "wpdis"])
+def test_those_of_importance_sampling_count_episodes_by_their_products_of_ratios(estimator):
+    data = patients(20, 18)
+    found = importance_sampling(**data, gamma=0.9, estimator=estimator, bounds=(0.0, 1.0))
+    ratio = np.where(data["actions"] == 1, 1.4, 0.6).reshape(20, 3)
+    products = ratio.cumprod(axis=1)
+    products = np.repeat(products[:, -1:], 3, axis=1) if estimator in ("is", "wis") else products
+    g = 0.9 ** np.arange(3) * (products / products.sum(axis=0) if estimator[0] == "w" else products / 20)
+    half = stats.t.ppf(0.975, found.degrees_of_freedom) * found.standard_error
+    exact = naive.tied_interval(found.value, half, g.max(axis=1), (0.0, 1.0), 0.95)
+    assert_close((found.lower, found.upper), exact, "sums")
+
+
+def test_untied_returns_keep_their_interval():
+    data = patients(40, 40)
+    data["y"] += np.random.default_rng(0).normal(size=len(data["y"]))
+    found = importance_sampling(**on_policy(data), gamma=0.9)
+    known = importance_sampling(**on_policy(data), gamma=0.9, bounds=(-100.0, 100.0))
+    assert known.bounds == (-100.0, 100.0)  # returns within a hundredth of 200 are tied
+    half = stats.t.ppf(0.975, found.degrees_of_freedom) * found.standard_error
+    assert_close((found.lower, found.upper), (found.value - half, found.value + half), "sums")
+    assert found.bounds is None
+    assert importance_sampling(**on_policy(data), gamma=0.9, bounds=(-10.0, 10.0)).bounds is None
+
+
+def test_of_half_and_half_none_is_tied_and_of_one_more_they_are():
+    assert importance_sampling(**on_policy(patients(20, 10)), gamma=1.0).bounds is None
+    assert importance_sampling(**on_policy(patients(20, 11)), gamma=1.0).bounds == (0.0, 1.0)
+    for sums in ([1.0, 1.0 + 1e-12, 5.0], [1.0, 1.0 + 1e-6, 5.0], [2.0], [0.0, 0.0]):
+        X, done = np.ones((len(sums), 1)), np.ones(len(sums), bool)
+        if len(sums) > 1:
+            tied = importance_sampling(X, sums, gamma=1.0, terminated=done).bounds is not None
+            assert tied == naive.are_tied(sums, sums)
+
+
+def test_returns_of_zero_without_bounds_are_said():
+    data = patients(10, 0)
+    with pytest.warns(EffectiveSampleWarning, match="All returns of the log are 0, .* Give `bounds`"):
+        found = importance_sampling(**on_policy(data), gamma=0.9)
+    assert (found.lower, found.upper) == (0.0, 0.0)
+    for call in (
+        lambda **one: evaluate_policy(**data, gamma=0.9, **one),
+        lambda **one: policy_value(LSTDQ(0.9).fit(**data), **one),
+    ):
+        assert any("All returns of the log are 0" in text for text in call().said)
+        found = call(bounds=(0.0, 1.0))
+        assert not any("All returns" in text for text in found.said)
+        assert found.upper > 0.2
+
+
+def test_cut_off_episodes_do_not_bound_the_value():
+    T = 400
+    data = {"X": np.ones((T, 1)), "y": np.ones(T), "episode": np.arange(T) // 20, "terminated": np.zeros(T, bool)}
+    actions = np.arange(T) % 2
+    model = LSTDQ(0.99, alpha=0.0, fit_intercept=False).fit(**data, actions=actions, target_policy=np.full((T, 2), 0.5))
+    found = policy_value(model)
+    assert_close(found.value, 100.0, "solve")
+    assert found.lower < 100.0
+
+
+def test_an_lstd_has_the_returns_of_its_data():
+    data = patients(30, 30)
+    ratio = np.where(data["actions"] == 1, 1.4, 0.6)
+    model = LSTD(0.9, 0.0, 1e-3, fit_intercept=False).fit(**on_policy(data), importance_ratio=ratio)
+    first = data["X"][::3]
+    plain = policy_value(model, first)
+    assert plain.bounds is None
+    known = policy_value(model, first, data=data)
+    assert known.bounds == (0.0, 0.81)
+    assert known.lower < plain.lower
+    with pytest.raises(InvalidInputError, match="`bounds` must not be given without the log"):
+        policy_value(model, first, bounds=(0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((0.0,), "`bounds` must be two numbers"),
+        (3.0, "`bounds` must be two numbers"),
+        (("a", "b"), "`bounds` must be two numbers"),
+        ((1.0, 0.0), r"the smaller one first; got \(1, 0\)"),
+        ((0.0, np.inf), "`bounds` must be finite"),
+        ((-1.0, 0.5), r"that which begins in row 0 has 0.81, outside of \(-1, 0.5\)"),
+    ],
+)
+def test_bad_bounds_are_refused(bounds, message):
+    data = patients(10, 9)
+    for call in (importance_sampling, evaluate_policy):
+        with pytest.raises(InvalidInputError, match=message):
+            call(**data, gamma=0.9, bounds=bounds)
+
+
+def test_differences_of_tied_returns_are_those_of_the_definition():
+    data = patients(30, 30)
+    policies = {"one": [0.3, 0.7], "two": [0.8, 0.2], "three": [0.5, 0.5]}
+    T = len(data["y"])
+    models = {
+        name: LSTDQ(0.9, alpha=1e-6, fit_intercept=False).fit(**data | {"target_policy": np.full((T, 2), p)})
+        for name, p in policies.items()
+    }
+    found = compare_policies(models)
+    weights = [np.abs(one.dual_weights).reshape(30, 3).max(axis=1) for one in found.values]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        exact = naive.tied_difference(0.0, weights[i], weights[j], (0.0, 0.81), 1.0 - 0.05 / 3)
+        np.testing.assert_allclose((found.upper - found.lower)[i, j] / 2, exact, atol=1e-6)  # standard errors of 1e-7
+    values = {name: policy_value(model, bounds=(-1.0, 2.0)) for name, model in models.items()}
+    wider = compare_policies(values)
+    assert [one.bounds for one in wider.values] == [(-1.0, 2.0)] * 3
+    i, j = 0, 1
+    exact = naive.tied_difference(0.0, weights[0], weights[1], (-1.0, 2.0), 1.0 - 0.05 / 3)
+    np.testing.assert_allclose((wider.upper - wider.lower)[0, 1] / 2, exact, atol=1e-6)
+    same = compare_policies({"one": values["one"], "again": values["one"]})
+    assert same.upper[0, 1] == 0.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_check_fires_on_differences_of_rounding(seed):
+    data = patients(60, 60, seed=seed)
+    data["y"] = data["y"] * 0.7
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = evaluate_policy(**data, gamma=0.97, state=np.random.default_rng(seed).normal(size=(180, 3)))
+    assert not [one for one in given if issubclass(one.category, MisfitWarning)]
+    assert found.upper <= 0.7 * 0.97**2 + 1e-12
+    assert found.lower < 0.63
