@@ -351,6 +351,131 @@ class Trajectories:
         return cls(**read_events(events, columns, step=step, until=until, start=start, first=first))
 
     @classmethod
+    def from_arrays(
+        cls,
+        observations: Any,
+        rewards: ArrayLike,
+        *,
+        terminals: ArrayLike | None = None,
+        timeouts: ArrayLike | None = None,
+        next_observations: Any = None,
+        dones: ArrayLike | None = None,
+        done_on: str = "departure",
+        reward_on: str = "departure",
+        actions: ArrayLike | None = None,
+        behavior_probability: ArrayLike | None = None,
+        features: Function = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Read transitions in arrays: a replay buffer, a dictionary of D4RL, the log of a loop of your own.
+
+        Row t has an observation, the action taken there, its reward, and flags of what the action led to. Rows are in
+        time order within an episode. Say which ends are terminal (`terminals`) and which are time limits or other cuts
+        (`timeouts`), or which episodes are done (`dones`) and which of those by a limit; see Notes.
+
+        Parameters
+        ----------
+        observations : (T, …) or (T, E, …) array-like, or a dict or tuple of them
+            One row per step, or per step of each of E environments that ran side by side.
+        rewards : (T,), (T, 1), (T, m), (T, E) or (T, E, m) array-like
+            Reward of each row, or m rewards.
+        terminals : (T,), (T, 1) or (T, E) array-like of bool, or False, optional
+            Whether the row's action led to a terminal state. False: none did.
+        timeouts : like `terminals`, optional
+            Whether the episode was cut off after the row's action, by a limit or otherwise. False: none was. A row that
+            is both terminal and a timeout counts as terminal.
+        next_observations : like `observations`, optional
+            What the row's action led to, at an end too: the final observation, not the first one of the next episode.
+        dones : like `terminals`, optional
+            In place of `terminals`: whether the episode ended at all. Terminal are those that are no timeouts.
+        done_on : {"departure", "arrival"}, default "departure"
+            Whether the flags of row t belong to the action that leaves its observation, or to the one that led to it.
+        reward_on : {"departure", "arrival"}, default "departure"
+            The same for rewards; with "arrival", the flags come with them.
+        actions : (T, …) or (T, E, …) array-like, optional
+            Action taken in each row. A column of integers or text, (T, 1), becomes (T,).
+        behavior_probability : (T,), (T, 1) or (T, E) array-like, optional
+            Probability with which each action was taken.
+        features : callable, optional
+            Called with one observation; returns its features, shape (n,). By default, the numbers of an observation are
+            its features.
+        feature_names : sequence of n str, optional
+
+        Returns
+        -------
+        Trajectories
+            Episodes numbered from 0, those of the first environment first.
+
+        Raises
+        ------
+        InvalidInputError
+            When arrays do not fit together, or flags do not say which ends are terminal: the message has the remedy.
+
+        Warns
+        -----
+        UnusedRewardWarning
+            When rows of timeouts have rewards and no `next_observations`.
+        TerminationWarning
+            When many episodes terminate at one same greatest length, as if a limit were taken for an end.
+        MissingTerminationWarning
+            When rows of a reset hide where episodes were cut off, and `timeouts` is missing.
+
+        Notes
+        -----
+        What is given decides how rows are read:
+
+        ``terminals, timeouts, next_observations``
+            After a timeout comes a horizon row made of its `next_observations`.
+        ``terminals, timeouts``, as in D4RL and d3rlpy
+            The row of a timeout is the horizon row: its successor is unknown, and its reward is not used.
+        ``terminals, next_observations``
+            An episode is cut off where `next_observations` is not the observation of the next row.
+        ``dones, timeouts``, as in Stable-Baselines3
+            Terminals are dones that are no timeouts.
+
+        A last row that is neither is read as a timeout. So is a row whose `next_observations` is not the next
+        observation: transitions that were shuffled become episodes of two rows each, of which any λ makes the same
+        model. With `next_observations`, the steps of a reset are left out (Gymnasium's autoreset mode NextStep):
+        they follow an end, begin at its `next_observations` and have no reward. Without them, a row after an end with
+        the reward NaN holds the final observation.
+
+        A ring that has been written over begins at its position: ``np.roll(array, -pos, axis=0)``; of one that is not
+        full, take the rows before it.
+
+        Examples
+        --------
+        Two episodes: the first one ended, the second one was stopped by a limit of two steps.
+
+        >>> from lstd import Trajectories
+        >>> data = Trajectories.from_arrays(
+        ...     observations=[[0.0], [1.0], [5.0], [6.0]],
+        ...     next_observations=[[1.0], [2.0], [6.0], [7.0]],
+        ...     rewards=[1.0, 2.0, 3.0, 4.0],
+        ...     terminals=[False, True, False, False],
+        ...     timeouts=[False, False, False, True],
+        ... )
+        >>> data.X[:, 0].tolist(), data.y.tolist()
+        ([0.0, 1.0, 5.0, 6.0, 7.0], [1.0, 2.0, 3.0, 4.0, nan])
+        >>> data.horizon.tolist()
+        [False, False, False, False, True]
+        """
+        from lstd.trajectories.transition_arrays import Arrays, read_arrays
+
+        given = Arrays(
+            observations=observations,
+            rewards=rewards,
+            terminals=terminals,
+            timeouts=timeouts,
+            dones=dones,
+            next_observations=next_observations,
+            done_on=done_on,
+            reward_on=reward_on,
+            actions=actions,
+            behavior_probability=behavior_probability,
+        )
+        return cls(**read_arrays(given, features), feature_names=feature_names)
+
+    @classmethod
     def from_gymnasium(
         cls, env: Any, policy: Callable[[Any], Any], *, features: Function = None, n_episodes: int | None = None,
         n_steps: int | None = None, seed: int | None = None, progress: Progress = None,
