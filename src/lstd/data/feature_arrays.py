@@ -16,7 +16,7 @@ from lstd.errors import InvalidInputError
 from lstd.types import Array
 
 _FEW = 2**12  # entries
-Features = Any  # Array | scipy.sparse.csr_array, which has no types | features that sum themselves, of lstd.ope
+Features = Any  # Array | scipy.sparse.csr_array, which has no types | SummingFeatures of lstd.statistics
 
 
 def check_features(name: str, X: Any, *, finite: bool = True, single: bool = False) -> Features:

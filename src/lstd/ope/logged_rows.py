@@ -38,7 +38,7 @@ from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.estimators.validate_data import checked_rows
 from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of
-from lstd.statistics.adding import Added
+from lstd.statistics.adding import Added, SummingFeatures
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.types import Array, Flags
 
@@ -331,7 +331,7 @@ def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class PairRows:
+class PairRows(SummingFeatures):
     """Features φ(s_t, a_t) of N logged pairs, or their expected successors, as sums and rows need them."""
 
     logged: LoggedRows

@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from lstd._kernels.traces import add_entries, add_later_sums, dense_traces, sparse_sums
 from lstd.data.feature_arrays import Features, dense, rows_of
@@ -119,6 +120,35 @@ class Added(NamedTuple):
         return Added(more, self.cuts, np.stack([u_next, v_next]))
 
 
+class SummingFeatures(Protocol):
+    """Features (T, n) that are never an array of their width: they sum the rows that they are of, as pairs do."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """T and n."""
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries of an array of the features, as far as work is divided by it."""
+
+    def rows(self, part: slice) -> Self:
+        """Return consecutive rows."""
+
+    def __getitem__(self, rows: slice) -> Features:
+        """Return the features of some rows, dense or sparse."""
+
+    def toarray(self) -> Array:
+        """Return the features as an array."""
+
+    def sums(self, rows: Rows, lmbda: float) -> Added:
+        """Sum rows with these features, which follow no others."""
+
+
+def sum_themselves(features: Features) -> TypeGuard[SummingFeatures]:
+    """Return whether features are neither dense nor sparse."""
+    return not (isinstance(features, np.ndarray) or sparse.issparse(features))
+
+
 def _joined(sums: Array, later: Array, trace: Array) -> Array:
     """Join sums with those of a later chunk, which the trace enters; `sums` are changed in place if they may be."""
     if not sums.flags.writeable:
@@ -191,7 +221,7 @@ class Adding:
         stop = end
         if pending is not None and not self._given:
             stop = end - 1
-        if hasattr(self._rows.X, "sums"):  # features that sum themselves, to nothing before
+        if sum_themselves(self._rows.X):  # to nothing before
             self.sums, self.cuts, self.trace = self._rows.X.sums(self._rows, self._lmbda)
         elif stop > self.at:
             self._add_in_batches(stop)
@@ -374,7 +404,7 @@ def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int],
     """
     n = max(1, rows.n_features)
     n_rows = len(rows)
-    if is_dense(rows.X) and not hasattr(rows.X, "sums"):
+    if is_dense(rows.X) and not sum_themselves(rows.X):
         return sorted({0, *at, n_rows}), False
     n_entries = max(1.0, rows.X.nnz / max(1, n_rows))  # of a row
     work = n_entries * (n_entries if is_short(rows, lmbda) else n)  # products for a row

@@ -53,7 +53,7 @@ from lstd.data.settings import boundary_share, check_ridge
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, Adding, Pending, chunk_edges
+from lstd.statistics.adding import Added, Adding, Pending, chunk_edges, sum_themselves
 from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.threads import blas_threads, in_threads
@@ -419,7 +419,7 @@ class LSTDStatistics(ReadOnly, Saved):
         on `threads`.
         """
         edges, many = ([], False) if isinstance(rows.X, np.ndarray) else chunk_edges(rows, self.lmbda, at)
-        if not many and not hasattr(rows.X, "sums"):  # products have threads of their own
+        if not many and not sum_themselves(rows.X):  # products have threads of their own
             return self.followed(rows, [*sorted({*at} - {0}), len(rows)])
         nothing = LSTDStatistics.empty_like(rows, self.lmbda)
         chunks = in_threads(
