@@ -1,10 +1,13 @@
 """All that solves for weights takes the linear system from one place."""
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 from lstd import LSTD, LSTDStatistics
-from lstd.errors import IllConditionedWarning
+from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.statistics.intervals import sums_of_block
 from lstd.statistics.system import System
@@ -17,9 +20,7 @@ X, Y = RANDOM.normal(size=(3000, 3)), RANDOM.normal(size=3000)
 def without_block(model, e):
     """Weights of a model, (n, m), from all blocks of its data but one."""
     A, b = sums_of_block(model.blocks, model.system, e)
-    system = model.system
-    rest = System(system.A - A, system.b - b, system.ridge, system.intercept, system.variant, system.endless)
-    return rest.solve().weights
+    return model.system.without(A, b).solve().weights
 
 
 @pytest.mark.parametrize("gamma", [0.9, 1.0])
@@ -58,3 +59,121 @@ def test_the_ones_have_no_ridge_coefficient_and_no_penalty():
     assert_close(
         system.solve_transposed(right).weights, np.linalg.solve(sums.matrix().T + np.diag(system.ridge), right), "solve"
     )
+
+
+# ---------------------------------------------------------------- at γ = 1, with ends, cuts and without
+
+
+N_EPISODES, LENGTH = 12, 40
+EPISODE = np.repeat(np.arange(N_EPISODES), LENGTH)
+LAST = np.tile(np.arange(LENGTH) == LENGTH - 1, N_EPISODES)
+ENDS = {
+    "endless": np.zeros(len(EPISODE)),  # one stream
+    "one end": np.where(np.arange(len(EPISODE)) == len(EPISODE) - 1, 1.0, 0.0),  # of one stream
+    "cut": np.zeros(len(EPISODE)),
+    "one ended": np.where(EPISODE == 4, LAST, False),
+    "ended": LAST,
+}
+ONE_STREAM = ("endless", "one end")
+
+
+def features(kind):
+    random = np.random.default_rng(1)
+    if kind == "one-hot":
+        return np.eye(3)[random.integers(3, size=len(EPISODE))]
+    if kind == "constant":  # in each episode
+        return np.column_stack([0.5 + EPISODE % 3, random.normal(size=len(EPISODE))])
+    return random.normal(size=(len(EPISODE), 2))
+
+
+def columns_of(ends, kept=slice(None)):
+    columns = {"terminated": ENDS[ends][kept]}
+    if ends not in ONE_STREAM:
+        columns["episode"] = EPISODE[kept]
+    return columns
+
+
+def has_ends(variant, ends):
+    """How many ends there are: of episodes, or, for variants that take cuts as ends, of the data."""
+    cuts = {"endless": 1, "one end": 0, "cut": N_EPISODES, "one ended": N_EPISODES - 1, "ended": 0}[ends]
+    return int(ENDS[ends].sum()) + (0 if variant == "boyan" else cuts)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("alpha", [0.0, 1e-9, 2.0])
+@pytest.mark.parametrize("kind", ["normal", "one-hot", "constant"])
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+def test_at_discount_one_intervals_are_the_jackknife_or_refused(variant, ends, kind, alpha):
+    """No weight comes from the rounding of a sum that is zero, nor a standard error."""
+    phi = features(kind)
+    y = 1.0 + np.random.default_rng(2).normal(size=len(phi))
+    model = LSTD(1.0, 0.7, alpha, variant).fit(phi, y, **columns_of(ends))
+    n_ends = has_ends(variant, ends)
+    assert (model.intercept_ == 0.0) == (n_ends == 0)
+    if n_ends == 1:
+        with pytest.raises(InvalidInputError, match="no block alone decides"):
+            model.predict_interval(phi)
+        return
+    interval = model.predict_interval(phi)
+    if n_ends == 0 and kind != "normal" and alpha < 1.0:
+        return  # values without a bound, of which warnings say so
+    assert np.abs(interval.prediction).max() < 1e5
+    assert interval.standard_error.max() < 1e4
+    if ends in ONE_STREAM or alpha == 2.0:
+        return
+    kept = [EPISODE != e for e in range(N_EPISODES)]
+    rest = [LSTD(1.0, 0.7, alpha, variant).fit(phi[k], y[k], **columns_of(ends, k)).predict(phi) for k in kept]
+    jackknife = np.sqrt((1.0 - 1.0 / N_EPISODES) * np.sum((np.array(rest) - interval.prediction) ** 2, axis=0))
+    np.testing.assert_allclose(interval.standard_error, jackknife, rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["direct", "iterative"])
+@pytest.mark.parametrize("variant", ["uncorrected", "mixed"])
+def test_cuts_that_are_the_only_ends_are_said(variant, solver):
+    phi = sparse.csr_array(features("normal"))
+    estimator = LSTD(1.0, 0.7, variant=variant, solver=solver)
+    with pytest.warns(IllConditionedWarning, match="no row reaches an end"):
+        estimator.fit(phi, np.ones(len(EPISODE)))
+    with pytest.raises(InvalidInputError, match="no block alone decides"):
+        estimator.predict_interval(phi)
+    assert estimator.model_.no_intervals
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"weight": np.random.default_rng(3).uniform(size=len(EPISODE))},
+        {"importance_ratio": np.random.default_rng(4).lognormal(-0.125, 0.5, size=len(EPISODE))},
+        {"discount": np.ones(len(EPISODE))},
+    ],
+)
+@pytest.mark.parametrize("lmbda", [0.0, 0.3, 1.0])
+def test_without_an_end_the_intercept_is_zero_and_the_rest_a_model_without_it(lmbda, more):
+    phi = features("normal")
+    y = np.column_stack([np.random.default_rng(5).normal(size=len(phi)), phi[:, 0]])
+    gamma = 0.9 if "discount" in more else 1.0
+    with warnings.catch_warnings(action="ignore"):
+        one = LSTD(gamma, lmbda).fit(phi, y, **more)
+        two = LSTD(gamma, lmbda, fit_intercept=False).fit(phi, y, **more)
+        sums = LSTDStatistics.from_arrays(phi, y, gamma=gamma, lmbda=lmbda, fit_intercept=True, **more)
+        solved = sums.solve([1.0, 1.0])
+    assert not np.any(one.intercept_)
+    assert_close(one.coef_, two.coef_, "solve")
+    assert_close(solved.weights[:2].T, two.coef_, "solve")
+    assert not solved.weights[2].any()
+
+
+@pytest.mark.parametrize("variant", ["boyan", "mixed"])
+def test_a_constant_feature_without_an_end_and_a_ridge_term_has_no_weight(variant):
+    """Beside γ = 1, it has one; a ridge term alone decides it, which a warning says."""
+    phi = np.insert(features("normal"), 2, 1.5, axis=1)
+    y = phi[:, 0] + 1.0
+    with pytest.warns(IllConditionedWarning, match="constant from row to row"):
+        model = LSTD(1.0, 0.0, 0.0, variant, fit_intercept=False).fit(phi, y)
+    assert model.coef_[2] == 0.0
+    assert_close(model.coef_[:2], LSTD(1.0, 0.0, 0.0, fit_intercept=False).fit(phi[:, :2], y).coef_, "solve")
+    assert LSTD(0.9, 0.0, 0.0, variant, fit_intercept=False).fit(phi, y).coef_[2] > 1.0
+    with pytest.warns(RidgeWarning, match="grow without bound"):
+        LSTD(1.0, 0.0, 1e-6, variant, fit_intercept=False).fit(phi, y)

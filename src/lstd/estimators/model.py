@@ -357,7 +357,7 @@ class Model(Record):
         if self.is_reported:
             return self
         solution = self.solution
-        if self.known is None and not solution.is_accurate:
+        if self.known is None:
             self.system.warn_of_condition(solution)
         self._warn_of_data()
         n = self.statistics.n_transitions

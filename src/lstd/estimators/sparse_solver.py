@@ -28,18 +28,18 @@ from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import check_finite
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings, Solver, boundary_share
-from lstd.errors import IllConditionedWarning, InvalidInputError, warn
+from lstd.errors import InvalidInputError, warn
 from lstd.estimators.limits import Limits
 from lstd.estimators.model import Model, warned_of
 from lstd.estimators.model_parts import MatrixFree, Solved
 from lstd.statistics.adding import column_of, parts_of
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import marks_until
-from lstd.statistics.intervals import Influence, check_blocks
+from lstd.statistics.intervals import Influence, check_blocks, check_ends
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge import NOTHING, warn_of_movement
 from lstd.statistics.solve import Solution, check_range
-from lstd.statistics.system import NO_INTERCEPT, System
+from lstd.statistics.system import System
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
@@ -200,13 +200,18 @@ def fit_without_matrix(
     """Return the solved model of checked rows without the column of ones; not solved if none is a full transition."""
     limits, ridge = Limits.of_rows(rows), settings.ridge(rows.n_features)
     rows = _sparse(rows)
-    blocks, endless = _counted(rows, settings, options["n_blocks"])
+    ones_alone = _ones_in_blocks(rows, settings, options["n_blocks"])
+    blocks = _marked(ones_alone, rows)
     matrix_free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
     warned = warned_of(rows, settings) | ({"unused"} if not len(unused_rows(rows, len(rows) - 1)) else set())
     model = Model(blocks, settings, options=options, limits=limits, matrix_free=matrix_free, warned=warned, **fields)
     if not blocks.total.total_weight > 0.0:
         return model
-    ones = settings.fit_intercept and not endless
+    of_ones = System.of(ones_alone.total, settings.variant, np.empty(0), intercept=True)
+    ones = False
+    if settings.fit_intercept:
+        of_ones.solve(report=True)
+        ones = not of_ones.endless[-1]
     common = _common_sum(rows) if ones else 0.0
     repeated = 0.0 if ridge.any() else common
     system = MatrixFreeSystem(rows, settings, ridge, ones=ones and not repeated)
@@ -233,6 +238,8 @@ def fit_without_matrix(
     solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf, False)
     try:
         check_blocks(blocks)
+        if ones:
+            check_ends(ones_alone, of_ones)
     except InvalidInputError as error:
         return model.changed(known=Solved(solution, None, str(error)))
     system.common = 0.0 if repeated else common
@@ -298,33 +305,28 @@ def _sparse(rows: Rows) -> Rows:
     return rows.changed(X=X, X_next=X_next)
 
 
-def _counted(rows: Rows, settings: Settings, n_blocks: Any) -> tuple[Blocks, bool]:
-    """Return the counts of rows in blocks, with the marks of their features, and whether they determine no intercept.
-
-    They are sums over the column of ones alone.
-    """
+def _ones_in_blocks(rows: Rows, settings: Settings, n_blocks: Any) -> Blocks:
+    """Return sums over the column of ones alone in blocks of rows."""
     nothing = np.empty((len(rows), 0))
     ones = rows.changed(
-        X=nothing, X_next=None if rows.X_next is None else nothing, names=None, appended=1, intercept=True
+        X=nothing,
+        X_next=None if rows.X_next is None else nothing,
+        names=None,
+        appended=1,
+        intercept=True,
     )
     limit = _N_BLOCKS if isinstance(n_blocks, str) and n_blocks == "auto" else n_blocks
-    blocks = no_blocks(ones, settings.lmbda, limit).extended(ones)
+    return no_blocks(ones, settings.lmbda, limit).extended(ones)
+
+
+def _marked(blocks: Blocks, rows: Rows) -> Blocks:
+    """Return blocks of the ones, whose counts are used alone, with the marks of the features of rows."""
 
     def marked(one: LSTDStatistics) -> LSTDStatistics:
         counts = one.counts.changed(mark=int(marks_until(rows, [one.n_rows])[0, 0]), unused=one.n_unused_rewards)
         return one.changed(pending=None, cuts=None, counts=counts)
 
-    endless = settings.fit_intercept and blocks.total.total_weight > 0.0 and _is_endless(blocks.total, settings)
-    return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes))), endless
-
-
-def _is_endless(ones: LSTDStatistics, settings: Settings) -> bool:
-    """Return whether no end is reached at γ = 1, so that the data determine no intercept, and warn of it."""
-    system = System.of(ones, settings.variant, np.empty(0), intercept=True)
-    if not system.endless:
-        return False
-    warn(NO_INTERCEPT, IllConditionedWarning)
-    return True
+    return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes)))
 
 
 def _common_sum(rows: Rows) -> float:

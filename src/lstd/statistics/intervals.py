@@ -56,6 +56,12 @@ _ENTRIES = 2**20  # of u at a time, 8 MiB
 _BYTES = 2**28  # of the systems that are solved at a time
 _FEATURES_FOR_THREADS = 200  # with fewer, threads wait longer than they compute
 
+_ONE_BLOCK_DECIDES = (
+    "Intervals need data of which no block alone decides the values. At `gamma` 1, without one of the blocks no end is "
+    "reached from some rows, and values grow without bound. Fit to data in which more episodes terminate, or use a "
+    "`gamma` below 1."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Interval:
@@ -269,16 +275,15 @@ def influence_of(blocks: Blocks, system: System, weights: Array, *, threads: int
     vectors = np.zeros((len(shares), m, n))
     shift = np.zeros((m, n))
     intercept = system.intercept
-    if system.leaves_out_ones:  # the weight of the ones is zero, whatever the data
-        system = system.without_ones()
-        weights = weights[:-1]
-    kept = slice(len(weights))
+    (kept,) = system.determined.nonzero()  # the other weights are zero, whatever the data
+    system = system.only(system.determined)
+    weights = weights[kept]
     if threads is None:
         threads = blas_threads()
     threads = min(threads, max(1, _BYTES // (48 * n**2)))  # each holds six matrices
     with one_blas_thread():
-        pulled = system.ridge[:, np.newaxis] * weights
-        shift[:, kept] = system.solve(pulled).weights.T
+        pulled = system.solve(system.ridge[:, np.newaxis] * weights)
+        shift[:, kept] = pulled.weights.T
         vectors[..., kept], singular = _vectors(blocks, system, weights, threads)
         if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
             mean_square = abs(float(np.trace(system.A))) / (len(weights) * max(1, blocks.total.n_transitions))
@@ -292,13 +297,17 @@ def influence_of(blocks: Blocks, system: System, weights: Array, *, threads: int
 def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tuple[Array, bool]:
     """Compute q_e, (E, m, n), and whether a system without a block was singular."""
     shares = blocks.shares
-    rest = system.b - system.A @ weights
+    residual = system.b - system.A @ weights
 
     @np.errstate(over="ignore", invalid="ignore")  # in another thread
     def without_block(e: int) -> Solution:
         A_e, b_e = sums_of_block(blocks, system, e)
-        score = b_e - A_e @ weights - shares[e] * rest
-        return system.without_part(A_e).solve(score)
+        rest = system.without(A_e, b_e)
+        score = b_e - A_e @ weights - shares[e] * residual
+        solution = rest.solve(score)
+        if solution.singular and rest.solve().unbounded and not system.solve().unbounded:
+            raise InvalidInputError(_ONE_BLOCK_DECIDES)
+        return solution
 
     if len(weights) < _FEATURES_FOR_THREADS:
         threads = 1
@@ -306,6 +315,13 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
     vectors = np.array([solution.weights.T for solution in solutions])
     vectors *= np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis]
     return vectors, any(solution.singular for solution in solutions)
+
+
+def check_ends(blocks: Blocks, system: System) -> None:
+    """Raise InvalidInputError if the system has an end of the ones, but not without one of the blocks."""
+    for e in range(len(blocks.prefixes) + 1):
+        if system.without(*sums_of_block(blocks, system, e)).endless[-1]:
+            raise InvalidInputError(_ONE_BLOCK_DECIDES)
 
 
 def sums_of_block(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
@@ -325,9 +341,8 @@ def _sums_until(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
     """
     if e == len(blocks.prefixes):
         return system.A, system.b
-    prefix = blocks.prefixes[e]
     variant = system.variant if blocks.by_episode else "boyan"
-    return system.matrix_of(prefix, variant), prefix.b[: len(system.b)]
+    return system.of_part(blocks.prefixes[e], variant)
 
 
 def check_blocks(blocks: Blocks) -> None:

@@ -55,7 +55,8 @@ from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, Pending, chunk_edges, sum_themselves
 from lstd.statistics.counts import UNKNOWN, About, Counts
-from lstd.statistics.solve import Solution, check_range, solve
+from lstd.statistics.solve import Solution, check_range
+from lstd.statistics.system import System
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
@@ -168,9 +169,13 @@ class LSTDStatistics(ReadOnly, Saved):
 
     n_rows = property(attrgetter("counts.n_rows"), doc="Number of rows.")
     n_transitions = property(attrgetter("counts.n_transitions"), doc="Number of full transitions.")
-    total_weight = property(attrgetter("counts.total_weight"), doc="Sum of the weights of the full transitions.")
     feature_names = property(attrgetter("about.feature_names"), doc="Names of the features but the ones, or None.")
     labels = property(attrgetter("about.labels"), doc="Labels of the data.")
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights of the full transitions."""
+        return self.counts.total_weight
 
     @property
     def n_unused_rewards(self) -> int:
@@ -494,6 +499,16 @@ class LSTDStatistics(ReadOnly, Saved):
             raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
         return about
 
+    def boundary_at(self, j: int) -> float:
+        """Return entry (j, j) of the boundary terms at all cuts, the end of the data among them."""
+        n = self.n_features
+        total = 0.0
+        if self.cuts is not None:
+            total += float(self.cuts[:, :n][j, j])
+        if self.pending is not None:
+            total += float(self.pending.phi[j] * self.trace[1, :n][j])
+        return total
+
     def matrix(self, variant: str = "boyan") -> Array:
         """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
         n, row, share = self.n_features, self.pending, boundary_share(variant, self.lmbda)
@@ -532,13 +547,14 @@ class LSTDStatistics(ReadOnly, Saved):
         EffectiveSampleWarning
             When importance ratios, trace coefficients or weights leave little of the data.
         """
+        intercept = False  # whether the column of ones has no penalty
         if is_single(alpha):
             ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
         else:
-            given = check_ridge("alpha", alpha)
-            short = self.has_intercept and len(given) == self.n_features - 1
-            ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
-        solution = solve(self.matrix(variant), self.b, ridge)
+            ridge = check_ridge("alpha", alpha)
+            intercept = self.has_intercept and len(ridge) == self.n_features - 1
+            check_ridge("alpha", ridge, self.n_features - intercept)
+        solution = System.of(self, variant, ridge, intercept=intercept).solve(report=True)
         if (sample := self.counts.sample) is not None:
             warn_of_ratios(sample.size, sample.off_policy, self.lmbda)
         return replace(solution, weights=solution.weights[:, 0]) if self.single else solution

@@ -46,7 +46,7 @@ def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about
     >>> import numpy as np
     >>> from lstd.statistics.ridge import ridge_movement
     >>> from lstd.statistics.system import System
-    >>> system = System(np.diag([3.0, 0.0]), np.eye(2), np.full(2, 2.0), intercept=False, variant="boyan")
+    >>> system = System(np.diag([3.0, 0.0]), np.eye(2), np.full(2, 2.0), False, "boyan", rounding=np.zeros(2))
     >>> ridge_movement(system, np.diag([0.2, 0.5]))  # (α/2)/(3 + α/2) and 1
     array([0.25, 1.  ])
     """
@@ -57,7 +57,7 @@ def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about
     mean_square = nothing
     if system.intercept and len(ridge) > 1:
         ones = A[-1, -1]
-        if system.endless or ones == 0.0:
+        if system.endless[-1] or ones == 0.0:
             return nothing
         mean_square = b[-1] ** 2 / abs(ones)
         means = A[:-1, [-1]] / ones
