@@ -1111,35 +1111,31 @@ def steps_after(rewards, discounts, ends, t, k):
 
 
 def cross_fitted(target, value, X, folds, near, ridges):
-    """Least squares on (1, v), then a ridge regression of the rest on columns of variance 1, by rows of other folds.
+    """A ridge regression on v and the features, of variance 1 in the rows that it is fitted to: those of other folds.
 
-    `near[f]` are the rows left out with fold f; the ridge coefficient is the one with the least error on each other
-    fold in turn, left out too.
+    `near[f]` are the rows left out with fold f; the ridge coefficient is the one with the least error on rows that are
+    left out one at a time.
     """
 
-    def fitted(kept, rest, alpha):
-        mean, centre = np.mean(rest[kept]), np.mean(X[kept], axis=0)
-        Z = X[kept] - centre
-        size = len(Z)
-        w = np.linalg.solve(Z.T @ Z / size + alpha * np.eye(X.shape[1]), Z.T @ (rest[kept] - mean) / size)
-        return np.array([mean + (x - centre) @ w for x in X])
+    def fitted(Z, y, alpha, x):
+        centre, mean = np.mean(Z, axis=0), np.mean(y)
+        w = np.linalg.solve((Z - centre).T @ (Z - centre) + alpha * np.eye(len(centre)), (Z - centre).T @ (y - mean))
+        return mean + (x - centre) @ w
 
+    columns = np.column_stack([value, X])
     found = np.empty(len(target))
     for own in range(len(near)):
         kept = ~near[own]
-        design = np.column_stack([np.ones(len(value)), value])
-        a = np.linalg.solve(design[kept].T @ design[kept], design[kept].T @ target[kept])
-        rest = target - design @ a
+        Z, y = (columns - columns[kept].mean(axis=0)) / columns[kept].std(axis=0), target[kept]
         errors = []
         for alpha in ridges:
             error = 0.0
-            for other in range(len(near)):
-                if other != own:
-                    guess = fitted(kept & ~near[other], rest, alpha)
-                    error += sum((guess[i] - rest[i]) ** 2 for i in np.flatnonzero((folds == other) & kept))
+            for i in range(len(y)):
+                others = np.arange(len(y)) != i
+                error += (fitted(Z[kept][others], y[others], alpha, Z[kept][i]) - y[i]) ** 2
             errors.append(error)
-        guess = fitted(kept, rest, ridges[int(np.argmin(errors))])
-        found[folds == own] = (target - rest + guess)[folds == own]
+        for i in np.flatnonzero(folds == own):
+            found[i] = fitted(Z[kept], y, ridges[int(np.argmin(errors))], Z[i])
     return found
 
 

@@ -209,6 +209,18 @@ def private_names(path):
             yield from (word for word in words if is_private(word.rpartition(".")[2]))
 
 
+def test_no_variant_is_known_by_its_name():
+    """What a variant does is its share of the boundary term."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                names = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)}
+                found += [f"{path}:{node.lineno}"] if names & {"boyan", "uncorrected", "mixed"} else []
+    assert found == []
+
+
 def test_tests_use_public_names():
     found = {path.name: set(private_names(path)) - PRIVATE_BY_DESIGN for path in TESTS.rglob("*.py")}
     assert {name: names for name, names in found.items() if names} == {}

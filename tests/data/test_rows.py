@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import MISSING, fields
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from lstd.data import rows as rows_module
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks
 from lstd.data.feature_arrays import check_features
+from lstd.data.rows import ReadOnly, Record
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
 
 NAN, INF = float("nan"), float("inf")
@@ -288,3 +290,22 @@ def test_rounding_is_no_break():
 def test_an_unknown_discount_of_a_horizon_row_is_no_other_discount():
     assert not check(episode=[1] * 4, terminated=NO_ENDS, discount=[0.9, 0.9, 0.9, NAN]).own_discounts
     assert check(episode=[1] * 4, terminated=NO_ENDS, discount=[0.9, 0.8, 0.9, NAN]).own_discounts
+
+
+def subclasses(cls):
+    return {cls, *(one for child in cls.__subclasses__() for one in subclasses(child))}
+
+
+@pytest.mark.parametrize("cls", sorted(subclasses(Record) - {Record, ReadOnly}, key=lambda cls: cls.__name__))
+def test_a_record_made_of_its_values_has_the_defaults_that_the_initialiser_gives(cls):
+    """Among them those that a function makes, anew for each record."""
+    given = [field for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING]
+    values = {field.name: None for field in given}
+    one, two = cls.of(**values), cls.of(**values)
+    for field in fields(cls):
+        assert field.name in vars(one)
+        if field.default_factory is not MISSING:
+            assert type(getattr(one, field.name)) is type(field.default_factory())
+            assert getattr(one, field.name) is not getattr(two, field.name)
+        elif field.default is not MISSING:
+            assert getattr(one, field.name) == field.default

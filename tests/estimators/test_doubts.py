@@ -379,3 +379,12 @@ def test_tables_are_doubted_as_the_same_rows_in_memory_are(table, category, inte
     assert_close(model.model_.bounds, one.bounds, "solve")
     assert_close(model.model_.limits.ranges, one.limits.ranges, "sums")
     assert model.model_.limits.n_rows == len(table)
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.4, 1.0])
+def test_bounds_depend_on_what_a_variant_does_and_not_on_its_name(lmbda):
+    """Mixed is Boyan's at λ = 0, and Uncorrected at λ = 1; a stream without an end has no value near one reward."""
+    X, y = stream()
+    bounds = {v: LSTD(0.9, lmbda, variant=v).fit(X, y + 9.0).model_.bounds for v in ("boyan", "uncorrected", "mixed")}
+    assert bounds["boyan"][0, 0] > 5.0 * bounds["uncorrected"][0, 0]
+    assert bounds["mixed"].tolist() == bounds["boyan" if lmbda == 0.0 else "uncorrected"].tolist()

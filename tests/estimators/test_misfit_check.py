@@ -169,3 +169,17 @@ def test_scores_that_chance_explains_leave_lmbda_arbitrary():
             np.eye(5)[np.arange(19) // 4][run.states[:-1]], run.rewards, terminated=run.terminated
         )
     assert model.arbitrary_scores_ is None
+
+
+def test_the_weight_of_a_horizon_row_changes_no_check():
+    """It has no transition; checks average over transitions."""
+    X, y, columns = episodes(60, 7, lambda x: 0.5 * x[:, 0] ** 2)
+    columns["terminated"] = columns["terminated"] & (columns["episode"] % 3 > 0)
+    weight = np.random.default_rng(8).uniform(0.5, 2.0, len(X))
+    horizon = np.append(np.diff(columns["episode"]) > 0, True) & ~columns["terminated"]
+    other = np.where(horizon, 50.0, weight)
+    with warnings.catch_warnings(action="ignore"):
+        model = LSTD(0.8, 0.5).fit(X, y, weight=weight, **columns)
+        for check in (model.misfit_check, model.bias_check):
+            one, two = (check(X, y, weight=w, **columns) for w in (weight, other))
+            assert vars(one) == vars(two)

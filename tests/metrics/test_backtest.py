@@ -104,9 +104,9 @@ def test_it_is_its_definition():
     number = np.unique(groups, return_inverse=True)[1]
     folds = number % 10
     near = [folds == fold for fold in range(10)]
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    forecast = value - naive.cross_fitted(ahead, value, Z, folds, near, RIDGES)
-    e = naive.cross_fitted(observed - forecast, value, Z, folds, near, RIDGES)
+    ridges = RIDGES * len(value)
+    forecast = value - naive.cross_fitted(ahead, value, X, folds, near, ridges)
+    e = naive.cross_fitted(observed - forecast, value, X, folds, near, ridges)
     assert len(value) > 20
     assert found.subject.tolist() == number.tolist()
     for name, expected in {
@@ -145,8 +145,8 @@ def test_a_stream_leaves_out_rows_near_each_fold():
     for fold in range(10):
         inside = rows[folds == fold]
         near.append(np.array([inside[0] - steps <= row <= inside[-1] + steps for row in rows]))
-    Z = (X[rows] - X[rows].mean(axis=0)) / X[rows].std(axis=0)
-    expected = model.predict(X[rows]) - naive.cross_fitted(ahead, model.predict(X[rows]), Z, folds, near, RIDGES)
+    value = model.predict(X[rows])
+    expected = value - naive.cross_fitted(ahead, value, X[rows], folds, near, RIDGES * len(rows))
     assert_close(found.forecast, expected, "solve")
     assert_close(found.observed, [naive.steps_after(y, np.full(260, GAMMA), False, t, steps)[0] for t in rows], "sums")
     assert np.bincount(found.subject).min() >= 5 * steps

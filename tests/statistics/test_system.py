@@ -122,7 +122,7 @@ def test_at_discount_one_intervals_are_the_jackknife_or_refused(variant, ends, k
     assert interval.standard_error.max() < 1e4
     if ends in ONE_STREAM or alpha == 2.0:
         return
-    kept = [EPISODE != e for e in range(N_EPISODES)]
+    kept = [e != EPISODE for e in range(N_EPISODES)]
     rest = [LSTD(1.0, 0.7, alpha, variant).fit(phi[k], y[k], **columns_of(ends, k)).predict(phi) for k in kept]
     jackknife = np.sqrt((1.0 - 1.0 / N_EPISODES) * np.sum((np.array(rest) - interval.prediction) ** 2, axis=0))
     np.testing.assert_allclose(interval.standard_error, jackknife, rtol=1e-6)

@@ -11,8 +11,8 @@ is read as any other. Its name is not in `Rows.given`, for warnings and for sums
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypedDict, get_args, get_origin, get_type_hints
@@ -39,12 +39,17 @@ class Record:
         cls._cached += tuple(name for name, value in vars(cls).items() if isinstance(value, cached_property))
 
     @classmethod
-    def of(cls, **fields: Any) -> Self:
+    def of(cls, **values: Any) -> Self:
         """Return an object with these values, and defaults for the others, in less time than the initialiser takes."""
-        if cls._read_only:
-            _lock(fields)
+        plain, made = _defaults(cls)  # type: ignore[arg-type]  # a class is hashable
         record = object.__new__(cls)
-        record.__dict__.update(fields)
+        record.__dict__.update(plain)
+        for name, make in made.items():
+            if name not in values:
+                values[name] = make()
+        record.__dict__.update(values)
+        if cls._read_only:
+            _lock(record.__dict__)
         return record
 
     def changed(self, **changes: Any) -> Self:
@@ -58,6 +63,15 @@ class Record:
             values.pop(name, None)
         values.update(changes)
         return other
+
+
+@lru_cache(maxsize=64)
+def _defaults(cls: Any) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
+    """Return the default values of fields, and the functions that make those of the others that have one."""
+    given = fields(cls)
+    plain = {field.name: field.default for field in given if field.default is not MISSING}
+    made = {field.name: field.default_factory for field in given if field.default_factory is not MISSING}
+    return plain, made
 
 
 class ReadOnly(Record):

@@ -125,6 +125,11 @@ class Settings:
             factors *= check_ridge("penalty", self.penalty, n_features)
         return factors
 
+    @property
+    def cuts_are_ends(self) -> bool:
+        """Whether the variant takes places where the data were cut off as ends, at least in part."""
+        return boundary_share(self.variant, self.lmbda) < 1.0
+
     def ridge(self, n_features: int) -> NDArray[np.float64]:
         """Return the ridge coefficient of each feature, (n_features,); raises InvalidInputError on another number."""
         return self.shared_alpha * self.factors(n_features)

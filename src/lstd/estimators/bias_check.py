@@ -63,7 +63,8 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
         square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
     penalty = np.array(model.settings.penalty or (1.0,) * len(square))
     penalty = np.where(penalty > 0.0, penalty, np.where(square > 0.0, square, 1.0))
-    alpha = _RIDGE * float(np.mean(square / penalty)) * total_weight(rows) / len(rows)
+    mean_weight = total_weight(rows) / max(1, int(rows.full.sum()))
+    alpha = _RIDGE * float(np.mean(square / penalty)) * mean_weight
     settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
     with_lmbda, with_one = (
         Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay)) for decay in (lmbda, 1.0)

@@ -74,6 +74,13 @@ def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
     return completed_returns(rows, np.asarray(rows.X @ weights), ahead, lmbda)
 
 
+def transition_weights(rows: Rows) -> Array:
+    """Return the weight of each full transition, and 0 for horizon rows, (T,)."""
+    if rows.full.all():
+        return rows.weight
+    return np.asarray(rows.full * rows.weight)
+
+
 def times_weights(columns: Any, weights: Array) -> Any:
     """Multiply rows, dense or sparse, by their weights, (T,)."""
     if uniform(weights):  # they are 1
@@ -82,13 +89,13 @@ def times_weights(columns: Any, weights: Array) -> Any:
 
 
 def total_weight(rows: Rows) -> float:
-    """Return the sum of the weights of all rows."""
-    return float(rows.weight.sum()) or 1.0
+    """Return the sum of the weights of the full transitions; 1 without any."""
+    return float(transition_weights(rows).sum()) or 1.0
 
 
 def mean_product(rows: Rows, one: Features, two: Features) -> Array:
-    """Compute the mean over the rows of products of two functions of them, (T, n) and (T, m), by weight."""
-    return dense(one.T @ times_weights(two, rows.weight)) / total_weight(rows)
+    """Compute the mean over the full transitions of products of two functions of rows, (T, n) and (T, m), by weight."""
+    return dense(one.T @ times_weights(two, transition_weights(rows))) / total_weight(rows)
 
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:

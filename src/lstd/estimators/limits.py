@@ -78,12 +78,12 @@ class Limits(Record):
     def bounds(self, settings: Settings, steps: float = np.inf) -> Array:
         """Return the least and the greatest value that the rewards of `steps` allow, (2, m); ±inf without a bound.
 
-        Uncorrected and Mixed estimators take the end of the data as an end.
+        An estimator that takes cuts as ends takes the end of the data as one.
         """
         low, high = self.rewards
         if (low > high).any():
             return np.stack([high, low])
-        ends = self.ends or settings.variant != "boyan"
+        ends = self.ends or settings.cuts_are_ends
         return bounds_of(low, high, self.gamma, ends=ends, intercept=settings.fit_intercept, steps=steps)
 
     @cached_property

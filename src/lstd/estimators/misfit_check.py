@@ -34,7 +34,15 @@ from threadpoolctl import threadpool_limits
 from lstd.data.feature_arrays import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
-from lstd.estimators.folds import check_enough, folds_of, held_out_weights, lambda_returns, mean_product, total_weight
+from lstd.estimators.folds import (
+    check_enough,
+    folds_of,
+    held_out_weights,
+    lambda_returns,
+    mean_product,
+    total_weight,
+    transition_weights,
+)
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
@@ -88,8 +96,8 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "")
 def _test_functions(rows: Rows, gram: Array, model: Model, tree: bool) -> tuple[Array, int]:
     """Compute test functions of rows and then of `X_next`, if given; squares and products come first.
 
-    Over the rows, they are uncorrelated with the features and of mean square one, or zero; products are orthonormal,
-    and the column of each reward's tree is orthogonal to them. Also return the number of products.
+    Over the full transitions, they are uncorrelated with the features and of mean square one, or zero; products are
+    orthonormal, and the column of each reward's tree is orthogonal to them. Also return the number of products.
     """
     phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
     n_rows = len(rows)
@@ -238,12 +246,13 @@ def _ranks(draws: Array) -> NDArray[np.intp]:
 
 
 def _mean_square(columns: Array, rows: Rows) -> Array:
-    """Compute the mean square of columns over the rows, which are the first ones, by weight."""
-    return np.asarray(np.average(columns[: len(rows)] ** 2, axis=0, weights=rows.weight))
+    """Compute the mean square of columns over the full transitions of rows, which are the first ones, by weight."""
+    square = columns[: len(rows)] ** 2
+    return np.asarray(transition_weights(rows) @ square / total_weight(rows))
 
 
 def _scaled(columns: Array, rows: Rows, least: float | Array = 0.0) -> Array:
-    """Scale columns to mean square one over the rows; zero where the mean square is at most `least`."""
+    """Scale columns to mean square one over the full transitions; zero where the mean square is at most `least`."""
     square = _mean_square(columns, rows)
     return np.where(square > least, columns / np.sqrt(np.where(square > least, square, 1.0)), 0.0)
 

@@ -65,7 +65,7 @@ class BiasCheck(_PerReward):
     Attributes
     ----------
     difference : float or ndarray
-        Root mean square of the difference of the predictions, over the rows.
+        Root mean square of the difference of the predictions, over the full transitions, by weight.
     expected : float or ndarray
         Expectation of `difference` by chance alone.
     size : float or ndarray
@@ -114,8 +114,9 @@ class MisfitCheck(_PerReward):
     Attributes
     ----------
     systematic : float or ndarray
-        Root mean square, over the rows, of the part of the expected returns that squares, products and a boosted tree
-        of the features predict and no weighted sum of the features does; less what chance contributes, at least 0.
+        Root mean square, over full transitions, of the part of the expected returns that squares, products and a
+        boosted tree of the features predict and no weighted sum of the features does; less what chance contributes, at
+        least 0.
     expected : float or ndarray
         What chance alone would contribute.
     standard_error : float, ndarray or None

@@ -163,21 +163,26 @@ def simulate_run(problem: str, features: str, run_seed: int) -> Run:
     return Run(Phi[trajectory.states], trajectory.rewards, Phi, model.stationary, model.best_fit(Phi))
 
 
+Terms = Sequence[tuple[Array, Array]]  # vectors whose outer products a step adds to A
+
+TERMS: dict[str, Callable[[Array, Array, Array, Array, float], Terms]] = {
+    "boyan": lambda z, _, phi, phi_next, lmbda: [(z, phi - GAMMA * phi_next)],
+    "uncorrected": lambda z, z_last, phi, _, lmbda: [(z - GAMMA * z_last, phi)],
+    "mixed": lambda z, _, phi, phi_next, lmbda: [(phi, phi), ((lmbda - 1.0) * GAMMA * z, phi_next)],
+}
+
+
 def lstd(variant: str, run: Run, lmbda: float, alpha: float) -> float:
     """Sum the errors of LSTD(λ) after each step."""
     n = run.phi.shape[1]
     P, outer = np.eye(n) / alpha, np.empty((n, n))
     b, z, theta = np.zeros(n), np.zeros(n), np.zeros(n)
     total = 0.0
+    terms = TERMS[variant]
     for phi, phi_next, r in run.steps:
         z_last, z = z, lmbda * GAMMA * z + phi
-        if variant == "boyan":
-            _rank_one(P, z, phi - GAMMA * phi_next, outer)
-        elif variant == "uncorrected":
-            _rank_one(P, z - GAMMA * z_last, phi, outer)
-        else:
-            _rank_one(P, phi, phi, outer)
-            _rank_one(P, (lmbda - 1.0) * GAMMA * z, phi_next, outer)
+        for left, right in terms(z, z_last, phi, phi_next, lmbda):
+            _rank_one(P, left, right, outer)
         b += r * z
         np.dot(P, b, out=theta)
         total += run.error(theta)

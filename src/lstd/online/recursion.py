@@ -311,9 +311,11 @@ class Recursion:
     @np.errstate(all="ignore")  # an overflow shows as NaN
     def weights(self, variant: str) -> Array:
         """Return θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), (m, n), or solve for it if that may lose too many digits."""
-        if not self.counts[at.SOLVED] and (variant == self.variant or not self.counts[at.CUT]):
+        share = boundary_share(variant, self.lmbda)
+        is_own = share == boundary_share(self.variant, self.lmbda)
+        if not self.counts[at.SOLVED] and (is_own or not self.counts[at.CUT]):
             phi, y = self.state[_ENDS, : self.n]
-            c = boundary_share(variant, self.lmbda) * self.numbers[at.BOOTSTRAP]
+            c = share * self.numbers[at.BOOTSTRAP]
             rest = 1.0 - c * float(phi @ y)
             theta = self.thetas + np.outer(self.thetas @ phi, y * (c / rest))
             grown = 1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest)

@@ -20,7 +20,7 @@ from lstd._kernels.online_step import step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
 from lstd.data.rows import PerRow, Rows
-from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, boundary_share, check_ridge
 from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.online import snapshot as snapshots
@@ -382,7 +382,7 @@ class RecursiveLSTD(OnlinePredictor):
                 self._core.warn_of_ratios()
         predictions = told[:, :-2]
         if asked and T:
-            self._beyond = warn_of_bounds(self._beyond, rows, predictions, self.variant)
+            self._beyond = warn_of_bounds(self._beyond, rows, predictions, boundary_share(self.variant, self.lmbda))
         return predictions[:, 0] if self.n_rewards is None else predictions
 
     # ------------------------------------------------------------ reading

@@ -14,12 +14,12 @@ _FAR, _MOST = 0.25, 0.05  # of the range that rewards allow, and of the predicti
 
 
 @np.errstate(all="ignore")  # an overflow shows as inf or NaN, of which nothing is said
-def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, variant: str) -> Array:
+def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, boundary_share: float) -> Array:
     """Warn once if predictions (T, m), made before their rows, are far outside of what the rewards before them allow.
 
     At γ = 1, where one side has no bound, none is far outside. Returns `beyond` (4, m) after these rows: the number of
     rows, the least and the greatest reward or zero, and the number of predictions far outside after the first rows, −1
-    after the warning.
+    after the warning. `boundary_share` is that of the variant, which says what to do.
     """
     n, least, most, before = beyond
     if before[0] < 0.0:
@@ -37,18 +37,18 @@ def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, variant: str) 
         t, j = np.argwhere(due)[0].tolist()
         beyond[3] = -1.0
         outside, share = sides(made[: t + 1, j], bounds[:, : t + 1, j]), float(far[t, j] / count[t, 0])
-        warn(_bounds_message(outside, share, variant), BoundsWarning)
+        warn(_bounds_message(outside, share, boundary_share), BoundsWarning)
     return beyond
 
 
-def _bounds_message(outside: str, share: float, variant: str) -> str:
+def _bounds_message(outside: str, share: float, boundary_share: float) -> str:
     """Say which predictions are outside of what the rewards allow, and what to do."""
-    why = (
-        "Too few data count to determine the weights. Use a larger `alpha`, fewer features or less forgetting"
-        if variant == "uncorrected"
-        else "Where few data count, the end of the stream decides the weights of this variant. Use "
-        'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
-    )
+    why = "Too few data count to determine the weights. Use a larger `alpha`, fewer features or less forgetting"
+    if boundary_share:
+        why = (
+            "Where few data count, the end of the stream decides the weights of this variant. Use "
+            'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
+        )
     return (
         f"Of the predictions made before their rewards, {percent(share)} are outside of what the rewards so far allow, "
         f"by more than a quarter of that range{f' (of the last rows, {outside})' if outside else ''}. {why}."

@@ -259,7 +259,7 @@ def _distance_panel(ax: Axes, rows: Iterable[Row], quantity: str) -> None:
         if quantity == "error_theta":
             low, high = (np.maximum(column(path, name), _TINY) for name in ("low_theta", "high_theta"))
             ax.vlines(T * 1.06 ** (position - 1), low, high, color=COLOURS[variant], linewidth=0.9)
-        if variant == "uncorrected":  # a line of slope −1/2 a little below its distance at the longest T
+        if position == 0:  # a line of slope −1/2 a little below its distance at the longest T
             guide = 0.6 * path[-1][quantity] * np.sqrt(T[-1] / T)
             ax.plot(T, guide, color=REFERENCE, linewidth=1.0, zorder=1)
     ax.yaxis.set_major_locator(LogLocator(numticks=7))
