@@ -314,7 +314,7 @@ BAD = {
     "count": ((X, da.ones(6, chunks=6)), {}, "must have the row chunks of `X`"),
     "not_dask": ((X, np.ones(6)), {}, "`y` of `source` must be a Dask array of one or two dimensions, like every"),
     "no_y": ({"X": X}, {}, "`source` must have `X` and `y`, .*'y' is missing"),
-    "unknown": ({"X": X, "y": X[:, 0], "z": X}, {}, "'z' is unknown"),
+    "unknown": ({"X": X, "y": X[:, 0], "z": X}, {}, "`z` must not be given: it is no argument of a chunk"),
     "arrays": ({"X": np.ones((2, 2)), "y": np.ones(2)}, {}, "put their mapping in a list"),
     "roles": (X, ROLES, "`source` must be a Dask DataFrame"),
     "one_array": (X, {}, r"`source` must be Dask arrays as a tuple \(X, y\)"),

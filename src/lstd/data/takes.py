@@ -18,7 +18,7 @@ LSTD_COLUMNS = (
 )  # fmt: skip
 
 USE_WEIGHT = "Weights of rows are given as `weight`."
-GIVE_HORIZON_ROWS = "Append a horizon row to each episode that was cut off, in place of successors."
+GIVE_HORIZON_ROWS = "Append to each episode that was cut off a horizon row: the features of its last state."
 _REMEDIES = {
     "sample_weight": USE_WEIGHT,
     "time": "Rows must be in time order; make a feature of the time, if returns depend on it.",
@@ -26,7 +26,6 @@ _REMEDIES = {
     "actions": "`lstd.ope.LSTDQ` fits action values.",
     "behavior_probability": "`lstd.ope` computes the importance ratios of a policy from it.",
 }
-_OTHERWISE = "Leave it out, or correct its name."
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Takes:
     method: str  # its name, for messages
     columns: tuple[str, ...]
     remedies: Mapping[str, str] = field(default_factory=dict)
+    otherwise: str = "Leave it out, or correct its name."
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Refuse columns that the method does not take; None counts as not given.
@@ -48,5 +48,5 @@ class Takes:
         for name, values in given.items():
             if name in self.columns or (values is None and name in ARGUMENTS):
                 continue
-            remedy = self.remedies.get(name) or _REMEDIES.get(name, _OTHERWISE)
+            remedy = self.remedies.get(name) or _REMEDIES.get(name, self.otherwise)
             raise InvalidTypeError(f"`{name}` must not be given: it is no argument of {self.method}. {remedy}")

@@ -15,7 +15,7 @@ from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import find_break, warn_of_assumed, warn_of_break
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
-from lstd.data.rows import ARGUMENTS, Rows
+from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import (
@@ -28,7 +28,7 @@ from lstd.distributed.chunk_sums import (
     choice_entries,
     status,
 )
-from lstd.distributed.on_dask import Partitions, array_partitions, is_kind, listed, load
+from lstd.distributed.on_dask import CHUNK, Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import model_of
@@ -245,11 +245,9 @@ def columns_of(chunk: Any) -> dict[str, Any]:
             f"that returns one of the first two; got {shown(chunk)}."
         )
     columns = {str(name): values for name, values in chunk.items()}
-    unknown, missing = sorted(columns.keys() - {*ARGUMENTS}), sorted({"X", "y"} - columns.keys())
-    if unknown or missing:
-        raise InvalidInputError(
-            f"must have `X` and `y`, and nothing but {', '.join(ARGUMENTS)}; got {sorted(columns)!r:.200}."
-        )
+    CHUNK.check(columns)
+    if not {"X", "y"} <= columns.keys():
+        raise InvalidInputError(f"must have `X` and `y`; got {sorted(columns)!r:.200}.")
     return columns
 
 

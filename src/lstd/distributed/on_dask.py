@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lstd.data.arguments import shown
-from lstd.data.rows import ARGUMENTS
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.distributed.chunk_sums import Leaf, Part, merged
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.version import __version__
@@ -24,6 +24,8 @@ _OWN = f"lstd {__version__}"
 
 
 # ------------------------------------------------------------ a cluster
+
+CHUNK = Takes("a chunk", ("X", "y", *LSTD_COLUMNS))
 
 
 def check_versions(client: Any) -> None:
@@ -143,11 +145,9 @@ def frame_partitions(frame: Any, columns: Sequence[str], *, others: bool) -> Par
 def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     """Return the blocks of rows of Dask arrays by name."""
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    if unknown := sorted({*arrays} - {*ARGUMENTS}) or sorted({"X", "y"} - {*arrays}):
-        raise InvalidInputError(
-            f"`source` must have `X` and `y`, and nothing but {', '.join(ARGUMENTS)}, if it is a mapping; "
-            f"{unknown[0]!r} is {'unknown' if unknown[0] in arrays else 'missing'}."
-        )
+    CHUNK.check(arrays)
+    if missing := sorted({"X", "y"} - arrays.keys()):
+        raise InvalidInputError(f"`source` must have `X` and `y`, if it is a mapping; {missing[0]!r} is missing.")
     for name, array in arrays.items():
         if not is_kind(array, "Array") or array.ndim not in (1, 2):
             raise InvalidInputError(

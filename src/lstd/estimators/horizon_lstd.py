@@ -356,7 +356,7 @@ class HorizonLSTD(Regressor):
         Parameters
         ----------
         X, y, episode, terminated, discount, weight, groups
-            As in :meth:`fit`.
+            As in :meth:`fit`; returns do not depend on groups.
         horizon : int, optional
             Number of steps, by default that of the model.
         unobserved : {"predict", "ipcw", "drop"}, default "predict"
@@ -383,7 +383,7 @@ class HorizonLSTD(Regressor):
         Parameters
         ----------
         X, y, horizon, unobserved, episode, terminated, discount, weight, groups
-            As in :meth:`observed_returns`.
+            As in :meth:`observed_returns`; R² does not depend on groups.
         sample_weight : array-like of shape (T,), optional
             Another weight of each row.
 

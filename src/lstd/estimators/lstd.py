@@ -181,7 +181,8 @@ class LSTD(Predictor):
         importance_ratio : array-like of shape (T,), optional
             Importance ratio of each row's transition, at least 0.
         trace_coefficient : array-like of shape (T,), optional
-            Factor of the trace decay on arrival in each row, at least 0; 1 by default. For action values off policy:
+            Factor of the trace decay on arrival in each row, at least 0; 1 by default; no effect at a `lmbda` of 0. For
+            action values off policy:
             0, min(1, π/μ) (Retrace) or π/μ, with importance ratios of 1 and expected successors in `X_next`, as
             :class:`lstd.ope.LSTDQ` has them.
         weight : array-like of shape (T,), optional

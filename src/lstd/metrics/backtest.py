@@ -17,7 +17,6 @@ their rewards are partly the same.
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from sklearn.utils import _safe_indexing
 from lstd.data.arguments import check_integer, check_real
 from lstd.data.feature_arrays import dense
 from lstd.data.ids import last_rows
+from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.calibration import Calibration, bins_of, calibration
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
@@ -342,26 +342,40 @@ def backtest(
 
 
 _ELSE = "Correct its name, or leave it out: settings are those of `estimator`."
-_OF_FRAME = "Name the columns of a data frame with `features`, or pass arrays as `X` and `y`."
-_INSTEAD = {
-    "X_next": "Give each episode that was cut off a last row with the features of its last state.",
-    "sample_weight": "Weights of rows are given as `weight`.",
+_POLICY = "Evaluate another policy with `lstd.ope`."
+_REMEDIES = {
+    "X_next": GIVE_HORIZON_ROWS,
+    "importance_ratio": _POLICY,
+    "actions": _POLICY,
+    "action": _POLICY,
+    "behavior_probability": _POLICY,
+    "sample_weight": USE_WEIGHT,
     "horizon": "The number of steps is `steps`.",
-    "y": "The reward of a data frame is the name of its column, `reward`.",
-    "reward": _OF_FRAME,
 }
+_COLUMNS = ("episode", "terminated", "discount", "trace_coefficient", "weight", "groups")
+_ARRAYS = Takes(
+    "a backtest of arrays",
+    ("y", *_COLUMNS, "feature_names"),
+    {**_REMEDIES, "reward": "Name the columns of a data frame with `features`, or pass arrays as `X` and `y`."},
+    _ELSE,
+)
+_FRAME = Takes(
+    "a backtest of a data frame",
+    ("features", "reward", *_COLUMNS, "truncated", "sort", "start", "stop", "event", "gamma", "first_row"),
+    {**_REMEDIES, "y": "The reward of a data frame is the name of its column, `reward`."},
+    _ELSE,
+)
 
 
 def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
     """Refuse arguments that the form of the data does not have."""
-    given = given if y is None else {"y": y, **given}
-    taken = inspect.signature(Trajectories.from_frame if "features" in given else Trajectories).parameters
-    for name in sorted(given if trajectories else given.keys() - taken.keys()):
-        if trajectories:
-            raise InvalidTypeError(f"`{name}` must not be given beside Trajectories, which have it. Leave it out.")
-        raise InvalidTypeError(
-            f"`{name}` must not be given: it is no argument of a backtest of such data. {_INSTEAD.get(name) or _ELSE}"
-        )
+    if y is not None:
+        given = {"y": y, **given}
+    if trajectories and given:
+        name = min(given)
+        raise InvalidTypeError(f"`{name}` must not be given beside Trajectories, which have it. Leave it out.")
+    takes = _FRAME if "features" in given else _ARRAYS
+    takes.check(given)
 
 
 def _with_names(data: Trajectories) -> Any:

@@ -12,8 +12,12 @@ from scipy import sparse
 
 from lstd.data.arguments import check_array, check_integer
 from lstd.data.returns import ObservedReturns
+from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.types import Array
+
+_OF_RETURNS = "Give it to `observed_returns`, whose result is `returns` here."
+_CALIBRATION = Takes("calibration", ("groups",), dict.fromkeys(LSTD_COLUMNS, _OF_RETURNS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +56,9 @@ class Calibration:
 
 
 def calibration(
-    prediction: ArrayLike, returns: ArrayLike | ObservedReturns, n_bins: int = 10, *, groups: ArrayLike | None = None
-) -> Calibration:
+    prediction: ArrayLike, returns: ArrayLike | ObservedReturns, n_bins: int = 10, *,
+    groups: ArrayLike | None = None, **others: Any,
+) -> Calibration:  # fmt: skip
     """Compare the mean return with the mean prediction, in bins of about the same number of rows.
 
     Rows of equal predictions share a bin, so there may be fewer bins. With at most `n_bins` different predictions,
@@ -69,6 +74,8 @@ def calibration(
     groups : array-like of shape (T,), optional
         Group of each row. Rows of a group may depend on one another. Pass episode ids here, since the returns of an
         episode share rewards; if rows count as independent, the standard error is far too small.
+    **others
+        Any other argument is refused: :func:`observed_returns` takes the columns of rows.
 
     Returns
     -------
@@ -99,6 +106,7 @@ def calibration(
     >>> table.predicted.tolist(), table.observed.tolist(), table.standard_error.tolist()
     ([0.0, 1.0], [0.5, 2.0], [0.5, 1.0])
     """
+    _CALIBRATION.check(others)
     predicted = check_array("prediction", prediction, (None,))
     if not isinstance(returns, ObservedReturns):
         returns = ObservedReturns.whole(check_array("returns", returns, predicted.shape))

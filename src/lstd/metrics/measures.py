@@ -13,8 +13,19 @@ from lstd.data.arguments import check_array, check_choice, check_real, to_real_a
 from lstd.data.check_rows import check_rows
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import PerRow
+from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError
 from lstd.types import Array
+
+_OBSERVED_RETURNS = Takes(
+    "observed_returns",
+    (),  # beside the named arguments
+    {
+        "X_next": "Call `score` of a model, which predicts for successors.",
+        "trace_coefficient": "Call `score` of a model, which predicts for each row.",
+        "groups": "Returns do not depend on groups; `calibration` takes them.",
+    },
+)
 
 if TYPE_CHECKING:
     from lstd.mrp import MRP
@@ -113,7 +124,7 @@ def _shares(weights: ArrayLike, k: int) -> Array:
 def observed_returns(
     y: ArrayLike, *, gamma: float, prediction: ArrayLike | None = None, episode: PerRow = None,
     terminated: PerRow = None, discount: PerRow = None, importance_ratio: PerRow = None, weight: PerRow = None,
-    unobserved: str = "predict", tolerance: float = TOLERANCE,
+    unobserved: str = "predict", tolerance: float = TOLERANCE, **others: Any,
 ) -> ObservedReturns:  # fmt: skip
     """Compute the discounted returns that :meth:`lstd.LSTD.score` compares with predictions, and the rows' weights.
 
@@ -125,6 +136,9 @@ def observed_returns(
         Prediction for each row, which completes the returns; 0 unless given, which ``unobserved="predict"`` refuses.
     y, episode, terminated, discount, importance_ratio, weight, unobserved, tolerance
         As in :meth:`lstd.LSTD.score`, with the same errors and warnings about arrays.
+    **others
+        Any other argument is refused: returns do not depend on groups, and those of given successors, or with trace
+        coefficients, need the predictions of a model.
 
     Returns
     -------
@@ -142,6 +156,7 @@ def observed_returns(
     >>> observed.returns.tolist(), observed.weight.tolist(), observed.share
     ([1.5, 1.0, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0, 0.0], 0.8125)
     """
+    _OBSERVED_RETURNS.check(others)
     gamma = check_real("gamma", gamma, 0.0, 1.0)
     tolerance = check_treatment(unobserved, tolerance)
     rewards = to_real_array("y", y)

@@ -33,7 +33,9 @@ from lstd.statistics.intervals import Interval, check_level
 from lstd.statistics.ridge import scales_doubt
 from lstd.types import Array
 
-_TAKES = Takes("RecursiveLSTD.partial_fit", (), {"groups": NO_GROUPS})  # beside the named arguments
+_PARTIAL_FIT, _UPDATE = (  # beside the named arguments
+    Takes(f"RecursiveLSTD.{method}", (), {"groups": NO_GROUPS}) for method in ("partial_fit", "update")
+)
 _INFINITE, _NO_ROOM = np.inf, np.empty(0)
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
@@ -223,6 +225,7 @@ class RecursiveLSTD(OnlinePredictor):
         importance_ratio: float = 1.0,
         weight: float = _ONE,
         trace_coefficient: float = _ONE,
+        **others: Any,
     ) -> None:
         """Learn from one transition, as :meth:`lstd.TD.update` does.
 
@@ -234,7 +237,11 @@ class RecursiveLSTD(OnlinePredictor):
             Weight of the transition in the sums; see :meth:`lstd.LSTD.fit`.
         trace_coefficient : float, at least 0, default 1.0
             Factor of the decay of the incoming trace, beside γλ.
+        **others
+            Any other argument is refused, with what to do instead.
         """
+        if others:
+            _UPDATE.check(others)
         core, ahead = self._direct, self.gamma if discount is None else discount
         if (  # no conversion needed
             core is not None and weight is _ONE and trace_coefficient is _ONE
@@ -354,7 +361,7 @@ class RecursiveLSTD(OnlinePredictor):
         >>> model.partial_fit(np.ones((4, 1)), np.ones(4), return_predictions=True).round(2)
         array([0.  , 0.67, 1.  , 1.2 ])
         """
-        _TAKES.check(others)
+        _PARTIAL_FIT.check(others)
         rows = self._checked_rows(
             X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,

@@ -24,11 +24,9 @@ from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, OpenEnd, Tran
 from lstd.types import Array
 
 _USE_LSTD = "TD learns each transition alike; use RecursiveLSTD or LSTD."
-_TAKES = Takes(
-    "partial_fit",
-    (),  # beside the named arguments
-    {"weight": _USE_LSTD, "sample_weight": _USE_LSTD, "trace_coefficient": _USE_LSTD, "groups": NO_GROUPS},
-)
+_REMEDIES = {"weight": _USE_LSTD, "sample_weight": _USE_LSTD, "trace_coefficient": _USE_LSTD, "groups": NO_GROUPS}
+_PARTIAL_FIT = Takes("partial_fit", (), _REMEDIES)  # beside the named arguments
+_UPDATE = Takes("update", (), _REMEDIES)
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
 
 
@@ -75,6 +73,7 @@ class TemporalDifference(OnlinePredictor):
         truncated: bool = False,
         discount: float | None = None,
         importance_ratio: float = 1.0,
+        **others: Any,
     ) -> None:
         """Learn from one transition.
 
@@ -95,12 +94,16 @@ class TemporalDifference(OnlinePredictor):
         importance_ratio : float, default 1.0
             Probability of the action under the target policy divided by its probability under the behaviour policy.
             True online TD(λ) learns on-policy and requires 1.
+        **others
+            Any other argument is refused, with what to do instead.
 
         Raises
         ------
         InvalidInputError
             When an argument breaks a rule, or is so large that sums would overflow. The estimator is unchanged then.
         """
+        if others:
+            _UPDATE.check(others)
         discount = self.gamma if discount is None else discount
         if type(x) is ndarray and self._typed and terminated is False and truncated is False:  # no conversion needed
             try:
@@ -142,7 +145,7 @@ class TemporalDifference(OnlinePredictor):
         -------
         self
         """
-        _TAKES.check(others)
+        _PARTIAL_FIT.check(others)
         rows = self._checked_rows(
             X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, warn=not self._warned, finite=False,

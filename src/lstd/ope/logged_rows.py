@@ -34,7 +34,7 @@ from lstd.data.doubts import support_doubt, unused_rows, warn_of_breaks, warn_of
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows, repeated
-from lstd.data.takes import Takes
+from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.estimators.validate_data import checked_rows
 from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of
@@ -49,7 +49,7 @@ ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
 UNWEIGHTED = {
     "weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`.",
     "sample_weight": "Use `policy_value` of an LSTD or LSTDQ that was fitted with `weight`.",
-    "X_next": "Append a horizon row to each episode that was cut off, in place of successors.",
+    "X_next": GIVE_HORIZON_ROWS,
     "importance_ratio": "`target_policy` and `behavior_probability` decide the ratios.",
     "trace_coefficient": "`target_policy` and `behavior_probability` decide the traces.",
 }

@@ -245,7 +245,7 @@ class LSTDStatistics(ReadOnly, Saved):
         Parameters
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
-            As in :meth:`lstd.LSTD.partial_fit`, with the same errors and warnings.
+            As in :meth:`lstd.LSTD.partial_fit`, with the same errors and warnings. Sums do not depend on groups.
         gamma : float in [0, 1]
             Discount of every transition, unless `discount` is given.
         lmbda : float in [0, 1]

@@ -12,6 +12,7 @@ from lstd.data.arguments import check_columns, check_flag, check_integer
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, SPREAD, VARIANT, Settings
+from lstd.data.takes import Takes
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, missing_extra
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
+
+_TAKES = Takes(
+    "fit_tables",
+    (),  # beside the named arguments
+    {"X_next": "Columns of successors are `next_features`.", "y": "The column of rewards is `reward`."},
+)
 
 
 def fit_tables(
@@ -55,6 +62,7 @@ def fit_tables(
     low: float | None = None,
     high: float | None = None,
     penalty: str | ArrayLike | None = None,
+    **others: Any,
 ) -> LSTD | LSTDCV | HorizonLSTD:
     """Fit a model to tables that are read in chunks, by threads here or on a Dask cluster.
 
@@ -154,6 +162,7 @@ def fit_tables(
     >>> model.n_transitions_, model.n_episodes_, model.feature_names_in_.tolist()
     (6, 2, ['x'])
     """
+    _TAKES.check(others)
     runner = Runner(n_jobs, client)
     free = () if unpenalised is None else check_columns("unpenalised", unpenalised, least=0)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)

@@ -14,11 +14,23 @@ from lstd.data.check_rows import check_rows
 from lstd.data.doubts import TimesOfEnds
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
+from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import TerminationWarning, warn
 from lstd.trajectories.joining import check_actions, check_names, check_probabilities, check_times, rows_at
 from lstd.trajectories.record import Function, Progress
 from lstd.types import Array
 
+_TRAJECTORIES = Takes("Trajectories", (), {"X_next": GIVE_HORIZON_ROWS})  # beside the named arguments
+_FROM_FRAME = Takes(
+    "Trajectories.from_frame",
+    (),  # beside the named arguments
+    {
+        "X_next": GIVE_HORIZON_ROWS,
+        "next_features": GIVE_HORIZON_ROWS,
+        "actions": "The column of actions is `action`.",
+        "y": "The column of rewards is `reward`.",
+    },
+)
 _ARRAYS = ("X", "y", "episode", "terminated", *COLUMNS, "groups")  # arguments of `fit`
 _FIELDS = (*_ARRAYS, "actions", "behavior_probability", "time", "feature_names")
 
@@ -54,6 +66,8 @@ class Trajectories:
     time : (T,) array-like, optional
         Numbers or dates that increase within each episode, for :func:`lstd.metrics.backtest`.
     feature_names : sequence of n str, optional
+    **others
+        Any other argument is refused, with what to do instead.
 
     Attributes
     ----------
@@ -117,8 +131,9 @@ class Trajectories:
         self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
         importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None,
         groups: PerRow = None, actions: ArrayLike | None = None, behavior_probability: PerRow = None,
-        time: PerRow = None, feature_names: Sequence[str] | None = None,
+        time: PerRow = None, feature_names: Sequence[str] | None = None, **others: Any,
     ) -> None:  # fmt: skip
+        _TRAJECTORIES.check(others)
         rows = check_rows(
             X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=episode, terminated=terminated,
             discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
@@ -152,6 +167,7 @@ class Trajectories:
         trace_coefficient: str | None = None, weight: str | None = None, groups: str | None = None,
         action: str | None = None, behavior_probability: str | None = None, start: str | None = None,
         stop: str | None = None, event: str | None = None, gamma: float | None = None, first_row: int = 0,
+        **others: Any,
     ) -> Self:  # fmt: skip
         """Read a long table: one row per state, in time order within each episode.
 
@@ -200,6 +216,8 @@ class Trajectories:
             Discount per unit of time, with `start` and `stop`; 1 unless given.
         first_row : int, default 0
             Number of the first row in messages, for a table that is read in chunks.
+        **others
+            Any other argument is refused, with what to do instead.
 
         Raises
         ------
@@ -247,6 +265,7 @@ class Trajectories:
         """
         from lstd.trajectories.frame import read_frame
 
+        _FROM_FRAME.check(others)
         columns = {
             "features": features, "reward": reward, "episode": episode, "terminated": terminated,
             "truncated": truncated, "time": time, "discount": discount, "importance_ratio": importance_ratio,
