@@ -75,6 +75,7 @@ GIVEN: dict[str, Any] = {
 }
 NEW = {name: np.where(ACTIONS, 0.5, 0.25) for name in COLUMNS if name not in GIVEN}  # of the contract, but not above
 GIVEN |= NEW
+ENDS = {"terminals": TERMINATED, "timeouts": LAST & ~TERMINATED}
 BROKEN = {"time": -GIVEN["time"], "importance_ratio": GIVEN["importance_ratio"]}
 
 
@@ -313,6 +314,9 @@ ENTRIES = {
     "Trajectories": Entry(
         lambda c, _: of_trajectories(Trajectories(**rows({"actions": ACTIONS} | c))),
         LSTD_ROWS - {"X_next"} | {"time"} | LOGGED,
+    ),
+    "Trajectories.from_arrays": Entry(
+        lambda c, _: of_trajectories(Trajectories.from_arrays(X, Y, **ENDS | {"actions": ACTIONS} | c)), LOGGED
     ),
     "Trajectories.from_frame": Entry(lambda c, _: of_frame(c), LSTD_ROWS - {"X_next"} | {"time"} | LOGGED),
 }

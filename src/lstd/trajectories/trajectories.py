@@ -31,6 +31,16 @@ _FROM_FRAME = Takes(
         "y": "The column of rewards is `reward`.",
     },
 )
+_FROM_ARRAYS = Takes(
+    "Trajectories.from_arrays",
+    (),  # beside the named arguments
+    {
+        "X_next": "Successors are `next_observations`.",
+        "terminated": "Terminal ends are `terminals`.",
+        "truncated": "Cuts are `timeouts`.",
+        "episode": "Episodes end at `terminals` and `timeouts`; `Trajectories` takes ids.",
+    },
+)
 _ARRAYS = ("X", "y", "episode", "terminated", *COLUMNS, "groups")  # arguments of `fit`
 _FIELDS = (*_ARRAYS, "actions", "behavior_probability", "time", "feature_names")
 
@@ -385,6 +395,7 @@ class Trajectories:
         behavior_probability: ArrayLike | None = None,
         features: Function = None,
         feature_names: Sequence[str] | None = None,
+        **others: Any,
     ) -> Self:
         """Read transitions in arrays: a replay buffer, a dictionary of D4RL, the log of a loop of your own.
 
@@ -419,6 +430,8 @@ class Trajectories:
             Called with one observation; returns its features, shape (n,). By default, the numbers of an observation are
             its features.
         feature_names : sequence of n str, optional
+        **others
+            Any other argument is refused, with what to do instead.
 
         Returns
         -------
@@ -478,6 +491,7 @@ class Trajectories:
         >>> data.horizon.tolist()
         [False, False, False, False, True]
         """
+        _FROM_ARRAYS.check(others)
         from lstd.trajectories.transition_arrays import Arrays, read_arrays
 
         given = Arrays(
