@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Collection
+from weakref import WeakKeyDictionary
 
 # Packages whose frames `warn` skips: this one, and those that call methods of an estimator for the user.
 _PASSED = {"lstd", "sklearn", "joblib", "functools", "contextlib", "numpy"}
+
+# What :func:`warn_once` has said of each fitted state. It is not kept in the states, so that copies, pickles and other
+# processes begin anew, and that estimators look the same before and after a prediction.
+_SAID: WeakKeyDictionary[object, set[tuple[type[Warning], str]]] = WeakKeyDictionary()
 
 
 class LSTDError(Exception):
@@ -134,3 +140,29 @@ def warn(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def unsaid(state: object, category: type[Warning], features: Collection[str]) -> list[str]:
+    """Return the features, in order, of which no warning of this category was given for a fitted state."""
+    said = _SAID.get(state, set())
+    return [name for name in features if (category, name) not in said]
+
+
+def warn_once(state: object, message: str, category: type[Warning], features: Collection[str] = ("",)) -> None:
+    """Give a warning as :func:`warn` does, unless one of its category was given for the fitted state.
+
+    Parameters
+    ----------
+    state : object
+        What was fitted, of which weak references can be made. The warning comes again for another state.
+    message : str
+        No warning is given if it is empty.
+    category : type
+    features : collection of str, optional
+        Names of what the warning is about: it comes again if it is about another one.
+    """
+    if not message or not unsaid(state, category, features):
+        return
+    warn(message, category)  # raises if warnings are errors, each time
+    said = _SAID.setdefault(state, set())
+    said.update((category, name) for name in features)

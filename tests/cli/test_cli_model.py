@@ -178,7 +178,13 @@ def test_names_of_columns_may_hold_commas():
 def test_what_is_assumed_is_said(folder, capsys):
     words = ["fit", "data.csv", "--features", "x", "--reward", "t", "--gamma", "0.9", "--force", "-o", "model"]
     assert run([*words, "--episode", "id"]) == 0
-    assert "No column says which episodes terminated: every episode is taken as truncated" in capsys.readouterr().err
+    asked = capsys.readouterr().err
+    assert "Were ends seen? No column says which episodes terminated, so every episode is taken as cut off" in asked
+    assert "If no end was seen, say so: `--no-terminated`." in asked
+    assert run([*words, "--episode", "id", "--no-terminated"]) == 0
+    assert "ends seen" not in capsys.readouterr().err
+    assert run([*words, "--episode", "id", "--no-terminated", "--terminated", "done"]) == 2
+    assert "either `--terminated` or `--no-terminated` may be given" in capsys.readouterr().err
     assert run([words[0], "data.parquet", *words[1:]]) == 0
     assert "without a column of episodes, the first row of each table is taken as" in capsys.readouterr().err
     assert run([*words, "--features", "y", "--alpha", "0", "--exclude", "x"]) == 2

@@ -1,6 +1,11 @@
 """What rows and rewards of a fit say against predictions, and rows to be predicted beyond them: said, and only then."""
 
+import copy
+import gc
+import pickle
 import warnings
+import weakref
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,11 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 
 import lstd
-from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
 from lstd._kernels.scales import any_outside
-from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
+from lstd.errors import (
+    BoundsWarning,
+    ExtrapolationWarning,
+    InvalidInputError,
+    MissingTerminationWarning,
+    SupportWarning,
+    UnobservedWarning,
+)
 from lstd.report import write_fit_report
 from support.tolerances import assert_close
 
@@ -45,10 +58,68 @@ def changed(column, by):
 )
 def test_features_far_outside_of_their_range_are_named(model, column, by, said):
     X, y = changed(column, by), stream()[1]
-    for use in (model.predict, model.predict_interval, lambda X: model.score(X, y, terminated=np.zeros(400, bool))):
+    for use in (LSTD.predict, LSTD.predict_interval, lambda one, X: one.score(X, y, terminated=False)):
+        model = pickle.loads(pickle.dumps(model))
         with pytest.warns(ExtrapolationWarning, match=said + r".*Check their units") as given:
-            use(X)
+            use(model, X)
         assert len(given) == 1
+        use(model, X)  # said once
+
+
+def told(act):
+    """The categories of the warnings that an act gives."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        act()
+    return [warning.category for warning in given]
+
+
+@pytest.mark.parametrize("make", [partial(LSTD, 0.9), partial(HorizonLSTD, 3)])
+def test_a_fitted_state_gives_a_warning_once_for_each_feature(make):
+    X, y = stream()
+    model = make().fit(X, y)
+    far = [X + 100.0 * (np.arange(3) == j) for j in range(3)]
+    batches = [far[0], far[0][:50], far[1], far[0] + far[1] - X, far[1][::3]]
+    assert told(lambda: [model.predict(batch) for batch in batches]) == 2 * [ExtrapolationWarning]
+    with pytest.warns(ExtrapolationWarning, match="fit: x2 of 100 % of the rows") as given:  # not x0 once more
+        model.predict(far[0] + far[2] - X)
+    assert len(given) == 1
+    assert told(lambda: make().fit(X, y).predict(far[0])) == [ExtrapolationWarning]
+    assert told(lambda: [copy.copy(model).predict(batch) for batch in batches]) == []  # the same state
+    for anew in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)), lambda one: clone(one).fit(X, y)):
+        again = anew(model)
+        assert told(lambda: [again.predict(batch) for batch in batches]) == 2 * [ExtrapolationWarning]  # noqa: B023
+    assert told(lambda: model.fit(X, y).predict(far[0])) == [ExtrapolationWarning]
+    assert ExtrapolationWarning in told(lambda: model.partial_fit(X, y).predict(far[0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(ExtrapolationWarning):
+                model.predict(far[1])
+
+
+@pytest.mark.parametrize("make", [partial(LSTD, 0.99), partial(HorizonLSTD, 28)])
+def test_a_score_says_once_that_little_was_observed(make):
+    X, y = stream(30)
+    y[2::3] = np.nan
+    rows = {"episode": np.arange(30) // 3, "terminated": False}
+    with pytest.warns(UnobservedWarning):
+        model = make().fit(X, y, **rows)
+    before = {*vars(model)}
+    assert told(lambda: [model.score(X, y, **rows) for _ in range(3)]) == [UnobservedWarning]
+    assert {*vars(model)} == before
+    state = weakref.ref(model.model_)
+    model = None
+    gc.collect()
+    assert state() is None  # what was said keeps no model alive
+
+
+def test_a_score_asks_once_whether_ends_were_seen():
+    X, y = stream()
+    y[99::100] = 0.0
+    rows = {"episode": np.arange(400) // 100}
+    model = LSTD(0.5).fit(X, y, **rows, terminated=False)
+    assert told(lambda: [model.score(X, y, **rows) for _ in range(3)]) == [MissingTerminationWarning]
 
 
 def test_rows_like_those_of_the_fit_give_no_warning(model):

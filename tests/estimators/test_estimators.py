@@ -182,7 +182,9 @@ def test_score_with_little_observed_says_so():
     with pytest.warns(UnobservedWarning, match="Only 14 % of the discounted weight of the returns") as caught:
         model.score(X, y)
     assert caught[0].filename == __file__
+    model.score(X, y)  # said once
     weight = np.where(np.arange(30) == 0, 1.0, 1e-9)
+    model.fit(X, y)
     with pytest.warns(UnobservedWarning, match="Only 25 % of"):
         model.score(X, y, weight, terminated=np.zeros(30, dtype=bool))
 

@@ -188,5 +188,5 @@ def test_all_ways_in_say_that_rewards_of_last_rows_are_not_used():
     _ = streamed.coef_  # a stream says it once
     LSTD(0.5).fit(**padded)  # zeros pad
     LSTD(0.5).fit(X, y)  # one stream goes on
-    with pytest.warns(MissingTerminationWarning):
-        LSTD(0.5).fit(X, y, episode=episode)  # says that only features of last rows are used
+    with pytest.warns(UnusedRewardWarning, **words), pytest.warns(MissingTerminationWarning, match="^Were ends seen"):
+        LSTD(0.5).fit(X, y, episode=episode)  # the question hides no other warning

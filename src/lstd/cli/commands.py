@@ -63,8 +63,9 @@ def prepare_tables(name: str) -> None:
 
 
 @command(
-    f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
-    "next_features categories impute time sort horizon low high penalty lmbda alpha unpenalised variant no_intercept "
+    "data! reward! gamma! out! features all_others exclude episode terminated no_terminated truncated groups "
+    f"{TRANSITIONS} next_features categories impute time sort horizon low high penalty lmbda alpha unpenalised variant "
+    "no_intercept "
     "independent jobs memory report force json quiet"
 )
 def fit(given: Any) -> int:
@@ -97,7 +98,7 @@ def fit(given: Any) -> int:
         fitted.save(path) if steps else write_model(fitted, path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))
         try:
-            report = "" if page is None or sample is None else _write_report(fitted, sample, page)
+            report = "" if page is None or sample is None else _write_report(fitted, sample, page, roles)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
     content: Any = None if sample is None else {"file": str(page), "rows": len(sample)}
@@ -196,11 +197,19 @@ def roles_of(given: Any) -> Roles:
         raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not given.reward:
         raise InvalidInputError("`--reward` must name a column.")
+    columns = {role: getattr(given, role, None) for role in NAMED}
+    if getattr(given, "no_terminated", False):
+        if columns["terminated"] is not None:
+            raise InvalidInputError("either `--terminated` or `--no-terminated` may be given, and not both.")
+        columns["terminated"] = False
     return Roles.of(
-        None if given.all_others else given.features, given.reward,
-        {role: getattr(given, role, None) for role in NAMED}, next_features=given.next_features,
-        kept=getattr(given, "id", ()), excluded=given.exclude,
-    )  # fmt: skip
+        None if given.all_others else given.features,
+        given.reward,
+        columns,
+        next_features=given.next_features,
+        kept=getattr(given, "id", ()),
+        excluded=given.exclude,
+    )
 
 
 def _tables(given: Any, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequence[Any]:
@@ -218,7 +227,7 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str:
+def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles: Roles) -> str:
     """Write the page; returns what it is on."""
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd_cv import estimator_of
@@ -229,7 +238,7 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path) -> str
     assert origin is not None
     assert sample.rows is not None
     columns = sample.rows.arguments
-    if "episode" in origin.columns and "terminated" not in origin.columns and not origin.next_features:
+    if roles.doubt_of_ends:
         columns["terminated"] = None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model

@@ -39,7 +39,7 @@ SIGNALLED = 128  # plus the number of the signal: 130 for SIGINT, 143 for SIGTER
 INTERRUPTED = 130
 
 INSTALL = 'pip install "lstd[cli]"'
-_ARGUMENT = re.compile(r'`([a-z_]+)(?:=(?:True|"([a-z]+)"))?`')
+_ARGUMENT = re.compile(r'`([a-z_]+)(?:=(?:True|(False)|"([a-z]+)"))?`')
 _SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _SECONDS_TO_WRITE = 0.3
 _advice = ""
@@ -60,7 +60,9 @@ def in_the_shell(message: str) -> str:
 def _as_option(argument: re.Match[str]) -> str:
     from lstd.cli.options import OPTIONS, option_name
 
-    name, value = argument[1], argument[2]
+    name, value = argument[1], argument[3]
+    if argument[2]:
+        name = f"no_{name}"
     if name not in OPTIONS or OPTIONS[name].place:
         return argument[0]
     return f"`{option_name(name)} {value}`" if value else f"`{option_name(name)}`"

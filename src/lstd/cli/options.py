@@ -160,6 +160,7 @@ OPTIONS = {
     "exclude": Option("Columns that --all-others leaves out.", NAMES, names, many=True),
     "episode": Option("Id of the row's episode.", "NAME"),
     "terminated": Option("1 on the row where the episode ends for good; else 0.", "NAME"),
+    "no_terminated": Option("No end was seen: no episode ended for good. In place of --terminated."),
     "truncated": Option(
         "1 on the last row of an episode that was cut off, or on the row before; else 0.", "NAME"
     ),

@@ -83,6 +83,21 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def says_no_ends(terminated: Any, what: str = "flags, one for each row") -> bool:
+    """Return whether `terminated` is False alone, which says that no end was seen; refuse other single flags.
+
+    `what` it is otherwise.
+    """
+    if isinstance(terminated, (bool, np.bool_)) and not terminated:
+        return True
+    if isinstance(terminated, (bool, np.bool_, numbers.Number)):
+        raise InvalidInputError(
+            f"`terminated` must be {what}, or False alone, which says that no end was seen; got {terminated!r}. Flag "
+            "the last row of each episode that ended for good."
+        )
+    return False
+
+
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return `value` if it is one of `choices`, or raise InvalidInputError."""
     if not isinstance(value, str) or value not in choices:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, shown_id
-from lstd.data.doubts import warn_of_assumed
+from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, says_no_ends, shown_id
+from lstd.data.doubts import assumed_cut
 from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
 from lstd.data.ids import first_repeat, first_true, last_rows, not_contiguous, plain_texts
 from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
-from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
+from lstd.errors import warn as give_warning
 from lstd.types import Array, Flags
 
 
@@ -42,14 +43,16 @@ def check_rows(
     n_rows = phi.shape[0]
     names = None if type(X) is np.ndarray else column_names("X", X)
     ids = None if episode is None else _check_episode(episode, n_rows)
-    ended = np.zeros(n_rows, np.bool_) if terminated is None else _check_flags("terminated", terminated, n_rows)
+    ended = np.zeros(n_rows, np.bool_)
+    if terminated is not None and not says_no_ends(terminated):
+        ended = _check_flags("terminated", terminated, n_rows)
     last = _ends_of_episodes(ids, ended)
     phi_next = None if X_next is None else _check_successors(by_name("X_next", X_next, names), ended, finite, summed)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
-        warn_of_assumed("`episode` was given without `terminated`")
+        give_warning(assumed_cut(), MissingTerminationWarning)
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
     rewards, known, single = _check_rewards(y, horizon)
     numbers: dict[str, Array] = {}
@@ -62,7 +65,7 @@ def check_rows(
             missing = np.isnan(array)
             known, numbers[name] = known & ~missing, np.where(missing, 1.0, array)
             given.append(name)
-    if terminated is not None:
+    if ended.any():
         numbers["discount"] = np.where(ended, 0.0, numbers["discount"])
     rows = Rows.of(
         X=phi, y=rewards, known=known, last=last, terminated=ended, **numbers, X_next=phi_next, episode=ids,

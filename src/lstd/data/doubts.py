@@ -48,13 +48,7 @@ from lstd.data.feature_arrays import Features, dense
 from lstd.data.ids import first_true
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows, breaks, differ, spread
-from lstd.errors import (
-    BrokenEpisodeWarning,
-    EffectiveSampleWarning,
-    MissingTerminationWarning,
-    UnusedRewardWarning,
-    warn,
-)
+from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, UnusedRewardWarning, warn
 from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ bounds by rewards
@@ -452,12 +446,12 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     return found is not None
 
 
-def warn_of_assumed(what: str) -> None:
-    """Warn that episodes are taken as truncated; `what` says which argument is missing."""
-    warn(
-        f"{what}: every episode is taken as truncated, and only the features of its last row are used. Give "
-        "`terminated`: true on the last row of episodes that ended for good, false elsewhere.",
-        MissingTerminationWarning,
+def assumed_cut(what: str = "`episode` was given without `terminated`") -> str:
+    """Ask whether ends were seen, where all episodes are taken as cut off; `what` says which argument is missing."""
+    return (
+        f"Were ends seen? {what}, so every episode is taken as cut off, and only the features of its last row are "
+        "used. If some episodes ended for good, give `terminated`: true on their last rows, false elsewhere. If no end "
+        "was seen, say so: `terminated=False`."
     )
 
 

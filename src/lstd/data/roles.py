@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from lstd.data.doubts import assumed_cut
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError
 
@@ -28,6 +29,7 @@ class Roles:
     kept: tuple[str, ...] = ()  # are copied to the output; may have another role too
     excluded: tuple[str, ...] = ()
     prepared: bool = False  # whether errors name the options of the shell that prepare features
+    no_ends: bool = False  # whether no end was seen, in place of a column that says which episodes terminated
     spans: bool = False  # whether rows are intervals, each of which is a transition
 
     def __post_init__(self) -> None:
@@ -54,19 +56,23 @@ class Roles:
         cls,
         features: tuple[str, ...] | None,
         rewards: tuple[str, ...],
-        named: Mapping[str, str | None],
+        named: Mapping[str, str | Literal[False] | None],
         **others: Any,
     ) -> Roles:
         """Return the roles of a table, with the columns of `NAMED` by their roles, of which some may be None.
+
+        False in place of the column `terminated` says that no end was seen.
 
         Raises InvalidInputError when `truncated` comes without `terminated`.
         """
         if named.get("truncated") is not None and named.get("terminated") is None:
             raise InvalidInputError(
                 "`truncated` must come with `terminated`: an episode that is not flagged as truncated may have "
-                "terminated or not. Name both columns."
+                "terminated or not. Name both columns, or give `terminated=False` if no end was seen."
             )
-        given = {role: column for role, column in named.items() if column is not None}
+        if named.get("terminated") is False:
+            others["no_ends"] = True
+        given = {role: column for role, column in named.items() if column is not None and column is not False}
         numbers = {role: column for role, column in given.items() if role in COLUMNS}
         single: dict[str, Any] = {role: column for role, column in given.items() if role not in COLUMNS}
         return cls(features, rewards, transitions=numbers, **single, **others)
@@ -91,6 +97,13 @@ class Roles:
             if (column := self.transitions.get(role, getattr(self, role, None))) is not None:
                 found[role] = column
         return found
+
+    @property
+    def doubt_of_ends(self) -> str:
+        """Ask whether ends were seen, if nothing says which episodes terminated; else empty."""
+        if self.episode is None or self.terminated is not None or self.no_ends or self.are_transitions:
+            return ""
+        return assumed_cut("No column says which episodes terminated")
 
     @property
     def others(self) -> tuple[str, ...]:

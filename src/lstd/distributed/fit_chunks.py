@@ -13,7 +13,7 @@ import numpy as np
 
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.check_rows import check_rows
-from lstd.data.doubts import find_break, warn_of_assumed, warn_of_break
+from lstd.data.doubts import assumed_cut, find_break, warn_of_break
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
@@ -30,7 +30,7 @@ from lstd.distributed.chunk_sums import (
 )
 from lstd.distributed.on_dask import CHUNK, Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.runner import Runner
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.estimators.model import model_of
 from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.merging import LSTDStatistics
@@ -131,7 +131,7 @@ def fit_chunks(
         leaf = replace(leaf, settings=settings)
     part = runner.sum(leaf, chunks)
     if part.assumed is not None:
-        warn_of_assumed(f"`source[{part.assumed}]` has `episode` without `terminated`")
+        warn(assumed_cut(f"`source[{part.assumed}]` has `episode` without `terminated`"), MissingTerminationWarning)
     if part.broken is not None:
         warn_of_break(part.broken, f"`source[{part.broken.place}]`")
     warned = frozenset({"ends"} if part.assumed is not None else ())

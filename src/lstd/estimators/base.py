@@ -15,11 +15,19 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_choice, check_flag, check_per_row
-from lstd.data.doubts import SELF_SCORED, little_observed, support_doubt
+from lstd.data.doubts import SELF_SCORED, assumed_cut, little_observed, support_doubt
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.takes import LSTD_COLUMNS, Takes
-from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning, warn
+from lstd.errors import (
+    BoundsWarning,
+    InvalidInputError,
+    MissingTerminationWarning,
+    SupportWarning,
+    UnobservedWarning,
+    warn,
+    warn_once,
+)
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.limits import Limits, beyond_bounds
@@ -183,10 +191,11 @@ class Predictor(Regressor):
             itself.
         """
         return_std = check_flag("return_std", return_std)
-        linear = self._model.linear
+        model = self._model
+        linear = model.linear
         phi = checked_features(self, X, raw=True)
         prediction = linear.predict(phi)
-        linear.warn_of_unlike(phi, prediction)
+        linear.warn_of_unlike(model, phi, prediction)
         if check_flag("clip", clip):
             prediction = linear.clipped(prediction)
         if not return_std:
@@ -245,12 +254,13 @@ class Predictor(Regressor):
         >>> bool(interval.lower < chain.values.mean() < interval.upper)
         True
         """
-        linear = self._model.linear
+        model = self._model
+        linear = model.linear
         check_choice("scale", scale, SCALES)
         level = check_level(level)
         phi = checked_features(self, X)
         interval = linear.interval(phi, level, weights, scale)
-        linear.warn_of_unlike(phi)
+        linear.warn_of_unlike(model, phi)
         return interval
 
     def contributions(self, X: Any) -> Contributions:
@@ -468,10 +478,11 @@ class Predictor(Regressor):
         value = mean_r2(found.observed, found.prediction, weight)
         limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows, False)
         predictions = model.predict(rows.part).reshape(rows.part.shape[0], -1)
-        warn(little_observed(replace(found.observed, weight=weight).share, SELF_SCORED), UnobservedWarning)
-        warn(beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
-        warn(support_doubt(rows, rows.importance_ratio), SupportWarning)
-        model.linear.warn_of_unlike(rows.X)
+        share = replace(found.observed, weight=weight).share
+        warn_once(model, little_observed(share, SELF_SCORED), UnobservedWarning)
+        warn_once(model, beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
+        warn_once(model, support_doubt(rows, rows.importance_ratio), SupportWarning)
+        model.linear.warn_of_unlike(model, rows.X)
         return value
 
     def to_record(self) -> SavedModel:
@@ -522,7 +533,9 @@ class Comparison:
         model, tolerance = estimator._model, check_treatment(unobserved, tolerance)
         if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
             _check_one_stream(model.statistics)
-        rows = comparable_rows(estimator, X, y, columns, takes, warn=warn, finite=True)
+        rows = comparable_rows(estimator, X, y, columns, takes, finite=True)
+        if warn and rows.assumed:
+            warn_once(model, assumed_cut(), MissingTerminationWarning)
         prediction = model.predict(rows.X).reshape(rows.y.shape)
         ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(rows.y.shape)
         with np.errstate(over="ignore", invalid="ignore"):  # scores are checked

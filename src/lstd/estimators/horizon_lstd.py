@@ -21,7 +21,7 @@ from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
-from lstd.errors import InvalidInputError, UnobservedWarning, warn
+from lstd.errors import InvalidInputError, UnobservedWarning, warn_once
 from lstd.estimators.base import Fitted, Regressor, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
@@ -273,7 +273,7 @@ class HorizonLSTD(Regressor):
         linear = self._at(horizon)
         phi = checked_features(self, X, raw=True)
         prediction = linear.predict(phi)
-        linear.warn_of_unlike(phi)
+        linear.warn_of_unlike(self._model, phi)
         if not return_std:
             return prediction
         return prediction, linear.influence.standard_error(phi).reshape(prediction.shape)
@@ -398,7 +398,7 @@ class HorizonLSTD(Regressor):
             When less than half of the discounted steps was observed.
         """
         found = self.observed_returns(X, y, horizon=horizon, unobserved=unobserved, **columns)
-        warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
+        warn_once(self._model, little_observed(found.share, SELF_SCORED), UnobservedWarning)
         weight = found.weight
         if sample_weight is not None:
             weight = weight * check_array("sample_weight", sample_weight, weight.shape)

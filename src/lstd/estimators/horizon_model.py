@@ -249,8 +249,7 @@ class HorizonModel(Record):
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
         bounds, ridge = self.limits.bounds(self.settings, steps), self.ridge[: self.n_features]
-        if not rows.assumed:
-            warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
+        warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
             UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
             ExtrapolationWarning: growing_doubt(near),

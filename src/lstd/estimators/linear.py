@@ -17,7 +17,7 @@ from lstd.data.doubts import FEWEST, percent
 from lstd.data.feature_arrays import Features, product
 from lstd.data.rows import COMPARED
 from lstd.data.settings import Settings
-from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, warn
+from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, unsaid, warn_once
 from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.statistics.intervals import Influence, Interval, summed
 from lstd.types import Array, Flags
@@ -164,16 +164,17 @@ class Linear:
 
     # ------------------------------------------------------------ rows unlike those of the fit
 
-    def warn_of_unlike(self, X: Features, prediction: Array | None = None) -> None:
+    def warn_of_unlike(self, state: object, X: Features, prediction: Array | None = None) -> None:
         """Warn if features, (T, n), are far outside of their ranges in the fit, or predictions outside of bounds.
 
-        Predictions are compared if those of the rows of the fit were not.
+        Predictions are compared if those of the rows of the fit were not. The fitted `state` has each warning once, and
+        another one for other features.
         """
         n_rows = X.shape[0]
         if self.limits is None or not n_rows:
             return
         if not self.compared and prediction is not None and n_rows >= FEWEST:
-            warn(beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
+            warn_once(state, beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
         ranges = self.limits.ranges
         if ranges is None or not isinstance(X, np.ndarray):
             return
@@ -183,22 +184,24 @@ class Linear:
         if not any_outside(X, ranges):
             return
         wide = self.limits.wide
-        if wide is not None and any_outside(X, wide):
-            warn(self._outside(X, ranges, wide), ExtrapolationWarning)
-
-    def _outside(self, X: Array, ranges: Array, wide: Array) -> str:
-        """Say which features are outside of wide ranges in more than a few rows; empty if none are."""
+        if wide is None or not any_outside(X, wide):
+            return
         share = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
-        n_far = np.count_nonzero(share > _FEW)
-        if not n_far:
-            return ""
-        farthest = np.argsort(-share, kind="stable")[: min(_MOST_NAMED, n_far)]
+        far = {self.feature_names[j]: j for j in np.flatnonzero(share > _FEW).tolist()}
+        names = unsaid(state, ExtrapolationWarning, far)
+        if names:
+            text = self._outside([far[name] for name in names], share, X, ranges)
+            warn_once(state, text, ExtrapolationWarning, names)
+
+    def _outside(self, far: list[int], share: Array, X: Array, ranges: Array) -> str:
+        """Say that `far` features are outside of their ranges in a `share` (n,) of the rows."""
+        farthest = sorted(far, key=lambda j: -share[j])[:_MOST_NAMED]
         found = [
             f"{self.feature_names[j]} of {percent(share[j])} of the rows, from {X[:, j].min():.4g} to "
             f"{X[:, j].max():.4g} ({ranges[0, j]:.4g} to {ranges[1, j]:.4g} in the fit)"
-            for j in farthest.tolist()
+            for j in farthest
         ]
-        more = f"; and {n_far - _MOST_NAMED} more" if n_far > _MOST_NAMED else ""
+        more = f"; and {len(far) - _MOST_NAMED} more" if len(far) > _MOST_NAMED else ""
         return (
             f"Features are far outside of their range in the fit: {'; '.join(found)}{more}. "
             "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "

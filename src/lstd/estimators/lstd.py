@@ -170,8 +170,8 @@ class LSTD(Predictor):
             NaN is allowed.
         episode : array-like of shape (T,), optional
             Id of each row's episode; the rows of an episode follow one another.
-        terminated : array-like of shape (T,), optional
-            Whether the row's successor is terminal, of value zero.
+        terminated : array-like of shape (T,) or False, optional
+            Whether the row's successor is terminal, of value zero. False alone says that no end was seen.
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
             Features of each row's successor, which makes every row a full transition. Rows must still be in time order,
             since traces run from row to row. Give transitions that do not follow one another different ids in

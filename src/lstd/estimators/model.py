@@ -375,7 +375,7 @@ class Model(Record):
         new = self.due_warnings - self.warned
         if "ratios" in new and sample is not None:
             warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
-        if "unused" in new and "ends" not in self.warned:
+        if "unused" in new:
             warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
         if "unobserved" in new:
             warn(self.unobserved, UnobservedWarning)
@@ -407,7 +407,7 @@ class Model(Record):
             effect = HARD_TO_CHOOSE.format(chosen.score, chosen.observed_score)
             return little_observed(chosen.observed_share, effect)
         n_cuts = statistics.n_rows - statistics.n_transitions
-        if n_cuts < _SEVERAL or "ends" in self.warned:
+        if n_cuts < _SEVERAL:
             return ""
         return little_observed(statistics.observed_share, COMPLETED)
 

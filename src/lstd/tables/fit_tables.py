@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from lstd.data.arguments import check_columns, check_flag, check_integer
+from lstd.data.arguments import check_columns, check_flag, check_integer, says_no_ends
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, SPREAD, VARIANT, Settings
 from lstd.data.takes import Takes
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
-from lstd.errors import InvalidInputError, missing_extra
+from lstd.errors import InvalidInputError, MissingTerminationWarning, missing_extra, warn
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.blocks import check_n_blocks
 
@@ -38,7 +38,7 @@ def fit_tables(
     reward: str | Iterable[str],
     gamma: float,
     episode: str | None = None,
-    terminated: str | None = None,
+    terminated: str | Literal[False] | None = None,
     truncated: str | None = None,
     groups: str | None = None,
     discount: str | None = None,
@@ -86,8 +86,8 @@ def fit_tables(
     episode : str, optional
         Column of episode ids. Without it an episode ends at a flagged row. An id that reappears after other episodes is
         refused.
-    terminated : str, optional
-        Column that is 1 where the episode ends for good, at value 0; else 0.
+    terminated : str or False, optional
+        Column that is 1 where the episode ends for good, at value 0; else 0. False: no end was seen.
     truncated : str, optional
         Column that is 1 where an episode was cut off: on its last row, or the one before; else 0.
     groups : str, optional
@@ -168,12 +168,14 @@ def fit_tables(
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
     n_blocks = check_n_blocks(n_blocks)
-    named = {
+    named: dict[str, str | Literal[False] | None] = {
         "episode": episode, "terminated": terminated, "truncated": truncated, "groups": groups, "discount": discount,
         "importance_ratio": importance_ratio, "trace_coefficient": trace_coefficient, "weight": weight, "time": time,
     }  # fmt: skip
+    if terminated is not None and says_no_ends(terminated, "the name of a column"):
+        named["terminated"] = False
     for role, column in named.items():
-        if column is not None:
+        if column is not None and column is not False:
             check_columns(role, column, several=False)
     none = isinstance(next_features, tuple) and not next_features
     roles = Roles.of(
@@ -221,15 +223,13 @@ def fit_horizons(
 
     `options` are the parameters of :class:`lstd.HorizonLSTD` that are not settings.
     """
-    from lstd.data.doubts import warn_of_assumed
     from lstd.estimators.horizon_lstd import HorizonLSTD, check_equal
     from lstd.tables.reader import Chunk, RowReader, opened
 
     for name in ("next_features", "importance_ratio", "trace_coefficient"):
         if {**roles.transitions, "next_features": roles.next_features}.get(name):
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out, or use LSTD.")
-    if roles.episode is not None and roles.terminated is None:
-        warn_of_assumed("No column says which episodes terminated")
+    warn(roles.doubt_of_ends, MissingTerminationWarning)
     lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
     model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, fit_intercept=settings.fit_intercept, **options)
     opened_tables = [opened(place, table) for place, table in enumerate(tables)]

@@ -175,7 +175,7 @@ def predict_tables(
             seen.add(chunk.rows.X)
             written += len(chunk.rows)
     if written:
-        linear.warn_of_unlike(seen.rows, linear.predict(seen.rows))
+        linear.warn_of_unlike(linear, seen.rows, linear.predict(seen.rows))
     return written
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer
-from lstd.data.doubts import Break, find_break, warn_of_assumed, warn_of_break
+from lstd.data.doubts import Break, find_break, warn_of_break
 from lstd.data.follow import NO_MARKS, Episodes, Followed, Row
 from lstd.data.ids import EPISODE_AGAIN, id_key, same_id, whole_number
 from lstd.data.roles import Roles
@@ -34,7 +34,7 @@ from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, Leaf, Part, Task, 
 from lstd.distributed.fit_chunks import split
 from lstd.distributed.on_dask import Partitions
 from lstd.distributed.runner import Runner
-from lstd.errors import InvalidInputError, TerminationWarning, warn
+from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, warn
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
 from lstd.estimators.limits import Limits
 from lstd.estimators.model import Model, model_of
@@ -295,9 +295,8 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     roles, files, selection, checks = leaf.roles, [], None, None
     if roles.features is not None:
         leaf = replace(leaf, settings=leaf.settings.named(roles.features))
-    assumed = roles.episode is not None and roles.terminated is None and not roles.next_features
-    if assumed:
-        warn_of_assumed("No column says which episodes terminated")
+    assumed = roles.doubt_of_ends
+    warn(assumed, MissingTerminationWarning)
     at_hand = isinstance(tables, list) and not any(map(callable, tables))
     if at_hand:
         if runner.is_here:  # all tables must have the columns, which are then named
@@ -320,7 +319,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     warn(closed, TerminationWarning)
     if part.broken is not None:
         warn_of_break(part.broken, part.broken.place, columns=True)
-    model = _solved(part, leaf, runner, files, selection, checks, assumed)
+    model = _solved(part, leaf, runner, files, selection, checks, assumed=bool(assumed))
     model = model.described(said=(closed,)) if closed else model
     if not at_hand or (isinstance(tables[0], str) and not Path(tables[0]).exists()):  # workers have the files
         return model

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.arguments import check_choice, check_columns, check_real, shown
+from lstd.data.arguments import check_choice, check_columns, check_real, says_no_ends, shown
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import FrameRows
 from lstd.types import Array, Flags
@@ -47,7 +47,7 @@ class Events(NamedTuple):
 
 def read_events(
     source: Any,
-    columns: dict[str, str | Sequence[str] | None],
+    columns: dict[str, Any],
     *,
     step: Any,
     until: Any,
@@ -59,6 +59,9 @@ def read_events(
     `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
     """
     check_choice("first", first, FIRST)
+    terminated = columns["terminated"]
+    if terminated is not None and says_no_ends(terminated, "the name of a column"):
+        columns = {**columns, "terminated": None}
     roles = {
         role: [*check_columns(role, given, several=role == "amount")]
         for role, given in columns.items()

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import check_choice, check_columns, check_integer, check_real
-from lstd.data.doubts import warn_of_assumed
+from lstd.data.arguments import check_choice, check_columns, check_integer, check_real, says_no_ends
+from lstd.data.doubts import assumed_cut
 from lstd.data.follow import Episodes
 from lstd.data.ids import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows, quoting
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS
-from lstd.errors import InvalidInputError, TerminationWarning, missing_extra, warn
+from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, missing_extra, warn
 from lstd.types import Array, Flags
 
 _SAME = 1e-9  # relative difference between equal times that were computed in different ways
@@ -34,6 +34,11 @@ def read_frame(
 
     `columns` holds the arguments of `from_frame` that name columns, by their names.
     """
+    no_ends = columns["terminated"] is not None and says_no_ends(columns["terminated"], "the name of a column")
+    if no_ends:
+        if columns["event"] is not None:
+            raise InvalidInputError("`terminated` must be None with `event`, which says who ended; got False.")
+        columns = {**columns, "terminated": None}
     roles = interval_roles(_check_roles(columns), gamma)
     spans = "start" in roles
     if sort and "time" not in roles:
@@ -42,7 +47,7 @@ def read_frame(
         raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
     table = FrameRows(frame, roles, check_integer("first_row", first_row, 0), sort=sort)
     found, episode = table.found, table.id_values("episode")
-    numbers, last = _follow(table)
+    numbers, last = _follow(table, no_ends)
     terminated = found.rows.terminated
     arrays: dict[str, Any] = {
         "X": found.rows.X, "y": found.y, **found.numbers, "terminated": terminated, "groups": table.id_values("groups"),
@@ -60,8 +65,9 @@ def read_frame(
         names, stop = roles["features"], table.numbers("stop")
         now = {names.index(name): stop for name in roles["start"] if name in names}
         arrays = with_horizon_rows(arrays, cut, now)
-    if "episode" in roles and "terminated" not in roles and "truncated" not in roles:
-        warn_of_assumed(f"`episode` ({columns['episode']!r}) was given without `terminated`")
+    if "episode" in roles and not no_ends and "terminated" not in roles and "truncated" not in roles:
+        text = assumed_cut(f"`episode` ({columns['episode']!r}) was given without `terminated`")
+        warn(text, MissingTerminationWarning)
     for value in arrays.values():
         if value is not None:
             value.setflags(write=False)
@@ -87,8 +93,11 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     return roles
 
 
-def _follow(table: FrameRows) -> tuple[NDArray[np.int64], Flags]:
-    """Number the episodes of rows, (T,), and flag their last rows, by the rules about neighbours."""
+def _follow(table: FrameRows, no_ends: bool) -> tuple[NDArray[np.int64], Flags]:
+    """Number the episodes of rows, (T,), and flag their last rows, by the rules about neighbours.
+
+    Unless the caller says that there are `no_ends`, each episode without a column of ends must be flagged as cut off.
+    """
     roles, marks = table.roles, table.found.marks
     again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
     episodes = Episodes(table.columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
@@ -97,7 +106,7 @@ def _follow(table: FrameRows) -> tuple[NDArray[np.int64], Flags]:
     last = last_rows(numbers)
     if "start" in roles:  # else `Trajectories` have the times
         warn(episodes.state.times.doubt(), TerminationWarning)
-    if "truncated" in roles and "terminated" not in roles:
+    if "truncated" in roles and "terminated" not in roles and not no_ends:
         flagged = marks.truncated | np.append(False, marks.truncated[:-1] & ~last[:-1])
         if (row := first_true(last & ~flagged)) is not None:
             text = (

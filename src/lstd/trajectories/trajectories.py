@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,7 +57,7 @@ class Trajectories:
     episode : (T,) array-like, optional
         Id of each row's episode; the rows of an episode follow one another. By default, a new episode begins after
         each terminated row, and episodes are numbered from 0.
-    terminated : (T,) array-like of bool, optional
+    terminated : (T,) array-like of bool, or False, optional
         True on the last row of each episode that ended in a terminal state, whose value is 0. The last row of any
         other episode is its horizon row.
     discount : (T,) array-like in [0, 1] or float, optional
@@ -171,14 +171,30 @@ class Trajectories:
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, features: str | Sequence[str], reward: str | Sequence[str] | None = None,
-        episode: str | None = None, terminated: str | None = None, truncated: str | None = None,
-        time: str | None = None, sort: bool = False, discount: str | None = None, importance_ratio: str | None = None,
-        trace_coefficient: str | None = None, weight: str | None = None, groups: str | None = None,
-        action: str | None = None, behavior_probability: str | None = None, start: str | None = None,
-        stop: str | None = None, event: str | None = None, gamma: float | None = None, first_row: int = 0,
+        cls,
+        frame: Any,
+        *,
+        features: str | Sequence[str],
+        reward: str | Sequence[str] | None = None,
+        episode: str | None = None,
+        terminated: str | Literal[False] | None = None,
+        truncated: str | None = None,
+        time: str | None = None,
+        sort: bool = False,
+        discount: str | None = None,
+        importance_ratio: str | None = None,
+        trace_coefficient: str | None = None,
+        weight: str | None = None,
+        groups: str | None = None,
+        action: str | None = None,
+        behavior_probability: str | None = None,
+        start: str | None = None,
+        stop: str | None = None,
+        event: str | None = None,
+        gamma: float | None = None,
+        first_row: int = 0,
         **others: Any,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Read a long table: one row per state, in time order within each episode.
 
         All arguments but `frame`, `sort`, `gamma` and `first_row` name columns. For an episode that did not terminate,
@@ -199,9 +215,9 @@ class Trajectories:
         episode : str, optional
             Column of episode ids: integers, text, categories or dates. By default, a new episode begins after each
             terminated row.
-        terminated : str, optional
-            Column that is True on the last row of episodes that ended for good. By default, every episode is taken as
-            cut off, with a warning unless `truncated` says so too.
+        terminated : str or False, optional
+            Column that is True on the last row of episodes that ended for good. False: no end was seen. By default,
+            every episode is taken as cut off, with a warning unless `truncated` says so too.
         truncated : str, optional
             Column that is True where an episode was cut off: on its horizon row, or on the row before it. The state
             after the last step needs a row. A row that is both terminated and truncated counts as terminated, as in
@@ -294,7 +310,7 @@ class Trajectories:
         step: str | float,
         until: Any,
         amount: str | Sequence[str] | None = None,
-        terminated: str | None = None,
+        terminated: str | Literal[False] | None = None,
         start: Any = None,
         first: str = "apart",
     ) -> Self:
@@ -319,9 +335,9 @@ class Trajectories:
             event is later has no rows.
         amount : str or list of str, optional
             Columns of numbers to sum, as one reward or several, in place of the number of events.
-        terminated : str, optional
+        terminated : str or False, optional
             Column that is true for an event with which the id ends for good, such as a closed account; else false. By
-            default no id ends.
+            default, as for False, no id ends.
         start : date, ISO text or float, optional
             Rows begin here; earlier events count in features only. By default they begin with the first event.
         first : {"apart", "counted"}, default="apart"
