@@ -7,6 +7,7 @@ values, values of policies with intervals, and differences between policies go o
 
 from lstd.ope.action_calibration import ActionCalibration, action_calibration
 from lstd.ope.evaluate_policy import evaluate_policy
+from lstd.ope.hidden_state import HiddenStateCheck
 from lstd.ope.importance_sampling import importance_sampling
 from lstd.ope.logged_states import FeatureCheck
 from lstd.ope.lstdq import LSTDQ
@@ -19,6 +20,7 @@ __all__ = [
     "ActionCalibration",
     "EpsilonGreedy",
     "FeatureCheck",
+    "HiddenStateCheck",
     "PolicyComparison",
     "PolicyValue",
     "StateActionFeatures",

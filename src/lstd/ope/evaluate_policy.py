@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from lstd.data.arguments import check_real
 from lstd.data.rows import Columns, PerRow
 from lstd.data.takes import Takes
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, MisfitWarning, warn
+from lstd.ope.hidden_state import hidden_state_check
 from lstd.ope.logged_rows import UNWEIGHTED, logged_rows, states_of
 from lstd.ope.logged_states import LoggedStates, feature_check
 from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
@@ -25,6 +26,7 @@ from lstd.ope.tied_returns import checked_bounds
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
 
+PER_DECISION = "per-decision doubly robust"
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
 
 _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
@@ -76,7 +78,7 @@ def evaluate_policy(
     -------
     PolicyValue
         `method` is the estimate that `value` shrinks, "doubly robust" or "weighted state values"; `candidates` has
-        both, "state values" and "action values".
+        both, "state values", "action values" and "per-decision doubly robust".
 
     Raises
     ------
@@ -88,7 +90,8 @@ def evaluate_policy(
     SupportWarning
         When the mean importance ratio is not one, over all rows, by feature, by predicted value or by time.
     MisfitWarning
-        When the features are too coarse for the target policy, see :class:`FeatureCheck`.
+        When the features are too coarse for the target policy, see :class:`FeatureCheck`, or the state seems to hide
+        something that lasts, see :class:`HiddenStateCheck`.
     EffectiveSampleWarning
         When the effective sample is below 0.05 of the transitions, or all returns are 0 and `bounds` are not given.
 
@@ -98,6 +101,11 @@ def evaluate_policy(
     1 % of b − a of the median. A standard error then leaves out returns that a small log does not show: where all of 10
     patients went home, the standard error is zero. The interval allows for them, as that of Clopper and Pearson (1934)
     does, and stays within the bounds; by default these are the least and the largest return of the log, and 0.
+
+    All estimates but one assume that the raw columns and the action say all about what follows that the log says. The
+    per-decision doubly robust value, with products of ratios and action values of the log's own policy, needs only that
+    `behavior_probability` depends on what is recorded up to the row. Where :class:`HiddenStateCheck` says that the
+    state hides something, the interval holds those of both.
 
     References
     ----------
@@ -134,14 +142,35 @@ def evaluate_policy(
     direct, robust = log.robust(q)
     parts = {
         "state values": log.plain, "weighted state values": log.weighted, "action values": direct,
-        "doubly robust": robust,
+        "doubly robust": robust, PER_DECISION: log.per_decision,
     }  # fmt: skip
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
     widest = _WIDER * found["weighted state values"].standard_error
     best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
+    hidden = hidden_state_check(log)
     one = found[best]
     value = min(max(_shrunk(parts[best], direct), one.lower), one.upper)
-    return doubted(replace(one, value=value, candidates=found, said=()), log, feature_check(log, robust))
+    if hidden.hides:
+        both = replace(parts[best], beside=log.per_decision).with_ties(bounds)
+        one = evaluated(both, level, best)
+    one = replace(one, value=value, candidates=found, said=(), hidden=hidden)
+    return _hidden_said(doubted(one, log, feature_check(log, robust)))
+
+
+def _hidden_said(found: PolicyValue) -> PolicyValue:
+    """Warn of a state that hides something, and return the value with the text."""
+    assert found.hidden is not None
+    if not found.hidden.hides:
+        return found
+    other = found.candidates[PER_DECISION]
+    text = (
+        f"The state seems to hide something that lasts; compared were {found.hidden}. The interval also holds that of "
+        f"the per-decision doubly robust value, {other.value:.4g} in [{other.lower:.4g}, {other.upper:.4g}], which "
+        "needs no state in the sense of Markov, but a `behavior_probability` given what is recorded. Record more, or "
+        "add earlier rows to `X` and `state`, such as by `Trajectories.with_history`."
+    )
+    warn(text, MisfitWarning)
+    return replace(found, said=(*found.said, text))
 
 
 def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:

@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from lstd.data.arguments import as_real, check_integer, shown
 from lstd.data.feature_arrays import column_names, dense
+from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
@@ -39,6 +40,7 @@ from lstd.ope.tied_returns import largest_sum
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
+from lstd.statistics.solve import check_range
 from lstd.types import Array, Flags
 
 SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
@@ -242,6 +244,52 @@ class LoggedStates:
             start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
         mean, slope = shrinkage(rewards + discount * after, q)
         return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
+
+    @cached_property
+    def log_values(self) -> tuple[Array, Array, Array]:
+        """Action values of the log's own policy: q of pairs, (N,), v of successors, (N,), and of first states, (m,).
+
+        They are regressions of logged returns, out of fold, and need no Markov state.
+        """
+        logged, fold, of_first = self.logged, self.fold, self.folds[self.first]
+        pairs = self.pairs(self.at, logged.codes)
+        q, after, start = np.empty(len(fold)), np.empty(len(fold)), np.empty(len(of_first))
+        with threadpool_limits(1, "openmp"):
+            for k in np.unique(fold):
+                own, begun = fold == k, self.first[of_first == k]
+                model = boosting().fit(pairs[fold != k], logged.returns[fold != k])
+                q[own] = model.predict(pairs[own])
+                after[own] = self.mixture(model, self.after[own], logged.successors[own])
+                start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
+        mean, slope = shrinkage(logged.returns, q)
+        return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
+
+    @cached_property
+    def per_decision(self) -> ValueByBlocks:
+        """Per-decision doubly robust value (Jiang and Li 2016), with action values of the log's own policy.
+
+        The mean over episodes of v(s_0) + Σ_t D_t ρ_0 ⋯ ρ_t δ_t, with the product D_t of the discounts before t.
+        """
+        q, after, start = self.log_values
+        logged, m = self.logged, len(start)
+        delta = logged.rewards + logged.discount * after - q
+        with np.errstate(over="ignore", invalid="ignore"):
+            products = self._products()
+            values = start + np.bincount(logged.episode, products * delta, m)
+        check_range(values)
+        plain = self.plain
+        share = np.full(m, 1.0 / m)
+        return combined(
+            plain.fitted, np.zeros_like(plain.phi), values, share, ones=0.0, log=logged, dual=products / m
+        )  # fmt: skip
+
+    def _products(self) -> Array:
+        """Return D_t ρ_0 ⋯ ρ_t of each transition, (N,), by a pass backwards over the rows in reverse order."""
+        begins, ratio = self.logged.begins, self.ratio
+        from_before = ratio * np.append(0.0, self.logged.discount[:-1])
+        entering = np.where(begins, ratio, 0.0)
+        products = run_backwards(entering[::-1, np.newaxis], from_before[::-1], begins[::-1])
+        return np.asarray(products[::-1, 0])
 
     @cached_property
     def plain(self) -> ValueByBlocks:

@@ -167,11 +167,24 @@ def compare_policies(
         for one, part in zip(given.values(), parts, strict=True)
     )
     shares = np.mean([part.fitted.influence.shares for part in parts], axis=0)
-    half, error = _half_widths(parts, shares, level, check_integer("seed", seed, 0))
-    shrunk, estimate = (np.array([one.value for one in each]) for each in (values, parts))
-    difference, middle = (one[:, np.newaxis] - one for one in (shrunk, estimate))
-    lower, upper = np.minimum(difference, middle - half), np.maximum(difference, middle + half)
-    return PolicyComparison(tuple(names), values, difference, error, lower, upper, level)
+    shrunk = np.array([one.value for one in values])
+    difference = shrunk[:, np.newaxis] - shrunk
+    lower, upper = difference.copy(), difference.copy()
+    errors = []
+    for several in _all_parts(parts):
+        half, error = _half_widths(several, shares, level, check_integer("seed", seed, 0))
+        errors.append(error)
+        estimate = np.array([one.value for one in several])
+        middle = estimate[:, np.newaxis] - estimate
+        lower = np.minimum(lower, middle - half)
+        upper = np.maximum(upper, middle + half)
+    return PolicyComparison(tuple(names), values, difference, errors[0], lower, upper, level)
+
+
+def _all_parts(parts: list[ValueByBlocks]) -> list[list[ValueByBlocks]]:
+    """Return the parts and, if intervals hold those of others too, the same with these in place."""
+    beside = [part if part.beside is None else part.beside for part in parts]
+    return [parts, beside] if any(part.beside is not None for part in parts) else [parts]
 
 
 def _at_level(value: PolicyValue, level: float) -> PolicyValue:

@@ -27,6 +27,7 @@ from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
+from lstd.ope.hidden_state import HiddenStateCheck
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
@@ -72,6 +73,8 @@ class PolicyValue:
         What :func:`evaluate_policy` chose from, by method.
     features : FeatureCheck or None
         What was compared to notice features that are too coarse.
+    hidden : HiddenStateCheck or None
+        What :func:`evaluate_policy` compared to notice a state that hides something.
     importance_ratio : ndarray of shape (n_transitions,), or None
         Ratio π/μ of the logged action of each transition, in the order of `dual_weights`, where it is known: for an
         LSTD, with `data`. The printed value has its mean, which should be 1, its largest entry and the share of zeros.
@@ -111,6 +114,7 @@ class PolicyValue:
     method: str = ""
     candidates: Mapping[str, PolicyValue] = field(default_factory=dict, repr=False, compare=False)
     features: FeatureCheck | None = field(default=None, repr=False, compare=False)
+    hidden: HiddenStateCheck | None = field(default=None, repr=False, compare=False)
     importance_ratio: Array | None = field(default=None, repr=False, compare=False)
     said: tuple[str, ...] = field(default=(), repr=False, compare=False)
     by_blocks: Any = field(default=None, repr=False, compare=False)
@@ -264,6 +268,9 @@ def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyVal
         value, lower, upper = found.tied.interval(found.value, half, level)
         little = little or found.tied.decides(found.value, half, level)
         bounds = found.tied.bounds
+    if found.beside is not None:
+        beside = evaluated(found.beside, level)
+        lower, upper = min(lower, beside.lower), max(upper, beside.upper)
     size = None
     if found.dual is not None:
         size = effective_size(found.dual)

@@ -42,13 +42,15 @@ class ValueByBlocks:
     dual: Array | None = None  # (N,) weights g_t of rewards, or of the errors of action values
     unlogged: float | None = None  # share of the policy's actions without data, of an LSTDQ
     tied: TiedReturns | None = None  # if returns of the log are tied
+    beside: ValueByBlocks | None = None  # the interval holds that of this one, too
 
     def with_ties(self, bounds: Bounds | None = None, log: LoggedRows | None = None) -> ValueByBlocks:
         """Return the value with what tied returns of the log may hide; `log` are its transitions, if not known here."""
         log = self.log if log is None else log
         if log is None:
             return self
-        return replace(self, tied=tied_returns(log, self.value, self.dual, bounds))
+        beside = None if self.beside is None else self.beside.with_ties(bounds, log)
+        return replace(self, tied=tied_returns(log, self.value, self.dual, bounds), beside=beside)
 
 
 def combined(

@@ -661,6 +661,42 @@ class Trajectories:
         kept: dict[str, Any] = {name: None if value is None else value[places] for name, value in values.items()}
         return type(self)(**kept, feature_names=self.feature_names)
 
+    def with_history(self, k: int = 1) -> Self:
+        """Add the k earlier rows of the same episode to the features: states, actions and rewards.
+
+        Parameters
+        ----------
+        k : int, default 1
+            How many rows to look back. Actions that are labels, numbers or text, get a column each. What lies before
+            an episode is zero, and a column "known_1_back" says so.
+
+        Returns
+        -------
+        Trajectories
+            The same rows with more features, for a state that hides something: see the Notes of
+            :func:`lstd.ope.evaluate_policy`.
+
+        Raises
+        ------
+        InvalidInputError
+            When `k` is not an integer of at least 1.
+
+        Examples
+        --------
+        >>> from lstd import Trajectories
+        >>> data = Trajectories([[1.0], [2.0]], [0.5, 0.0], terminated=[0, 1], actions=["a", "b"], feature_names=["u"])
+        >>> longer = data.with_history(1)
+        >>> longer.feature_names[1:]
+        ('age_1_back', 'action_a_1_back', 'action_b_1_back', 'reward_1_back', 'known_1_back')
+        >>> longer.X.tolist()
+        [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [2.0, 1.0, 1.0, 0.0, 0.5, 1.0]]
+        """
+        from lstd.trajectories.history import with_earlier_rows
+
+        X, names = with_earlier_rows(self.X, self.y, self.episode, self.actions, self.feature_names, k)
+        values = {name: getattr(self, name) for name in _FIELDS[:-1]} | {"X": X}
+        return type(self)(**values, feature_names=names)
+
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
         """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; others of them if they were given.
 

@@ -1,0 +1,127 @@
+"""The check for a state that hides something, and the value that needs none."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import naive
+from logged_actions import PROCESS
+from lstd.errors import MisfitWarning
+from lstd.ope import compare_policies, evaluate_policy
+from lstd.ope.hidden_state import hidden_state_check, predicted_rewards
+from lstd.ope.logged_rows import logged_data
+from lstd.ope.logged_states import LoggedStates
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small logs
+GAMMA = 0.9
+
+
+def simulated(n=60, length=6, seed=1, p_end=0.2):
+    data = PROCESS.simulate(n, length, seed, p_end=p_end)
+    return data, data["X"] @ np.arange(4.0)[:, np.newaxis]
+
+
+def log_of(data, state):
+    return LoggedStates.of(logged_data(data, GAMMA), GAMMA, state)
+
+
+def diseases(n, lasts, seed=0, target=(0.1, 0.9)):
+    """Patients with one of two diseases, on which the effect of two treatments depends; it lasts, or changes daily."""
+    random, T = np.random.default_rng(seed), 6
+    disease = random.integers(2, size=(n, 1 if lasts else T)) * np.ones((1, T), int)
+    actions = random.integers(2, size=(n, T))
+    y = 2.0 * (actions == disease) + random.normal(size=(n, T))
+    return {
+        "X": np.eye(T)[np.tile(np.arange(T), n)], "y": y.ravel(), "actions": actions.ravel(),
+        "behavior_probability": np.full(n * T, 0.5), "target_policy": np.full((n * T, 2), target),
+        "episode": np.repeat(np.arange(n), T), "terminated": np.tile(np.arange(T) == T - 1, n),
+    }  # fmt: skip
+
+
+def test_the_check_is_that_of_the_definition():
+    data, state = simulated()
+    data["groups"] = data["episode"] // 2
+    log = log_of(data, state)
+    found = hidden_state_check(log)
+    error = log.logged.rewards - predicted_rewards(log)
+    episode, group = log.logged.episode, data["groups"][log.logged.full]
+    u = dict.fromkeys(group.tolist(), 0.0)
+    for t in range(1, len(error)):
+        if episode[t] == episode[t - 1] and log.logged.codes[t] == log.logged.codes[t - 1]:
+            u[group[t]] += error[t] * error[t - 1]
+    z = sum(u.values()) / np.sqrt(sum(x**2 for x in u.values()))
+    assert_close(found.z, z, "sums")
+    assert_close(found.p_value, stats.norm.sf(z), "sums")
+    for k in range(3):  # rewards are predicted for groups that did not teach them
+        changed = data | {"y": data["y"] + (log.folds == k)}
+        again = predicted_rewards(log_of(changed, state))
+        np.testing.assert_array_equal(again[log.fold == k], predicted_rewards(log)[log.fold == k])
+
+
+def test_what_lasts_and_is_not_recorded_is_noticed():
+    rejected = np.zeros(2)
+    for seed in range(10):
+        for lasts in (0, 1):
+            data = diseases(150, lasts, seed)
+            rejected[lasts] += hidden_state_check(log_of(data, None)).hides
+    assert rejected[1] == 10
+    assert rejected[0] <= 2
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.1])
+def test_equal_rewards_hide_nothing(reward):
+    data = diseases(50, True) | {"y": np.full(300, reward)}
+    found = hidden_state_check(log_of(data, None))
+    assert (found.z, found.p_value, found.hides) == (0.0, 1.0, False)
+
+
+def test_the_per_decision_value_is_that_of_the_definition():
+    data, state = simulated()
+    log = log_of(data, state)
+    found = log.per_decision
+    q, after, start = log.log_values
+    parts = []
+    for e in range(60):
+        own = log.logged.episode == e
+        terminal = data["terminated"][log.logged.full[own]][-1]
+        v = np.append(start[e], after[own])
+        v[-1] *= not terminal
+        parts.append({"rewards": log.logged.rewards[own], "ratios": log.ratio[own], "q": q[own], "v": v})
+    assert_close(found.value, naive.importance_sampling("dr", parts, GAMMA), "sums")
+    first, weight = found.log.begins, found.dual
+    assert_close(weight[first], log.ratio[first] / 60, "sums")
+    t = np.flatnonzero(~first)
+    assert_close(weight[t], GAMMA * log.ratio[t] * weight[t - 1], "sums")
+
+
+def test_where_the_state_hides_something_the_interval_holds_both():
+    data = diseases(300, True)
+    with pytest.warns(
+        MisfitWarning, match=r"seems to hide something .* z = .*per-decision doubly robust .*with_history"
+    ):
+        found = evaluate_policy(**data, gamma=1.0)
+    other = found.candidates["per-decision doubly robust"]
+    choice = found.candidates[found.method]
+    assert found.hidden.hides
+    assert found.lower == min(other.lower, choice.lower)
+    assert found.upper == max(other.upper, choice.upper)
+    assert found.lower <= found.value <= found.upper
+    second = evaluate_policy(**data | {"target_policy": np.full((1800, 2), [0.6, 0.4])}, gamma=1.0)
+    compared = compare_policies({"one": found, "two": second})
+    assert (compared.values[0].lower, compared.values[0].upper) == (found.lower, found.upper)
+    candidates = [[one.candidates[one.method] for one in (found, second)]]
+    candidates.append([one.candidates["per-decision doubly robust"] for one in (found, second)])
+    for pair in candidates:
+        part = compare_policies(dict(zip("ab", pair, strict=True)))
+        assert compared.lower[0, 1] <= part.lower[0, 1]
+        assert compared.upper[0, 1] >= part.upper[0, 1]
+
+
+def test_where_it_hides_nothing_the_interval_is_that_of_the_choice():
+    data, state = simulated()
+    found = evaluate_policy(**data, gamma=GAMMA, state=state)
+    assert not found.hidden.hides
+    choice = found.candidates[found.method]
+    assert (found.lower, found.upper) == (choice.lower, choice.upper)
+    assert "per-decision doubly robust" in found.candidates
