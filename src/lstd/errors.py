@@ -69,7 +69,7 @@ class MissingTerminationWarning(LSTDWarning):
 
 
 class TerminationWarning(LSTDWarning):
-    """Given when nearly all subjects seen at the latest time are marked as ended, as if none were still active."""
+    """Given when cuts look like ends: nearly all subjects seen last are marked as ended, or many at one length."""
 
 
 class BrokenEpisodeWarning(LSTDWarning):

@@ -329,3 +329,24 @@ def test_probabilities_of_some_steps_only_are_refused():
         InvalidInputError, match="`behavior_probability` must be known for all 2 steps or for none; got 1"
     ):
         Trajectories.from_gymnasium(env, lambda x: next(answers), n_episodes=1)
+
+
+@pytest.mark.parametrize("state", [(np.zeros((1, 1, 4)), np.zeros((1, 1, 4))), {"hidden": 1}, np.zeros((1, 4))])
+def test_the_state_of_a_recurrent_policy_is_no_probability(state):
+    """`predict` of a recurrent policy returns the action and its state."""
+    text = r"`policy` must return the action, or the pair.*got a pair with .*state of a recurrent policy.* alone"
+    env = Script([episode(1.0, 2.0, 3.0, terminated=True)])
+    with pytest.raises(InvalidInputError, match=text):
+        Trajectories.from_gymnasium(env, lambda x: (np.array(1), state), n_episodes=1)
+    if not isinstance(state, np.ndarray):
+        makers = [lambda: Script([episode(1.0, 2.0, 3.0, truncated=True)])] * 2
+        with pytest.raises(InvalidInputError, match=text):
+            Trajectories.from_gymnasium(SyncVectorEnv(makers), lambda x: (np.array([0, 1]), state), n_episodes=2)
+
+
+def test_a_policy_without_a_state_may_return_none_for_it():
+    """`predict` of other policies returns the action and None."""
+    env = Script([episode(1.0, 2.0, 3.0, terminated=True)])
+    data = Trajectories.from_gymnasium(env, lambda x: (np.array(1), None), n_episodes=1)
+    assert data.actions.tolist() == [1, 1]
+    assert data.behavior_probability is None

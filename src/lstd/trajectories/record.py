@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lstd.data.arguments import check_integer
+from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.trajectories.joining import Episode, assemble
 from lstd.types import Array
@@ -235,7 +235,16 @@ class _Run(NamedTuple):
         shape = getattr(space, "shape", None)
         # An action may itself be a tuple of two: it has the form that the space asks for.
         pair = isinstance(chosen[0], (tuple, dict)) if shape is None else np.shape(chosen[0]) == shape
-        return chosen if pair or space is None else (chosen, None)
+        if space is not None and not pair:
+            return chosen, None
+        action, probability = chosen
+        if isinstance(probability, (tuple, dict)) or (np.ndim(probability) > 0 and len(self.recorders) == 1):
+            raise InvalidInputError(
+                "`policy` must return the action, or the pair of the action and its probability, a number; got a pair "
+                f"with {shown(probability)}. If that is the state of a recurrent policy, as `predict` of "
+                "Stable-Baselines3 returns it, keep it inside `policy`, and return the action alone."
+            )
+        return action, probability
 
     def split(self, batch: Any, space: Any = None) -> list[Any]:
         """Split a batch, of observations unless another space is given, into those of the sub-environments."""
