@@ -73,6 +73,15 @@ def sensors(tmp_path_factory):
 # ---------------------------------------------------------------- pendulum
 
 
+def test_the_right_reading_of_a_buffer_is_far_ahead():
+    with contextlib.redirect_stdout(io.StringIO()):
+        right, alone, stream, done = (error.mean() for error in load("readings").main(quick=True).values())
+    assert right < 0.25
+    assert abs(alone - right) < 0.05
+    assert stream > 2 * right
+    assert done > 2 * stream
+
+
 def test_pendulum_boyan_is_far_ahead_when_the_value_lies_behind_the_cut(pendulum):
     module, (results, verdicts), printed = pendulum
     errors = {method: found["error"].mean() for method, found in results["swing, short episodes"].items()}

@@ -140,6 +140,23 @@ def test_an_endless_stream():
     assert data.horizon.tolist() == [False] * 5 + [True]
 
 
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+def test_pairs_of_neighbouring_rows(arrays, scale):
+    """As `qlearning_dataset` of D4RL makes them: o_{t+1} after terminal states too, and without rows of timeouts."""
+    arrays["rewards"] *= scale
+    del arrays["next_observations"]
+    expected = Trajectories.from_arrays(**arrays)
+    kept = np.flatnonzero(~arrays["timeouts"])
+    pairs = {name: values[kept] for name, values in arrays.items() if name != "timeouts"}
+    pairs["next_observations"] = arrays["observations"][kept + 1]
+    data = Trajectories.from_arrays(**pairs)
+    steps = np.isin(expected.episode, expected.episode[~expected.horizon])  # without episodes of a single horizon row
+    assert_array_equal(data.X, expected.X[steps])
+    assert_array_equal(data.y, expected.y[steps])
+    assert_array_equal(data.terminated, expected.terminated[steps])
+
+
 @pytest.mark.parametrize("successors", [True, False])
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 def test_dones_and_timeouts(arrays, episodes, successors):

@@ -380,7 +380,9 @@ def _with_successors(recorded: Transitions, *, has_timeouts: bool) -> Reading:
     last = recorded.layout.last
     ended = recorded.ended
     continues = _equals_next(recorded.observations, recorded.successors) & ~last
-    dropped = _resets(recorded, continues)
+    dropped = np.zeros_like(ended)
+    if has_timeouts or continues[~(last | ended)].all():  # with steps of resets, a cut does not show as a break
+        dropped = _resets(recorded, continues)
     if not dropped.any():
         _check_not_shifted(recorded, continues)
     steps = ~last & ~ended & ~dropped
