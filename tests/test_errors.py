@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from lstd import LSTD, LSTDStatistics
+from lstd import LSTD, LSTDStatistics, errors
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, MissingTerminationWarning
 
 X, y, IDS = np.zeros((6, 2)), np.zeros(6), [1, 1, 1, 2, 2, 2]
@@ -32,6 +32,20 @@ def test_the_line_is_that_of_the_caller(call, category):
     with pytest.warns(category) as caught:
         call()
     assert [(w.filename, w.lineno) for w in caught] == [(__file__, inspect.getsourcelines(call)[1])]
+
+
+def test_a_filter_on_a_reason_catches_no_other():
+    reasons = [kind.__subclasses__() for kind in errors.LSTDWarning.__subclasses__()]
+    assert len(reasons) == 9
+    assert all(not reason.__subclasses__() for few in reasons for reason in few)
+
+
+def test_a_filter_on_a_kind_catches_its_reasons():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", errors.EndsWarning)
+        LSTD(alpha=0.0).fit(X, y, episode=IDS)
+    assert [warning.category for warning in caught] == [MissingTerminationWarning]
 
 
 def test_threads_of_others_do_not_matter():

@@ -52,75 +52,98 @@ class LSTDWarning(UserWarning):
     """Base class of every warning given by `lstd`."""
 
 
-class CompilationCacheWarning(LSTDWarning):
-    """Given when compiled kernels cannot be read from or written to the cache; they are compiled instead."""
+# ------------------------------------------------------------ kinds of warnings, by what a user does about them
 
 
-class IllConditionedWarning(LSTDWarning):
-    """Given when the linear system is singular or ill-conditioned.
-
-    The message has its condition number. The iterative solver knows none, and only says that no end is reached at a
-    `gamma` of 1.
-    """
+class EndsWarning(LSTDWarning):
+    """Given when it is not clear where episodes end and how: correct the flags, the ids or the last rows."""
 
 
-class MissingTerminationWarning(LSTDWarning):
-    """Given when episodes come without `terminated`; the message says what is assumed."""
+class ModelWarning(LSTDWarning):
+    """Given when the data contradict the model: add features, or change its settings."""
 
 
-class TerminationWarning(LSTDWarning):
-    """Given when cuts look like ends: nearly all subjects seen last are marked as ended, or many at one length."""
+class OffPolicyWarning(LSTDWarning):
+    """Given when importance ratios, probabilities or weights leave little to learn from, or are wrong: check them."""
 
 
-class BrokenEpisodeWarning(LSTDWarning):
-    """Given when a row differs from the successor given for the row before it, in the same episode."""
-
-
-class UnusedRewardWarning(LSTDWarning):
-    """Given when rewards of last rows are not used, because their successor is unknown; the message says how many."""
-
-
-class BiasWarning(LSTDWarning):
-    """Given when bootstrapping biases predictions; the message says by how much, and what to do."""
-
-
-class UnobservedWarning(LSTDWarning):
-    """Given when less than half of the returns was observed, so that a model extrapolates and scores itself."""
-
-
-class BoundsWarning(LSTDWarning):
-    """Given when predictions are outside of what the rewards allow; the message says how far, and what to do."""
-
-
-class ExtrapolationWarning(LSTDWarning):
-    """Given when features go where no row of the fit shows what follows; the message names them, and what to do."""
-
-
-class MisfitWarning(LSTDWarning):
-    """Given when returns depend on the features in ways that the model cannot follow; the message says by how much."""
+class UndeterminedWarning(LSTDWarning):
+    """Given when the data do not determine the weights or the settings: give more data, fewer features or a ridge."""
 
 
 class RidgeWarning(LSTDWarning):
     """Given when the ridge term decides predictions, or hardly touches some features; the message says how much."""
 
 
-class EffectiveSampleWarning(LSTDWarning):
-    """Given when a few products of importance ratios decide the weights, or a few groups a range; with their number."""
+class UnobservedWarning(LSTDWarning):
+    """Given when less than half of the returns was observed, so that a model extrapolates and scores itself."""
 
 
-class ProbabilityWarning(LSTDWarning):
-    """Given when logged actions are more or less frequent than their probabilities say; the message says how much."""
-
-
-class SupportWarning(LSTDWarning):
-    """Given when the mean importance ratio is not one; the message says where, by how much, and what to do."""
+class ExtrapolationWarning(LSTDWarning):
+    """Given when features go where no row of the fit shows what follows; the message names them, and what to do."""
 
 
 class ChangeWarning(LSTDWarning):
     """Given when recent errors of a stream are larger than its history allows; the message says what to do."""
 
 
-class NothingToChooseWarning(LSTDWarning):
+class CompilationCacheWarning(LSTDWarning):
+    """Given when compiled kernels cannot be read from or written to the cache; they are compiled instead."""
+
+
+# ------------------------------------------------------------ single reasons, for code that tells them apart
+
+
+class MissingTerminationWarning(EndsWarning):
+    """Given when episodes come without `terminated`; the message says what is assumed."""
+
+
+class TerminationWarning(EndsWarning):
+    """Given when cuts look like ends: nearly all subjects seen last are marked as ended, or many at one length."""
+
+
+class BrokenEpisodeWarning(EndsWarning):
+    """Given when a row differs from the successor given for the row before it, in the same episode."""
+
+
+class UnusedRewardWarning(EndsWarning):
+    """Given when rewards of last rows are not used, because their successor is unknown; the message says how many."""
+
+
+class BiasWarning(ModelWarning):
+    """Given when bootstrapping biases predictions; the message says by how much, and what to do."""
+
+
+class MisfitWarning(ModelWarning):
+    """Given when returns depend on the features in ways that the model cannot follow; the message says by how much."""
+
+
+class BoundsWarning(ModelWarning):
+    """Given when predictions are outside of what the rewards allow; the message says how far, and what to do."""
+
+
+class EffectiveSampleWarning(OffPolicyWarning):
+    """Given when a few products of importance ratios decide the weights, or a few groups a range; with their number."""
+
+
+class ProbabilityWarning(OffPolicyWarning):
+    """Given when logged actions are more or less frequent than their probabilities say; the message says how much."""
+
+
+class SupportWarning(OffPolicyWarning):
+    """Given when the mean importance ratio is not one; the message says where, by how much, and what to do."""
+
+
+class IllConditionedWarning(UndeterminedWarning):
+    """Given when the linear system of a model is singular or ill-conditioned.
+
+    The message has its condition number. The iterative solver knows none, and only says that no end is reached at a
+    `gamma` of 1. Systems that checks solve beside that of the model give no warning: a check that cannot be computed
+    raises, and what it found has its own warning.
+    """
+
+
+class NothingToChooseWarning(UndeterminedWarning):
     """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 
 
