@@ -1,11 +1,13 @@
 """Backtests against their definition, and where the answer is known."""
 
 import datetime as dt
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse, stats
+from sklearn.base import clone
 
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD, RecursiveLSTD, Trajectories
@@ -268,3 +270,51 @@ def test_few_subjects_and_lost_ones_are_named():
         found.difference(None)
     with pytest.raises(InvalidInputError, match="`other` must be a backtest of the same rows"):
         found.difference(backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows))
+
+
+def texts_of(act):
+    """The texts of the UnobservedWarnings that an act gives."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        act()
+    return [str(one.message) for one in given if one.category is UnobservedWarning]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LSTD(0.99, alpha=1.0),
+        lambda: LSTDCV(0.99, lmbdas=[0.5, 1.0], alphas=[1.0]),
+        lambda: HorizonLSTD(25),
+    ],
+)
+def test_little_observed_is_said_once_with_the_result(make):
+    X, y, rows = customers(3)
+    model = make()
+    found = []
+    text, *others = texts_of(lambda: found.append(backtest(model, X, y, cut=[14, 20], steps=5, **rows)))
+    assert not others
+    total = found[0].total
+    result = (
+        f"{total.prediction:.2f} times what came ({total.lower:.2f} to {total.upper:.2f}), with R² {found[0].r2:.2f}"
+    )
+    assert text.startswith("Only ")
+    assert f"A backtest of 5 steps predicted {found[0].earlier[0].total.prediction:.2f} times" in text
+    assert f"; {result}, at 20. To observe more" in text
+    assert "lstd.metrics.backtest" not in text
+
+
+def test_later_fits_and_scores_have_the_result():
+    X, y, rows = customers(3)
+    rows = {name: rows[name] for name in ("episode", "terminated")}
+    y = np.where(np.append(np.diff(rows["episode"]) > 0, True), np.nan, y)
+    for model in (LSTD(0.99, alpha=1.0), LSTDCV(0.99, lmbdas=[0.5], alphas=[1.0]), HorizonLSTD(29)):
+        assert all("`lstd.metrics.backtest` does" in text for text in texts_of(lambda: model.fit(X, y, **rows)))  # noqa: B023
+        time = np.tile(np.arange(30), 60)
+        (text,) = texts_of(lambda: backtest(model, X, y, cut=10, steps=5, time=time, **rows))  # noqa: B023
+        result = text[text.index("A backtest") : text.index(" To observe")]
+        for act in (lambda: model.fit(X, y, **rows), lambda: model.score(X, y, **rows)):  # noqa: B023
+            assert all(result in text for text in texts_of(act))
+        assert not any(result in text for text in texts_of(lambda: clone(model).fit(X, y, **rows)))  # noqa: B023
+        model.set_params(gamma=0.995)
+        assert not any("A backtest" in text for text in texts_of(lambda: model.fit(X, y, **rows)))  # noqa: B023

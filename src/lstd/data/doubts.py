@@ -36,8 +36,10 @@ I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,31 +118,69 @@ def percent(share: float) -> str:
 
 # ------------------------------------------------------------ observed returns and effective samples
 
-COMPLETED = (
-    "they decide the model more than rewards do. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
-    "longer episodes"
+
+class Hidden(NamedTuple):
+    """What follows where most of the returns was not observed, and what to do."""
+
+    effect: str
+    remedy: str
+
+
+_SEE_MORE = "use a smaller `gamma` or longer episodes"
+COMPLETED = Hidden("they decide the model more than rewards do", _SEE_MORE)
+COMPLETED_STEPS = Hidden(
+    "they decide the values of many steps more than rewards do", "use a smaller `horizon` or longer episodes"
 )
-HARD_TO_CHOOSE = (
-    "the data can hardly tell which `lmbda` and `alpha` are best, and predictions may be far off: held-out R² is "
-    "{:.3g}, {:.3g} of the observed part alone. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
-    "longer episodes"
+HARD_TO_CHOOSE = Hidden(
+    "the data can hardly tell which `lmbda` and `alpha` are best: held-out R² is {:.3g}, {:.3g} of the observed part "
+    "alone",
+    _SEE_MORE,
 )
-SELF_SCORED = "the score mostly compares the model with itself. Score longer episodes"
+SELF_SCORED = Hidden("the score mostly compares the model with itself", "score longer episodes")
+UNTESTED = (
+    "Whether totals come out right, this does not say: `lstd.metrics.backtest` does, which compares predictions with "
+    "what came."
+)
 FEW = 10.0  # warn below this size,
 _SHARE = 0.5  # and only if it is less than half of what the data alone leave
 
 
-def little_observed(share: float | None, effect: str) -> str:
-    """Say that less than half of the discounted weight was observed; empty if that is not so.
-
-    `effect` says what follows, and what to do.
-    """
+def little_observed(share: float | None, hidden: Hidden) -> str:
+    """Say that less than half of the discounted weight was observed; empty if that is not so."""
     if share is None or share >= 0.5:
         return ""
     return (
         f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
-        f"rest, so {effect}, and flag those that ended for good as terminated."
+        f"rest, so {hidden.effect}. {UNTESTED} To observe more, {hidden.remedy}, and flag those that ended for good as "
+        "terminated."
     )
+
+
+def with_backtest(text: str, result: str) -> str:
+    """Return a text of :func:`little_observed` with what a backtest said, if one was run, in place of its name."""
+    return text.replace(UNTESTED, result) if result else text
+
+
+# Results of backtests by estimator, with the parameters that it had.
+_TESTED: WeakKeyDictionary[object, tuple[str, str]] = WeakKeyDictionary()
+
+
+def remember_backtest(estimator: Any, result: str) -> None:
+    """Remember what a backtest said of an estimator, for texts about returns that were not observed."""
+    with contextlib.suppress(TypeError):  # of estimators that have no weak references, or no hash
+        _TESTED[estimator] = (_parameters_of(estimator), result)
+
+
+def backtest_of(estimator: Any) -> str:
+    """Return what the last backtest of an estimator said; empty without one, or after a change of its parameters."""
+    parameters, result = _TESTED.get(estimator, ("", ""))
+    if result and parameters == _parameters_of(estimator):
+        return result
+    return ""
+
+
+def _parameters_of(estimator: Any) -> str:
+    return repr(sorted(estimator.get_params().items()))
 
 
 def small(size: Array, lmbda: float) -> tuple[bool, bool]:

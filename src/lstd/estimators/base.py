@@ -15,7 +15,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_choice, check_flag, check_per_row
-from lstd.data.doubts import SELF_SCORED, assumed_cut, little_observed, support_doubt
+from lstd.data.doubts import SELF_SCORED, assumed_cut, backtest_of, little_observed, support_doubt, with_backtest
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.takes import LSTD_COLUMNS, Takes
@@ -319,7 +319,9 @@ class Predictor(Regressor):
         rows                   40
         ...
         """
-        return Summary(self._model, type(self).__name__, check_level(level))
+        model = self._model
+        model = model.described(tested=backtest_of(self) or model.tested)
+        return Summary(model, type(self).__name__, check_level(level))
 
     def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
         """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
@@ -479,7 +481,8 @@ class Predictor(Regressor):
         limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows, False)
         predictions = model.predict(rows.part).reshape(rows.part.shape[0], -1)
         share = replace(found.observed, weight=weight).share
-        warn_once(model, little_observed(share, SELF_SCORED), UnobservedWarning)
+        text = with_backtest(little_observed(share, SELF_SCORED), backtest_of(self))
+        warn_once(model, text, UnobservedWarning)
         warn_once(model, beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
         warn_once(model, support_doubt(rows, rows.importance_ratio), SupportWarning)
         model.linear.warn_of_unlike(model, rows.X)

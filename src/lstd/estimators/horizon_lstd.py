@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_array, check_choice, check_integer, check_real, shown
-from lstd.data.doubts import SELF_SCORED, little_observed
+from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns
@@ -160,7 +160,7 @@ class HorizonLSTD(Regressor):
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
                 "episode, or terminated. Pass more rows."
             )
-        self.model_ = self._then(None, rows, clock=clock).doubted(rows)
+        self.model_ = self._then(None, rows, clock=clock).doubted(rows, backtest_of(self))
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -398,7 +398,8 @@ class HorizonLSTD(Regressor):
             When less than half of the discounted steps was observed.
         """
         found = self.observed_returns(X, y, horizon=horizon, unobserved=unobserved, **columns)
-        warn_once(self._model, little_observed(found.share, SELF_SCORED), UnobservedWarning)
+        text = with_backtest(little_observed(found.share, SELF_SCORED), backtest_of(self))
+        warn_once(self._model, text, UnobservedWarning)
         weight = found.weight
         if sample_weight is not None:
             weight = weight * check_array("sample_weight", sample_weight, weight.shape)

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from lstd.data.arguments import check_integer
-from lstd.data.doubts import growing_doubt, little_observed, unused_rows, warn_of_unused
+from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows
 from lstd.data.settings import ALPHA, LMBDA, RAW, SPREAD, Settings
@@ -45,10 +45,6 @@ LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
 _FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
 _FEWEST_BLOCKS = 10  # that are worth their memory
-_FEW_OBSERVED = (
-    "they decide the values of many steps more than rewards do. Compare models by `lstd.metrics.backtest`, use a "
-    "smaller `horizon` or longer episodes"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,15 +239,23 @@ class HorizonModel(Record):
         seen, hidden = total.full[:, one, one].sum(), total.cut[1:, one, one] @ ahead[-2::-1]
         return float(seen / (seen + hidden))
 
-    def doubted(self, rows: Rows) -> HorizonModel:
-        """Return the solved model with what rows of the fit say against its predictions, and warn of it."""
+    @property
+    def unobserved(self) -> str:
+        """Why predictions are doubtful if most of the steps of all returns is hidden; empty if that is not so."""
+        return little_observed(self.observed_share, COMPLETED_STEPS)
+
+    def doubted(self, rows: Rows, tested: str = "") -> HorizonModel:
+        """Return the solved model with what rows of the fit say against its predictions, and warn of it.
+
+        `tested` is what a backtest of the estimator said.
+        """
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
         bounds, ridge = self.limits.bounds(self.settings, steps), self.ridge[: self.n_features]
         warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
-            UnobservedWarning: little_observed(self.observed_share, _FEW_OBSERVED),
+            UnobservedWarning: with_backtest(self.unobserved, tested),
             ExtrapolationWarning: growing_doubt(near),
             BoundsWarning: beyond_bounds(self.at().predict(rows.part), bounds, "a smaller `horizon`"),
             RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),

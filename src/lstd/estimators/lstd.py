@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_flag, check_real, shown
+from lstd.data.doubts import backtest_of
 from lstd.data.rows import Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, MAX_ITER, TOL, VARIANT, Settings, Solver
 from lstd.data.takes import LSTD_COLUMNS, Takes
@@ -267,7 +268,7 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
                 "`partial_fit` as they arrive."
             )
-        self.model_ = model.checked().with_doubts(rows)
+        self.model_ = model.described(tested=backtest_of(self)).checked().with_doubts(rows)
         return self
 
     def partial_fit(

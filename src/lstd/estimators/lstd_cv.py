@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from lstd.data.doubts import backtest_of
 from lstd.data.rows import Columns
 from lstd.data.settings import GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
 from lstd.data.takes import LSTD_COLUMNS, Takes
@@ -172,7 +173,7 @@ class LSTDCV(Predictor):
         options = {name: getattr(self, name) for name in CV_OPTIONS}
         fit = partial(fit_without_matrix, solver=solver) if free else Model.of_rows
         model = fit(rows, settings, options=options, selection=selection, checks=checks)
-        self.model_ = model.checked().with_doubts(rows)
+        self.model_ = model.described(tested=backtest_of(self)).checked().with_doubts(rows)
         return self
 
 

@@ -27,6 +27,7 @@ from lstd.data.doubts import (
     warn_of_breaks,
     warn_of_ratios,
     warn_of_unused,
+    with_backtest,
 )
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import Record, Rows
@@ -83,6 +84,7 @@ class Model(Record):
     ridge_at: int = 0  # transitions at the last look at the ridge term, which comes again when they have doubled
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
+    tested: str = ""  # what a backtest of the estimator said
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     limits: Limits | None = None  # ranges of rewards and features, if the rows are known
     compared: bool = False  # whether predictions for the rows of the fit were compared with what rewards allow
@@ -404,12 +406,13 @@ class Model(Record):
         if chosen is not None:
             if statistics.gamma < 1.0 and statistics.n_episodes <= 1:
                 return ""
-            effect = HARD_TO_CHOOSE.format(chosen.score, chosen.observed_score)
-            return little_observed(chosen.observed_share, effect)
+            effect = HARD_TO_CHOOSE.effect.format(chosen.score, chosen.observed_score)
+            text = little_observed(chosen.observed_share, HARD_TO_CHOOSE._replace(effect=effect))
+            return with_backtest(text, self.tested)
         n_cuts = statistics.n_rows - statistics.n_transitions
         if n_cuts < _SEVERAL:
             return ""
-        return little_observed(statistics.observed_share, COMPLETED)
+        return with_backtest(little_observed(statistics.observed_share, COMPLETED), self.tested)
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
 
 from lstd.data.arguments import check_integer, check_real
+from lstd.data.doubts import remember_backtest, with_backtest
 from lstd.data.feature_arrays import dense
 from lstd.data.ids import last_rows
 from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
@@ -212,6 +213,18 @@ class Backtest:
 
     __repr__ = __str__
 
+    @property
+    def _sentence(self) -> str:
+        """The result at each cut in one sentence, for warnings."""
+        results = []
+        for one in (*self.earlier, self):
+            total = f"{one.predicted.sum():.4g} where {one.observed.sum():.4g} came"
+            if not one._near_zero:
+                ratio = one.total
+                total = f"{ratio.prediction:.2f} times what came ({ratio.lower:.2f} to {ratio.upper:.2f})"
+            results.append(f"{total}, with R² {one.r2:.2f}, at {one.moment}")
+        return f"A backtest of {self.steps} steps predicted {'; '.join(results)}."
+
     def _line(self) -> tuple[str, ...]:
         sums = [f"{values.sum():.6g}" for values in (self.predicted, self.observed)]
         ratio = ("sum near 0", "–")
@@ -308,7 +321,8 @@ def backtest(
     -----
     UnobservedWarning
         When more than a tenth of the active subjects are left out. Those that ended early are never left out, so the
-        others are a biased sample.
+        others are a biased sample. And once, with the result, when the fit at the latest cut has seen less than half of
+        the returns; later fits and scores of this estimator have the result in their text too.
 
     Examples
     --------
@@ -337,8 +351,12 @@ def backtest(
     cuts = np.unique(parse_times("cut", np.atleast_1d(cut), log.time.dtype))
     if not len(cuts):
         raise InvalidInputError("`cut` must be a time, or several; got none. Pass the time up to which rows are known.")
-    *earlier, latest = (log.at(moment, estimator, steps, level) for moment in cuts)
-    return replace(latest, earlier=tuple(earlier))
+    *earlier, (latest, unobserved) = [log.at(moment, estimator, steps, level) for moment in cuts]
+    found = replace(latest, earlier=tuple(one for one, _ in earlier))
+    result = found._sentence
+    remember_backtest(estimator, result)
+    warn(with_backtest(unobserved, result), UnobservedWarning)
+    return found
 
 
 _ELSE = "Correct its name, or leave it out: settings are those of `estimator`."
@@ -385,6 +403,12 @@ def _with_names(data: Trajectories) -> Any:
     return to_frame(data.X, data.feature_names, "pandas")
 
 
+def _unobserved(estimator: Any) -> str:
+    """Return what a fitted estimator of this package says of returns that were not observed; else nothing."""
+    text: str = getattr(getattr(estimator, "model_", None), "unobserved", "")
+    return text
+
+
 class _Log(NamedTuple):
     """All rows: T of them, in time order within each episode."""
 
@@ -424,8 +448,11 @@ class _Log(NamedTuple):
         stream = bool((times[1:] > times[:-1]).all())
         return cls(data, features, times, np.where(data.terminated, 0.0, discount), last, stream, gamma)
 
-    def at(self, cut: Any, estimator: BaseEstimator, steps: int, level: float) -> Backtest:
-        """Fit to what was known at a cut, and compare the rows that count with the steps after them."""
+    def at(self, cut: Any, estimator: BaseEstimator, steps: int, level: float) -> tuple[Backtest, str]:
+        """Fit to what was known at a cut, and compare the rows that count with the steps after them.
+
+        Returns the result, and what the fitted model says of returns that were not observed.
+        """
         data, known = self.data, self.time <= cut
         ended = data.terminated & (self.time < cut)
         active = np.flatnonzero(known & ~ended & np.append(~known[1:] | (self.last[1:] != self.last[:-1]), True))
@@ -461,10 +488,21 @@ class _Log(NamedTuple):
         X = dense(data.X[rows])
         forecast = value - cross_fitted(ahead, value, X, folds)
         error = cross_fitted(observed - forecast, value, X, folds)
-        return Backtest(
-            cut, steps, self.gamma, value, observed, value - ahead, forecast, error, number, len(active) - len(rows),
-            level, self.sums_steps,
-        )  # fmt: skip
+        found = Backtest(
+            cut=cut,
+            steps=steps,
+            gamma=self.gamma,
+            value=value,
+            observed=observed,
+            predicted=value - ahead,
+            forecast=forecast,
+            expected_error=error,
+            subject=number,
+            n_left_out=len(active) - len(rows),
+            level=level,
+            of_steps=self.sums_steps,
+        )
+        return found, _unobserved(model)
 
     def _fitted(self, estimator: BaseEstimator, known: Flags, ended: Flags, active: NDArray[np.intp]) -> Any:
         """Fit a clone to the known rows, in which active subjects have their horizon rows."""
@@ -474,10 +512,12 @@ class _Log(NamedTuple):
         columns = {name: column[known] for name in names if (column := getattr(self.data, name)) is not None}
         if self.sums_steps:
             columns["time"] = self.time[known]  # which must grow by equal steps
-        return clone(estimator).fit(
-            _safe_indexing(self.X, np.flatnonzero(known)), y[known], episode=self.data.episode[known],
-            terminated=ended[known], **columns,
-        )  # fmt: skip
+        X = _safe_indexing(self.X, np.flatnonzero(known))
+        with warnings.catch_warnings():  # given afterwards, with the result
+            warnings.simplefilter("ignore", UnobservedWarning)
+            return clone(estimator).fit(
+                X, y[known], episode=self.data.episode[known], terminated=ended[known], **columns
+            )
 
     def _values(self, model: Any, rows: NDArray[np.intp], later: NDArray[np.intp], steps: int) -> list[Array]:
         """Return the predictions for rows, and those k steps later, which are zero for the sum of k steps."""
