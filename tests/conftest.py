@@ -26,6 +26,7 @@ MOST_PROCESSES = 8
 TOGETHER = (r"faults/test_(memory|disk|kill)\.py", r"distributed/test_distributed")  # share what takes seconds to start
 SLOW = (  # files that start first, the longest at the beginning, so that none is waited for
     "test_compilation.py",  # compiles what sweeps in other files then load
+    "test_njit.py",
     "test_pages.py", "test_memory.py", "test_disk.py", "test_kill.py", "test_distributed_faults.py",
     "test_distributed_collections.py", "test_distributed.py", "test_examples.py", "test_report.py",
     "test_model_page.py", "test_runners.py", "test_sklearn.py", "test_sparse_solver.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lstd
-from lstd._kernels import compilation, inverse, online_step
+from lstd._kernels import dispatcher, inverse, online_step
 from twins import compiled_only
 
 # `padded` is the smallest kernel. Two signatures make two uses of the cache in one process.
@@ -183,7 +183,7 @@ print(json.dumps({
 
 def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path, run_code):
     """In the cache of all tests, where the first sweep compiles what no test has compiled yet: 20 s."""
-    cache = compilation.folder() or tmp_path
+    cache = dispatcher.folder() or tmp_path
     first, second = (run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=cache) for _ in range(2))
     assert first["signatures"] == second["signatures"] == [1] * 6  # one set of types for all problems
     assert [hit + missed for hit, missed in zip(first["hits"], first["misses"], strict=True)] == [1] * 6
@@ -214,7 +214,7 @@ def changed(tmp_path_factory):
 INNER = """
 import json
 from pathlib import Path
-from lstd._kernels.compilation import digest_of
+from lstd._kernels.public_numba import digest_of
 from lstd._kernels import alignment, blocked
 from lstd.experiments import sweep_dense
 print(json.dumps({m.__name__: digest_of(Path(m.__file__)) for m in (alignment, sweep_dense, blocked)}))
@@ -304,7 +304,7 @@ def test_without_the_compiler(tmp_path):
 
 
 def test_the_folder(monkeypatch, tmp_path):
-    folder = compilation.folder.__wrapped__
+    folder = dispatcher.folder.__wrapped__
     for chosen, expected in [(str(tmp_path), tmp_path), ("", None), ("~/.cache/lstd", None)]:
         monkeypatch.setenv("LSTD_CACHE_DIR", chosen)
         assert folder() == expected

@@ -1,209 +1,57 @@
-"""Compilation of the kernels, and their cache: one file per kernel and argument types in a folder of the user's.
+"""Compilation of the kernels, by one of two ways that give the same numbers but for their last digits.
 
-The folder is ``$LSTD_CACHE_DIR``, else ``lstd`` below the user's cache folder; an empty ``LSTD_CACHE_DIR`` turns the
-cache off. The name of a file holds a digest of what its code depends on, among it the sources of the kernel and of the
-kernels that it calls: Numba's own cache looks at the former only, and mixes up types that two processes compile at
-once. If the cache fails, kernels are compiled again. Deleting the folder is always safe.
+`Kernel` of `lstd._kernels.dispatcher` compiles in half of the time, and its loops are up to a third faster. It stands
+on inner classes of Numba. If these are missing or fail, as they may with any release of Numba, `numba.njit` compiles.
+The private environment variable LSTD_KERNELS=njit lets it compile all kernels, for tests.
 """
 
-# mypy: disable-error-code="attr-defined,no-untyped-call"
+# mypy: disable-error-code="attr-defined"
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
-import pickle
-import re
-import sys
-import tempfile
-import warnings
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import NullCache
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags, compile_extra
-from numba.core.registry import CPUDispatcher
-from numba.core.runtime.nrt import rtsys
-from numba.core.serialize import dumps
-from numba.core.types import unliteral
-from numba.core.typing import make_concrete_template
-from numba.misc.appdirs import AppDirs
 
-from lstd.errors import CompilationCacheWarning
-
-_OPTIONS: dict[str, Any] = {
-    "nopython": True,
-    "nogil": True,
-    "error_model": "numpy",  # a division by zero gives inf, and a diverged run is counted as such
-    # Products and sums may be fused, but not reordered: results must depend neither on how the work is divided nor on
-    # whether a kernel was compiled or loaded from the cache.
-    "fastmath": {"contract"},
-}
-# Variables of Numba that change no generated code and differ between a process and its workers.
-_HARMLESS = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_CACHE_")
-_failures: list[Exception] = []  # of the cache
+from lstd._kernels.public_numba import announce_njit, njit_kernel
 
 
-class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
-    """Numba's usual pipeline for kernels whose array arguments do not overlap where they write.
-
-    Otherwise each vector loop first compares the addresses of all its arrays, which takes 15 % of the time of the
-    one-hot kernel of the sweep and a third of that of the dense one.
-    """
-
-    def define_pipelines(self) -> list[Any]:
-        self.state.flags.noalias = True
-        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
-
-
-class _Part(_NoAlias):
-    """The pipeline for a kernel that another one calls: the caller's code takes it in, and nothing else calls it.
-
-    Wrappers for Python, machine code and a file of the cache for each such kernel would take half of the time.
-    """
-
-    def define_pipelines(self) -> list[Any]:
-        flags = self.state.flags
-        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        self.state.library = _PartLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        return super().define_pipelines()
-
-
-class _PartLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """Code to be linked into that of a caller, and to be optimised with it, but for loops that call no kernel."""
-
-    def _optimize_final_module(self) -> None:
-        if not self._linking_libraries:
-            super()._optimize_final_module()
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-
-class _Kernel(CPUDispatcher):  # type: ignore[misc,unused-ignore]
-    """Numba's dispatcher, but that kernels which call this one take it in as a part."""
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return the typing of a call in another kernel; flags and numbers known then make no kernel of their own."""
-        signature, args = self._compiler.fold_argument_types(args, kws)
-        args = tuple(map(unliteral, args))
-        return make_concrete_template(self.__name__, self.__name__, [self._part(args).signature]), signature, args, {}
-
-    def get_overload(self, sig: Any) -> Any:
-        return self._part(sig).fndesc
-
-    def _part(self, args: tuple[Any, ...]) -> CompileResult:
-        parts: dict[Any, CompileResult] = self.__dict__.setdefault("_parts", {})
-        if args not in parts:
-            target = self.targetdescr
-            flags = Flags()
-            target.options.parse_as_flags(flags, self.targetoptions)
-            part = compile_extra(
-                target.typing_context, target.target_context, self.py_func, args, None, flags, {}, pipeline_class=_Part
-            )
-            target.target_context.insert_user_function(part.fndesc, part.fndesc, [part.library])
-            parts[args] = part
-        return parts[args]
-
-
-def kernel(function: Callable[..., Any], **options: Any) -> Any:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` at its first call, or load it from the cache; it runs without the GIL.
 
     Its array arguments must not overlap where it writes.
     """
-    if numba.config.DISABLE_JIT:
-        return function
-    dispatcher = _Kernel(function, targetoptions=_OPTIONS | options, pipeline_class=_NoAlias)
-    source = Path(function.__code__.co_filename)
-    if source.is_file():  # not in a zip archive
-        dispatcher._cache = _Cache(source, function.__qualname__)
-    return dispatcher
+    return _compiled(function, returns_arrays=True)
 
 
 def lean_kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` as a `kernel` that makes and returns no array.
-
-    References to arrays are not counted then, which takes 25 ns less per call for each array among the arguments.
-    """
-    return kernel(function, _nrt=False)
+    """Compile `function` as a `kernel` that makes and returns no array, which makes calls of it faster."""
+    return _compiled(function, returns_arrays=False)
 
 
-@cache
-def folder() -> Path | None:
-    """Return the folder of the compiled kernels, or None if the cache is turned off."""
-    usual: str = AppDirs("lstd", appauthor=False).user_cache_dir
-    chosen = os.environ.get("LSTD_CACHE_DIR", usual)
-    return None if not chosen or chosen.startswith("~") else Path(chosen)  # the latter where there is no home
-
-
-@cache
-def digest_of(source: Path) -> str:
-    """Return a digest of a file of kernels and of those that it imports."""
-    content = source.read_bytes()
-    names = re.findall(r"^from lstd\._kernels\.(\w+) import", content.decode(), re.MULTILINE)
-    inner = [digest_of(Path(__file__).with_name(f"{name}.py")) for name in names]
-    return hashlib.sha256(content + repr(inner).encode()).hexdigest()
+def _compiled(function: Callable[..., Any], *, returns_arrays: bool) -> Any:
+    if numba.config.DISABLE_JIT:
+        return function
+    own = _own_dispatcher()
+    if own is None:
+        return njit_kernel(function)
+    try:
+        return own(function, returns_arrays)
+    except Exception as error:  # of whatever in Numba has changed
+        announce_njit(error)
+        return njit_kernel(function)
 
 
 @cache
-def _announce() -> None:
-    logging.getLogger("lstd").warning("lstd: compiling its kernels, some seconds at first use")
-
-
-class _Cache(NullCache):  # type: ignore[misc,unused-ignore]
-    """Compiled code of a kernel, by argument types."""
-
-    def __init__(self, source: Path, name: str) -> None:
-        self._source, self._name = source, name
-
-    def _path(self, signature: Any, codegen: Any) -> Path:
-        settings = sorted(v for v in os.environ.items() if v[0].startswith("NUMBA_") and not v[0].startswith(_HARMLESS))
-        key = (digest_of(self._source), sys.version, numba.__version__, settings, str(signature), codegen.magic_tuple())
-        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
-        return (folder() or Path()) / f"{self._source.stem}.{self._name}-{digest}.kernel"
-
-    def load_overload(self, signature: Any, target: Any) -> Any:
-        """Read the compiled kernel; on None, Numba compiles it and calls `save_overload`."""
-        rtsys.initialize(target)  # not `refresh`, which takes 0.3 s: types and functions are needed only to compile
-        if folder() is not None:
-            try:
-                content = self._path(signature, target.codegen()).read_bytes()
-                return CompileResult._rebuild(target, *pickle.loads(content))
-            except FileNotFoundError:
-                pass
-            except Exception as error:
-                _warn_once("reading", error)
-        _announce()
+def _own_dispatcher() -> Any:
+    """Return the class of dispatchers on Numba's inner classes; None if these are missing, or not asked for."""
+    if os.environ.get("LSTD_KERNELS") == "njit":
         return None
-
-    def save_overload(self, signature: Any, result: Any) -> None:
-        """Write the compiled kernel, whole or not at all."""
-        if folder() is None:
-            return
-        try:
-            path = self._path(signature, result.codegen)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=path.parent) as new:
-                written = Path(new) / path.name
-                written.write_bytes(dumps(result._reduce()))
-                os.replace(written, path)
-        except Exception as error:
-            _warn_once("writing", error)
-
-
-def _warn_once(doing: str, error: Exception) -> None:
-    """Warn of the first failure only, as all kernels share the folder."""
-    _failures.append(error)
-    if len(_failures) == 1:
-        warnings.warn(
-            f"The cache of compiled kernels in {folder()} cannot be used ({doing} failed: {type(error).__name__}: "
-            f"{error}); compiling instead, about ten seconds per start. Set LSTD_CACHE_DIR to a writable folder, or to "
-            "nothing to turn the cache off.",
-            CompilationCacheWarning,
-            stacklevel=2,
-        )
+    try:
+        from lstd._kernels.dispatcher import Kernel
+    except (ImportError, AttributeError, TypeError) as error:
+        announce_njit(error)
+        return None
+    return Kernel

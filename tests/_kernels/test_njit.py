@@ -1,0 +1,167 @@
+"""Kernels that `numba.njit` compiles, where the dispatcher on Numba's inner classes cannot: the same numbers."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lstd
+from lstd._kernels import dispatcher, public_numba, scales
+from test_compilation import SMALLEST, environment, finish, start
+from tolerances import assert_close
+
+ROOT = Path(__file__).parents[2]
+SIZES = [[1.0, 4.0], [16.0, 1.0]]
+
+# A kernel that calls another one and returns arrays, and two that are compiled for given types, by name.
+SOME_KERNELS = """
+import json
+import numpy as np
+{before}
+from lstd._kernels import return_window, scales
+from lstd.online.forgetting import CompletedReturns
+rows, columns = scales.balance(np.array({sizes}))
+window = CompletedReturns(horizon=2)
+errors = [window.add([v], [1.0], 0.5)[:, 0].tolist() for v in (1.0, 2.0, 4.0)]
+refused = []
+for kernel in (scales.balance, return_window.push):
+    try:
+        kernel("text")
+    except Exception as error:
+        refused.append(type(error).__name__)
+kernels = scales.balance, return_window.push
+print(json.dumps({{
+    "scales": [*rows, *columns],
+    "errors": [*errors, window.close()[:, 0].tolist()],
+    "kinds": [type(kernel).__name__ for kernel in kernels],
+    "hits": sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels),
+    "refused": refused,
+}}))
+"""
+FAIL = """
+import sys
+import numba
+def fail(*arguments, **words):
+    raise AttributeError("gone")
+"""
+FAIL_LATER = f"{FAIL}\nfrom lstd._kernels import dispatcher\n"
+BREAKAGES = {
+    "a module is gone": f"{FAIL}\nsys.modules['numba.misc.appdirs'] = None",
+    "the class takes other arguments": f"{FAIL_LATER}\ndispatcher.Kernel.__init__ = fail",
+    "kernels do not compile": f"{FAIL_LATER}\ndispatcher._NoAlias.define_pipelines = fail",
+    "kernels that others call do not compile": f"{FAIL_LATER}\ndispatcher.compile_extra = fail",
+    "calls are typed in another way": f"{FAIL_LATER}\ndispatcher.make_concrete_template = fail",
+    "the cache is called in another way": f"{FAIL_LATER}\ndispatcher.rtsys = None",
+}
+
+
+def run(before="", **variables):
+    """What some kernels give in a process of their own."""
+    return finish(start(SOME_KERNELS.format(before=before, sizes=SIZES), **variables))
+
+
+def check(found):
+    assert found["errors"] == [[], [], [-1.5], [0.5, 3.0]]
+    assert_close(found["scales"], np.concatenate(scales.balance(np.array(SIZES))), "sums")
+    assert found["refused"] == ["TypingError", "TypeError"]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """A folder with what `numba.njit` compiles when it is asked to, and what that process found."""
+    folder = tmp_path_factory.mktemp("njit") / "cache"
+    return folder, run(LSTD_CACHE_DIR=folder, LSTD_KERNELS="njit")
+
+
+def test_asked_for_it_compiles_all_kernels_and_caches_them(asked):
+    folder, first = asked
+    check(first)
+    assert (first["log"], first["hits"]) == ("", 0)
+    assert set(first["kinds"]) == {"CPUDispatcher"}
+    second = run(LSTD_CACHE_DIR=folder, LSTD_KERNELS="njit")
+    assert second == first | {"hits": 2}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES)
+def test_it_compiles_where_the_dispatcher_cannot(asked, tmp_path, breakage):
+    """Kernels are those that are in its cache, and one line says why."""
+    shutil.copytree(asked[0], tmp_path / "cache")
+    found = run(BREAKAGES[breakage], LSTD_CACHE_DIR=tmp_path / "cache")
+    check(found)
+    assert found["log"].count("so numba.njit compiles its kernels") == 1
+    assert found["log"].count("\n") == 1 + ("lstd: compiling" in found["log"])
+
+
+def test_arguments_of_another_type_are_no_reason(tmp_path):
+    found = run(LSTD_CACHE_DIR=tmp_path)
+    check(found)
+    assert found["log"] == "lstd: compiling its kernels, some seconds at first use\n"
+    assert set(found["kinds"]) == {"Kernel"}
+
+
+# ---------------------------------------------------------------- the cache of Numba
+
+
+def cached(folder):
+    return sorted(path.name for path in folder.rglob("*.nb?"))
+
+
+def test_the_name_of_a_kernel_in_the_cache_has_the_digest_of_its_sources(asked):
+    digest = public_numba.digest_of(Path(scales.__file__))
+    assert any(name.startswith(f"scales.balance_{digest[:12]}-") for name in cached(asked[0]))
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package, without anything compiled."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    return shutil.copytree(Path(lstd.__file__).parent, tmp_path / "package" / "lstd", ignore=ignored).parent
+
+
+def smallest(before="", **variables):
+    """What the smallest kernel gives in a process of its own."""
+    return finish(start(before + SMALLEST.replace("ARGUMENTS", "(9,)"), LSTD_KERNELS="njit", **variables))
+
+
+def test_an_empty_name_of_the_folder_turns_the_cache_off(package):
+    found = smallest(PYTHONPATH=package, LSTD_CACHE_DIR="")
+    assert (found["results"], found["hits"], found["misses"]) == ([16], 0, 1)
+    assert cached(package) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs folders that cannot be written")
+def test_without_a_folder_that_can_be_written_nothing_is_cached(package):
+    # root may write everywhere until the process gives up its capabilities
+    capset = "ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)())"
+    before = f"import ctypes\nassert {capset} == 0\n" if os.geteuid() == 0 else ""
+    folders = [path for path in (package, *package.rglob("*")) if path.is_dir()]
+    for path in folders:
+        path.chmod(0o555)
+    home = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), package)
+    found = smallest(before, PYTHONPATH=package, LSTD_CACHE_DIR=package / "cache", **home)
+    for path in folders:
+        path.chmod(0o755)
+    assert (found["results"], found["hits"], found["misses"]) == ([16], 0, 1)
+    assert cached(package) == []
+
+
+# ---------------------------------------------------------------- all numbers
+
+
+def test_numerical_tests_pass_with_kernels_of_njit(tmp_path):
+    """Those of `.ci/run` but for pages, in the cache of all tests, so that the next run compiles nothing: 20 s then."""
+    if shutil.which("bash") is None:
+        pytest.skip("needs bash")
+    lines = ". .ci/numerical_tests && printf '%s\\n' ${numerical[@]}"
+    listed = subprocess.run(["bash", "-c", lines], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = [name for name in listed.split() if not name.startswith("tests/docs/")]
+    assert len(files) > 10
+    words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
+    cache = dispatcher.folder() or tmp_path
+    variables = environment(LSTD_KERNELS="njit", LSTD_CACHE_DIR=cache, OPENBLAS_NUM_THREADS=1)
+    done = subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
