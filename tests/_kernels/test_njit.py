@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_compilation import SMALLEST, environment, finish, start
 
 import lstd
 from lstd._kernels import dispatcher, public_numba, scales
-from test_compilation import SMALLEST, environment, finish, start
 from tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
