@@ -10,7 +10,7 @@ writing as in reading:
     int                             at least 0
     float                           finite, or Annotated[float, (low, high)]: in this range, whose end may be infinite
     Annotated[NDArray, "n m"]       finite, of this shape and dtype; "n m nan" may hold NaN and inf
-    Annotated[Any, "episode"]       None or an id of `episode`: an integer, a float or text, which keeps its type
+    Annotated[Any, "episode"]       None or the key of an id, :data:`lstd.data.identity.Identity`
     Any                             numbers, flags and texts, or lists of them
     tuple[T, ...], tuple[X, Y], frozenset[T], Mapping[str, T], X | Y, None, and records
     a class with `packed`           the document that `packed` returns, and `unpacked` takes
@@ -437,8 +437,8 @@ class Saved:
         Raises
         ------
         InvalidInputError
-            When a file cannot hold the id of the first or last episode, or the labels of actions, which must be numbers
-            or text; or features of actions that are a function.
+            When a file cannot hold the labels of actions, which must be numbers or text, or features of actions that
+            are a function.
         OutputError
             When the file could not be written.
         """
@@ -472,7 +472,7 @@ def pack(record: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     Raises
     ------
     InvalidInputError
-        When an id is neither a number nor text, or a number is not finite.
+        When a number is not finite.
     """
     walk = _Walk({}, writing=True)
     return walk.value(record, type(record), ""), walk.arrays
@@ -522,11 +522,7 @@ class _Walk:
             get = getattr if self.writing else getitem
             entries = {key: self.value(get(value, key), of, inner + key) for key, of in types.items()}
             return entries if self.writing else kind(**entries)
-        if isinstance(value, np.datetime64):
-            value = str(value)  # `item` makes a number of one in nanoseconds
-        elif isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
-            value = value.item()
-        return _plain(value, kind, rule)
+        return _plain(value.item() if isinstance(value, np.generic) else value, kind, rule)
 
     def _of_first_kind(self, value: Any, kinds: tuple[Any, ...], name: str) -> Any:
         """Return a value as the first of some kinds that fits."""
@@ -571,11 +567,9 @@ def _plain(value: Any, kind: Any, rule: Any) -> Any:
     """Return a number, flag, text or id; raise TypeError if it is of another type."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is Any:
-        if rule is None or value is None or isinstance(value, str) or (is_number and abs(value) < np.inf):
+        if rule is None or value is None or isinstance(value, str) or (is_number and isinstance(value, int)):
             return value
-        raise InvalidInputError(
-            f"`{rule}` ids must be integers, floats or text to be saved; got {value!r}. Convert them to text first."
-        )
+        raise TypeError(value)
     if kind is float:
         low, high = rule or (-_LARGEST, _LARGEST)
         if value is None and high == np.inf:  # which is null in JSON

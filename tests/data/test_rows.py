@@ -94,8 +94,11 @@ REFUSED = [
     ({"importance_ratio": [1.0, -0.5, 0.0, 0.0]}, "`importance_ratio` must be finite and at least 0; row 1 has -0.5"),
     ({"importance_ratio": [1.0, 1.0, 1.0, INF]}, "`importance_ratio` must be finite and at least 0; row 3 has inf"),
     ({"X": np.empty((4, 0))}, r"`X` must have at least one feature; got 0 feature.*\(4, 0\)"),
-    ({"episode": LISTS}, r"`episode` must hold ids that can be hashed and compared, .*; got \[1\]"),
-    ({"episode": [[1], [1, 2], [1], [1]]}, "`episode` must be a vector of ids"),
+    (
+        {"episode": LISTS},
+        r"`episode` must have an id on every row; row 0 is of type list, which cannot be an id; convert",
+    ),
+    ({"episode": [[1], [1, 2], [1], [1]]}, "`episode` must have an id on every row; row 0 is of type list"),
     ({"terminated": [[1], [1, 2], [1], [1]]}, "`terminated` must be a vector of flags"),
 ]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, fit_chunks, fit_tables
-from lstd.data.ids import id_key
+from lstd.data.identity import identity
 from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
@@ -100,7 +100,7 @@ def test_tables_that_cut_groups_are_those_of_whole_data(cuts, text, chunk_rows):
         assert_close(model.coef, whole.coef_, "solve")
         assert model.origin.columns["groups"] == "who"
         again = model.blocks.seen.copy()
-        assert again.add([id_key(arrays["groups"][0].item())]) == 0
+        assert again.add([identity(arrays["groups"][0].item())]) == 0
     if len(models[0].influence.shares) == 30:
         assert_close(models[0].influence.covariance()[0], whole.coef_covariance_, "solve")
 
@@ -157,15 +157,15 @@ def test_seen_ids_of_two_streams_are_those_of_both(lists, kind):
     seen, expected = SeenIds(), set()
     for i, one in enumerate(names):
         new = SeenIds()
-        assert new.add([id_key(name) for name in one]) is None
+        assert new.add([identity(name) for name in one]) is None
         new = SeenIds.unpacked(new.packed())
         common = names[i - 1][-1] if i and names[i - 1] and one[:1] == names[i - 1][-1:] else None
         again = expected & {*one} - {common}
-        seen, found = seen.then(new, None if common is None else id_key(common))
+        seen, found = seen.then(new, None if common is None else identity(common))
         if again:
-            assert any(found.strip("'").startswith(str(name)[:8]) for name in again)
+            assert any(found.strip("'").startswith(str(name)[:7]) for name in again)
             return
         assert found is None
         expected |= {*one}
         for name in map(kind, range(9)):
-            assert (seen.copy().add([id_key(name)]) is not None) == (name in expected)
+            assert (seen.copy().add([identity(name)]) is not None) == (name in expected)

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
-from lstd.data.ids import id_key
+from lstd.data.identity import identity
 from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
 from lstd.errors import InvalidInputError
@@ -130,8 +130,21 @@ def test_seen_ids_take_little_memory():
     assert 2 <= search.call_count < 20
     assert seen.add([-1, 10**6 + 3]) == 1
     assert seen.add([10**6 + 1]) is None
-    assert id_key("7") == id_key(7) == id_key(7.0) == id_key("7.0") == 7
-    assert len({id_key("07"), id_key("7"), id_key("7.00"), id_key("a"), id_key(7.5), id_key("-0"), id_key(10**30)}) == 7
+    assert identity("7") == identity(7) == identity(7.0) == identity("7.0") == 7
+    assert (
+        len(
+            {
+                identity("07"),
+                identity("7"),
+                identity("7.00"),
+                identity("a"),
+                identity(7.5),
+                identity("-0"),
+                identity(10**30),
+            }
+        )
+        == 7
+    )
 
 
 VALUES = np.array(

@@ -74,8 +74,8 @@ def test_missing_termination_warns_and_nothing_terminated():
     ],
 )
 def test_bad_arrays_are_refused(changes, message):
-    if message is None:  # NumPy makes text of both before we see them
-        assert example(**changes).episode.tolist() == ["1", "1", "b", "b"]
+    if message is None:
+        assert example(**changes).episode.tolist() == [1, 1, "b", "b"]
         return
     with pytest.raises(InvalidInputError, match=message):
         example(**changes)
@@ -128,7 +128,6 @@ def test_concat_makes_missing_ratios_and_weights_one():
     [
         (list, "at least one"),
         (lambda: [example(), example()], r"'a' is in parts 0 and 1.*renumber=True"),
-        (lambda: [example(), example(episode=[1, 1, 2, 2])], r"one type"),
         (lambda: [example(), example(X=X4[:, :1], episode=list("ccdd"))], "same features; part 0 has 2, part 1 1"),
         (lambda: [example(), example(discount=0.5, episode=list("ccdd"))], "same discounts"),
         (lambda: [example(), example(y=np.ones((4, 2)), episode=list("ccdd"))], "same rewards"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lstd.data.identity import Identity, name_of
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.types import Array, Flags
@@ -41,9 +42,14 @@ def shown(value: Any) -> str:
 
 def shown_id(name: Any) -> str:
     """Return an id of an episode or a group as a message shows it."""
-    if isinstance(name, np.datetime64):  # of nanoseconds, which Python has as integers
+    if isinstance(name, (np.datetime64, np.timedelta64)):  # of nanoseconds, which Python has as integers
         return repr(str(name))
     return f"{name.item() if hasattr(name, 'item') else name!r:.80}"
+
+
+def shown_key(key: Identity | None) -> str:
+    """Return an id of this key as a message shows it."""
+    return "None" if key is None else shown_id(name_of(key))
 
 
 def check_real(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from scipy import sparse
 from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, says_no_ends, shown_id
 from lstd.data.doubts import assumed_cut
 from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
-from lstd.data.ids import first_repeat, first_true, last_rows, not_contiguous, plain_texts
+from lstd.data.identity import NO_VALUE, order_of
+from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, not_contiguous
 from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
 from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
@@ -70,7 +70,7 @@ def check_rows(
     rows = Rows.of(
         X=phi, y=rewards, known=known, last=last, terminated=ended, **numbers, X_next=phi_next, episode=ids,
         single=single, gamma=gamma, assumed=assumed, names=names,
-        groups=None if groups is None else _check_groups(groups, last, ids, sort),
+        groups=None if groups is None else _check_groups(groups, last, ids),
         given=frozenset(given),
     )  # fmt: skip
     return _sorted(rows) if sort and rows.groups is not None else rows
@@ -119,14 +119,14 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, Flags, bool]:
     return np.where(np.isnan(rewards), 0.0, rewards), ~missing, single
 
 
-def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int) -> NDArray[Any]:
+def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int, of: str = "X") -> NDArray[Any]:
     """Return a vector of ids or flags, of any dtype."""
     check_values_known(name, values)
     try:
         array = np.asarray(values)
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be a vector of {what}s: {error}.") from error
-    check_length(name, array, what, n_rows)
+    check_length(name, array, what, n_rows, of)
     return array
 
 
@@ -139,48 +139,25 @@ def _check_flags(name: str, values: ArrayLike, n_rows: int) -> Flags:
     return np.asarray(flags == 1)
 
 
-def _check_ids(name: str, values: ArrayLike, n_rows: int, *, sort: bool = False) -> NDArray[Any]:
-    """Return ids, of any dtype, that are not missing, and can be hashed and compared, and with `sort` be sorted."""
-    ids = _check_vector(name, values, "id", n_rows)
-    if ids.dtype.names is not None:
-        raise InvalidInputError(f"`{name}` must be a vector of ids, not of records; got dtype {ids.dtype}.")
-    if (row := first_true(_missing_ids(ids))) is not None:
-        raise InvalidInputError(
-            f"`{name}` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
-        )
-    if ids.dtype.kind == "O":
-        with contextlib.suppress(ValueError):  # of lists
-            plain = np.array(ids.tolist())
-            ids = plain if plain.shape == ids.shape else ids
-    if ids.dtype.kind == "U" and n_rows:
-        return plain_texts(ids)
-    try:
-        if ids.dtype.kind == "O":
-            different = {*ids.tolist()}
-            if sort:
-                sorted(different)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"`{name}` must hold ids that can be hashed and compared, such as integers or text; got {ids[0]!r:.80}."
-        ) from error
+def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:
+    """Return ids whose elements are equal where ids are one, one for each row of the argument `of`."""
+    if isinstance(values, (list, tuple)):  # NumPy would make one type of all
+        values = np.fromiter(values, dtype=object, count=len(values))
+    given = _check_vector(name, values, "id", n_rows, of)
+    if given.dtype.names is not None:
+        raise InvalidInputError(f"`{name}` must be a vector of ids, not of records; got dtype {given.dtype}.")
+    ids, fault = in_one_form(given, name)
+    if fault is not None:
+        text = fault.text
+        if text.startswith(NO_VALUE):
+            text = f"has {given[fault.row]}. Fill it in, or drop the episode."
+        raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {text}")
     return ids
-
-
-def _missing_ids(ids: NDArray[Any]) -> Flags:
-    """Where an id is NaN, infinite, NaT or None."""
-    if ids.dtype.kind in "fcmM":
-        return np.asarray(~np.isfinite(ids))
-    missing = np.zeros(len(ids), dtype=np.bool_)
-    for row, name in enumerate(ids.tolist()) if ids.dtype.kind == "O" else ():
-        if type(name) not in (str, int):  # of which none is missing
-            with contextlib.suppress(TypeError, ValueError):  # of arrays, which are refused as ids
-                missing[row] = name is None or type(name).__name__ == "NAType" or bool(name != name)
-    return missing
 
 
 def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Check ids of episodes: the rows of each must follow one another."""
-    ids = _check_ids("episode", episode, n_rows)
+    ids = check_ids("episode", episode, n_rows)
     if (row := first_repeat(ids)) is not None:
         raise not_contiguous("episode", shown_id(ids[row]), row, where="")
     return ids
@@ -199,9 +176,9 @@ def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
     return last
 
 
-def _check_groups(groups: ArrayLike, last: Flags, ids: NDArray[Any] | None, sort: bool) -> NDArray[Any]:
+def _check_groups(groups: ArrayLike, last: Flags, ids: NDArray[Any] | None) -> NDArray[Any]:
     """Check ids of groups: every episode must lie in one."""
-    names = _check_ids("groups", groups, len(last), sort=sort)
+    names = check_ids("groups", groups, len(last))
     if (row := first_true(last_rows(names) & ~last)) is not None:
         of = ", in one episode," if ids is None else f" of episode {shown_id(ids[row])}"
         raise InvalidInputError(
@@ -216,8 +193,8 @@ def _sorted(rows: Rows) -> Rows:
     """Put episodes in order of their groups; those of a group keep their order, and rows that of time."""
     assert rows.groups is not None
     starts = np.flatnonzero(rows.begins)
-    names = rows.groups[starts].tolist()
-    runs = np.array(sorted(range(len(names)), key=names.__getitem__), np.intp)
+    keys = [*map(order_of, identities(rows.groups[starts]))]
+    runs = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.intp)
     if (runs[1:] > runs[:-1]).all():
         return rows
     lengths = np.diff(starts, append=len(rows))[runs]

@@ -13,9 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.arguments import shown_id
+from lstd.data.arguments import shown_id, shown_key
 from lstd.data.doubts import NO_TIMES, TimesOfEnds
-from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, NO_VALUE, Fault, Ids, id_keys, same_id
+from lstd.data.identity import NO_VALUE, Identity
+from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, Fault, Ids
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS, SeenIds
@@ -57,7 +58,7 @@ AGAIN_IN_TABLES = f"{EPISODE_AGAIN} `sort=True` sorts them, if `time` names thei
 class StreamEnd(NamedTuple):
     """The last row of a stream of arrays."""
 
-    episode: Any  # its id; None without ids
+    episode: Identity | None  # key of its id; None without ids
     terminated: bool
     missing: bool  # whether its reward is NaN
 
@@ -66,19 +67,19 @@ class StreamEnd(NamedTuple):
         """Return the end of rows, at least one."""
         return cls(rows.last_episode, bool(rows.terminated[-1]), not rows.known[-1])
 
-    def goes_on_with(self, episode: Any) -> bool:
-        """Return whether a next row, of this id, continues the last episode.
+    def goes_on_with(self, episode: Identity | None) -> bool:
+        """Return whether a next row, whose id has this key, continues the last episode.
 
         Raises
         ------
         InvalidInputError
             When the id is that of an episode that terminated; when ids were given for only some rows.
         """
-        same = same_id(self.episode, episode)
+        same = self.episode == episode
         if self.terminated:
             if same and episode is not None:
                 raise InvalidInputError(
-                    f"This chunk begins with `episode` {shown_id(episode)}, which terminated on the last row of the "
+                    f"This chunk begins with `episode` {shown_key(episode)}, which terminated on the last row of the "
                     "chunk before. Give the new rows another id."
                 )
             return False
@@ -100,11 +101,11 @@ class StreamEnd(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The flags and the ids of a row."""
+    """The flags and the keys of the ids of a row."""
 
     file: str
     place: int  # in the file, from 0
-    name: Annotated[Any, "episode"]  # id of its episode; None without ids
+    name: Annotated[Any, "episode"]  # None without ids
     group: Annotated[Any, "groups"]  # None without groups
     terminated: bool
     truncated: bool  # and not terminated
@@ -139,7 +140,7 @@ class Marks:
 
     def row(self, i: int, file: str, place: int) -> Row:
         """Return row `i`, with its place."""
-        name, group = (None if ids is None else ids.of_row(i) for ids in (self.ids, self.groups))
+        name, group = (None if ids is None else ids.key_of_row(i) for ids in (self.ids, self.groups))
         time = None if self.times is None else self.times[i].item()
         missing = tuple(self.missing[i].tolist())
         return Row(file, place, name, group, bool(self.terminated[i]), bool(self.truncated[i]), time, missing)
@@ -283,7 +284,7 @@ def _torn(groups: Ids | None, begins: Flags, column: str | None) -> list[Fault |
     if groups is None:
         return []
     fault = Fault.first(groups.starts(len(begins)) & ~begins, column, "")
-    return [fault and fault._replace(text=f"has {groups.of_row(fault.row)!r}, but {_ONE_GROUP}")]
+    return [fault and fault._replace(text=f"has {shown_id(groups.of_row(fault.row))}, but {_ONE_GROUP}")]
 
 
 def _again(
@@ -293,7 +294,7 @@ def _again(
     if ids is None:
         return None, seen
     first, seen = int(np.searchsorted(ids.changes, old)), seen.copy()
-    place = seen.add(id_keys(ids.names[first:]))
+    place = seen.add(ids.keys[first:])
     if place is None:
         return None, seen
     return Fault(int(ids.changes[first + place]), str(column), f"{shown_id(ids.names[first + place])} {text}"), seen

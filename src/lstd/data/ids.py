@@ -1,27 +1,24 @@
-"""What counts as a missing value and as one id, and the first bad value of a column.
+"""Ids of rows, and the first bad value of a column.
 
-7, 7.0, "7" and "7.0" are one id: some libraries write integers as "7.0" if the column has had a missing value. Columns
-of files and of data frames are converted by `lstd.data.parse_columns`; nothing here needs another package.
+Two ids are one where :func:`lstd.data.identity.identity` gives the same key. Columns of files and of data frames are
+converted by `lstd.data.parse_columns`; nothing here needs another package.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
-from datetime import date
+from itertools import pairwise
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.identity import NANOSECONDS, NO_VALUE, Identity, NotAnIdError, exact_below, identity, name_of, order_of
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 
-# Text that means a missing value, in lower case and without white space.
-MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
-NO_VALUE = "has no value (it is empty, NaN, n/a or the like)"
 AS_DAYS = "convert it to numbers, such as days since a fixed date."
 NO_TIME = f"{NO_VALUE}; give every row its time, or leave out its whole episode: single rows hold rewards and ends."
 _SHOWN = 40  # characters of a bad value in a message
@@ -65,28 +62,38 @@ def quoting(text: str, cell: Any) -> str:
     return f"has {cell.strip()!r}, which counts as no value{text.removeprefix(NO_VALUE)}"
 
 
-# ------------------------------------------------------------ ids
+# ------------------------------------------------------------ ids of rows
 
 
-NEEDS_ID = "every row needs an id."
 EPISODE_AGAIN = (
     "reappears after other episodes; sort the rows by episode and time (a stable sort by episode keeps the order of "
     "time), or give new episodes new ids."
 )
 GROUP_AGAIN = "reappears after other groups; sort the rows by group, episode and time."
-_EXACT = 2**53  # whole floats below are integers exactly
-KEY_WIDTH = 24  # most bytes of the key of a text
+
+
+_TAKEN_AS_ONE = (
+    "is one of ids that differ, but that Python takes as equal, such as (1,) and (True,); convert ids to text."
+)
 
 
 class Ids(NamedTuple):
     """Ids of rows, stored where they change."""
 
     changes: NDArray[np.intp]  # row 0, and rows whose id differs from the row before
-    names: list[Any]  # ids of these rows
+    names: list[Any]  # ids of these rows as they were given, in one form for each key
+    keys: Sequence[Identity]
 
     def of_row(self, row: int) -> Any:
         """Return the id of a row."""
-        return self.names[int(np.searchsorted(self.changes, row, side="right")) - 1]
+        return self.names[self._place(row)]
+
+    def key_of_row(self, row: int) -> Identity:
+        """Return the key of the id of a row."""
+        return self.keys[self._place(row)]
+
+    def _place(self, row: int) -> int:
+        return int(np.searchsorted(self.changes, row, side="right")) - 1
 
     def starts(self, n_rows: int) -> Flags:
         """Whether the id of each row differs from that of the row before, (T,), as that of the first does."""
@@ -94,96 +101,151 @@ class Ids(NamedTuple):
         found[self.changes] = True
         return found
 
-    def after(self, names: Sequence[Any]) -> Ids:
-        """Return the ids of rows, one name each, and these, which follow them."""
-        every, k = [*names, *self.names], len(names)
-        new = [i for i, name in enumerate(every[: k + 1]) if not i or id_key(name) != id_key(every[i - 1])]
+    def after(self, keys: Sequence[Identity]) -> Ids:
+        """Return the ids of rows with these keys, one each, and of these rows, which follow them."""
+        k = len(keys)
+        names = [*map(name_of, keys), *self.names[:1]]
+        keys = [*keys, *self.keys[:1]]
+        new = [i for i, key in enumerate(keys) if not i or key != keys[i - 1]]
         changes = np.append(np.array(new, np.intp), self.changes[1:] + k)
-        return Ids(changes, [*(every[i] for i in new), *self.names[1:]])
+        return Ids(changes, [*(names[i] for i in new), *self.names[1:]], [*(keys[i] for i in new), *self.keys[1:]])
 
     def per_row(self, n_rows: int) -> NDArray[Any]:
         """Return the id of each row, (T,)."""
-        return np.repeat(np.array(self.names), np.diff(self.changes, append=n_rows))
+        return np.repeat(array_of(self.names), np.diff(self.changes, append=n_rows))
 
 
-NO_IDS_OF_ROWS = Ids(np.empty(0, np.intp), [])
+NO_IDS_OF_ROWS = Ids(np.empty(0, np.intp), [], [])
 
 
-def not_contiguous(
-    column: str, shown: str, row: int | None = None, where: str = " in a stream", remedy: str = ""
-) -> InvalidInputError:
-    """Return the error of an id of `column`, "episode" or "groups", that reappears after others."""
-    kind, again = ("id", EPISODE_AGAIN) if column == "episode" else ("group", GROUP_AGAIN)
-    place = "" if row is None else f"at row {row}, "
-    return InvalidInputError(f"`{column}` must be contiguous{where}; {place}{kind} {shown} {again}{remedy}")
+def ids_of(
+    changes: NDArray[np.intp], names: list[Any], column: str, fault: Fault | None = None
+) -> tuple[Ids, Fault | None]:
+    """Return the ids of rows up to the first one that is missing or no id, and the fault of that.
 
-
-def whole_number(text: str) -> int | None:
-    """Parse the integer in an id, 7 for "7" and "7.0"; None for other text, such as "07" or "7e3"."""
-    whole = text.removesuffix(".0")
-    digits = whole.removeprefix("-")
-    canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or whole == "0")
-    return int(whole) if canonical else None
-
-
-def id_key(name: Any) -> int | bytes:
-    """Return the key that identifies an id: an integer for 7, 7.0, "7" and "7.0", otherwise text.
-
-    That is of at most `KEY_WIDTH` bytes in UTF-8, which end in a digest if the id is longer.
+    `names` are those of the rows `changes`, (k,): row 0, and those that differ from the row before. `fault` is the
+    first row without an id, if it comes after these rows.
     """
-    if not isinstance(name, (str, int, float)):
-        name = str(name)  # of NumPy's numbers, and of times
-    if isinstance(name, str):
-        number = whole_number(name)
-        if number is not None:
-            return number
-    elif isinstance(name, float):
-        if name.is_integer() and abs(name) < _EXACT:
-            return int(name)
-    elif -(2**63) < name < 2**63:
-        return int(name)
-    text = str(name).encode()
-    if len(text) > KEY_WIDTH:  # among 10⁹ ids the chance that any two share a digest is 10⁻²¹
-        text = text[: KEY_WIDTH - 16] + hashlib.blake2b(text, digest_size=16).digest()
-    return text.rstrip(b"\0")  # as NumPy does
+    keys, wrong = _keys_until_fault(names)
+    if wrong:
+        fault = Fault(int(changes[len(keys)]), column, wrong)
+    if keys is names:  # integers
+        return up_to(Ids(changes, names, keys), fault)
+    plain = [name.strip() if isinstance(name, str) else name for name in names[: len(keys)]]
+    forms = dict(zip(reversed(keys), reversed(plain), strict=True))  # the first one of each key
+    if len({*forms.values()}) < len(forms):  # Python takes True as 1
+        forms = {key: str(name) if type(name) is bool else name for key, name in forms.items()}
+        if len({*forms.values()}) < len(forms):  # as of tuples
+            fault = Fault(int(changes[0]), column, _TAKEN_AS_ONE)
+    new = [i for i, key in enumerate(keys) if not i or key != keys[i - 1]]
+    kept = [keys[i] for i in new]
+    return up_to(Ids(changes[new], [forms[key] for key in kept], kept), fault)
 
 
-def id_keys(names: list[Any]) -> list[int | bytes]:
-    """Return the key of each id."""
-    if {*map(type, names)} == {int} and min(names) >= -(2**63) and max(names) < 2**63:
-        return names
-    return [id_key(name) for name in names]
-
-
-def same_id(one: Any, two: Any) -> bool:
-    """Return whether two ids are one: as 7, 7.0, "7" and "7.0" are, or a number or a time and its text."""
-    if one is None and two is None:
-        return True
-    if type(one) is type(two) and not isinstance(one, str):
-        return bool(np.all(one == two))
-    text, other = _python_id(one), _python_id(two)
-    if isinstance(other, str):
-        text, other = other, text
-    if not isinstance(text, str):
-        return bool(np.all(text == other))
-    if isinstance(other, bool):  # tables read flags as "true" and "false"
-        return text.lower() == str(other).lower()
-    if isinstance(other, (str, int, float)) and id_key(text) == id_key(other):
-        return True
+def _keys_until_fault(names: list[Any]) -> tuple[Sequence[Identity], str]:
+    """Return the keys of ids up to the first that has none, and what is wrong with it; for integers, the same list."""
+    kinds = {*map(type, names)}
+    if kinds == {int} and min(names) >= -(2**63) and max(names) < 2**63:
+        return names, ""
+    keys: list[Identity] = []
     try:
-        if isinstance(other, (int, float)) and whole_number(text) is None:
-            return float(text) == other
-        return isinstance(other, (date, np.datetime64)) and bool(np.datetime64(text) == np.datetime64(other))
-    except ValueError:  # the text is neither a number nor a time
-        return False
+        for name in names:
+            keys.append(identity(name))  # noqa: PERF401 - the keys before a bad id are kept
+    except NotAnIdError as error:
+        return keys, str(error)
+    return keys, ""
 
 
-def _python_id(name: Any) -> Any:
-    """Convert an id to a Python object, without white space around text; times of NumPy stay, as they may be of ns."""
-    if isinstance(name, np.generic) and not isinstance(name, np.datetime64):
-        name = name.item()
-    name = name.decode(errors="replace") if isinstance(name, bytes) else name
-    return name.strip() if isinstance(name, str) else name
+def up_to(ids: Ids, fault: Fault | None) -> tuple[Ids, Fault | None]:
+    """Let a row that is at fault have an id of its own, so that it does not continue the episode before."""
+    if fault is None:
+        return ids, None
+    known = int((ids.changes < fault.row).sum())
+    changes = np.append(ids.changes[:known], fault.row)
+    return Ids(changes, [*ids.names[:known], ""], [*ids.keys[:known], "text "]), fault
+
+
+# ------------------------------------------------------------ arrays of ids
+
+
+def in_one_form(ids: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | None]:
+    """Return ids (T,) whose elements are equal where ids are one, and the first that is missing or no id."""
+    kind = ids.dtype.kind
+    if kind in "iub":
+        return ids, None
+    if kind in "fmM":
+        rows = np.flatnonzero(_doubtful(ids))
+        return ids, ids_of(rows, scalars(ids[rows]), column)[1]
+    names = ids.tolist()
+    if kind not in "US":
+        plain = array_of(names)
+        if plain.dtype.kind != "O":
+            return in_one_form(plain, column)
+    starts = _starts(ids) if kind in "US" else _starts_of_objects(names)
+    found, fault = ids_of(starts, [names[row] for row in starts.tolist()], column)
+    return found.per_row(len(ids)), fault
+
+
+def _doubtful(ids: NDArray[Any]) -> Flags:
+    """Flag floats, times and durations that may be missing or no ids, (T,)."""
+    if ids.dtype.kind == "f":
+        return np.asarray(~(np.abs(ids) < exact_below(ids.dtype)))
+    whole = np.datetime_data(ids.dtype)[0] in NANOSECONDS
+    return np.isnat(ids) if whole else np.ones(len(ids), np.bool_)
+
+
+def _starts(ids: NDArray[Any]) -> NDArray[np.intp]:
+    """Return row 0, and the rows whose element differs from that of the row before."""
+    return np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
+
+
+def _starts_of_objects(names: list[Any]) -> NDArray[np.intp]:
+    """Return rows as `_starts` does, and more: objects that are equal may be different ids, as True and 1 are."""
+    differ = [one is not two and (type(one) is not str or one != two) for one, two in pairwise(names)]
+    return np.flatnonzero([True, *differ][: len(names)])
+
+
+def array_of(names: Sequence[Any]) -> NDArray[Any]:
+    """Return ids as an array: of integers or of text where all are, else of objects."""
+    kinds = {*map(type, names)}
+    if kinds == {int} and min(names) >= -(2**63) and max(names) < 2**63:
+        return np.array(names, np.int64)
+    if kinds in ({np.datetime64}, {np.timedelta64}) and len({name.dtype for name in names}) == 1:
+        return np.array(names)
+    if kinds == {str} and not any(name.endswith("\0") for name in names):  # which NumPy leaves out
+        return np.array(names)
+    return np.fromiter(names, dtype=object, count=len(names))
+
+
+def scalars(ids: NDArray[Any]) -> list[Any]:
+    """Return the elements of an array as Python has them, or as NumPy does where that is more exact."""
+    if ids.dtype.kind in "mM" or (ids.dtype.kind == "f" and ids.dtype != np.float64):
+        return list(ids)
+    return ids.tolist()  # type: ignore[no-any-return]
+
+
+def identities(ids: NDArray[Any]) -> Sequence[Identity]:
+    """Return the keys of checked ids, (T,)."""
+    return _keys_until_fault(scalars(ids))[0]
+
+
+def joined_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return checked ids of consecutive rows as one array, whose elements are equal where ids are one."""
+    if len({part.dtype for part in parts}) == 1:
+        return np.concatenate(parts)
+    names = [name for part in parts for name in scalars(part)]
+    return in_one_form(np.fromiter(names, dtype=object, count=len(names)), "")[0]
+
+
+def numbered(ids: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of each of the different ids, which are put in order, and the number of each row's, (T,)."""
+    if ids.dtype.kind != "O":
+        _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
+        return first, codes.reshape(-1)
+    keys = identities(ids)
+    places = {key: place for place, key in enumerate(sorted({*keys}, key=order_of))}
+    codes = np.array([places[key] for key in keys], np.intp)
+    return np.unique(codes, return_index=True)[1], codes
 
 
 def last_rows(ids: NDArray[Any]) -> Flags:
@@ -196,7 +258,7 @@ def last_rows(ids: NDArray[Any]) -> Flags:
 def first_repeat(ids: NDArray[Any]) -> int | None:
     """Find the first row at which an id begins a second run; None if the rows of each id follow one another."""
     seen: set[Any] = set()
-    starts = np.flatnonzero(np.roll(last_rows(ids), 1))
+    starts = _starts(ids)
     names = ids[starts]
     if names.dtype.kind in "biuf" and (names[1:] > names[:-1]).all():
         return None
@@ -207,44 +269,10 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
     return None
 
 
-def plain_texts(ids: NDArray[Any]) -> NDArray[Any]:
-    """Normalise ids that are text, (T,), as `ids_of_text` does: strip white space, read "7.0" as "7"."""
-    starts = np.flatnonzero(np.roll(last_rows(ids), 1))
-    given = ids[starts].tolist()
-    names = [_plain_text(name) for name in given]
-    return ids if names == given else np.repeat(np.array(names), np.diff(starts, append=len(ids)))
-
-
-def _plain_text(name: str) -> str:
-    name = name.strip()
-    return name if whole_number(name) is None else name.removesuffix(".0")
-
-
-def ids_of_text(
-    changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None
-) -> tuple[Ids, Fault | None]:
-    """Normalise ids of text up to the first missing id: strip white space, read "7.0" as "7".
-
-    `names` are the texts of the rows `changes`, (k,): row 0, and those that differ from the row before. `fault` is the
-    first row without an id, if it comes after these rows.
-    """
-    rows: list[int] = []
-    kept: list[str] = []
-    for row, name in zip(changes.tolist(), names, strict=False):
-        if not name.isdigit():  # most ids are digits, and need no other check
-            name = _plain_text(name)
-            if name.lower() in MISSING:
-                fault = Fault(row, column, f"{NO_VALUE}; {NEEDS_ID}")
-                break
-        if not kept or kept[-1] != name:
-            rows.append(row)
-            kept.append(name)
-    return up_to(Ids(np.array(rows, dtype=np.intp), kept), fault)
-
-
-def up_to(ids: Ids, fault: Fault | None) -> tuple[Ids, Fault | None]:
-    """Let a row that is at fault have an id of its own, so that it does not continue the episode before."""
-    if fault is None:
-        return ids, None
-    known = ids.changes < fault.row
-    return Ids(np.append(ids.changes[known], fault.row), [*ids.names[: int(known.sum())], ""]), fault
+def not_contiguous(
+    column: str, shown: str, row: int | None = None, where: str = " in a stream", remedy: str = ""
+) -> InvalidInputError:
+    """Return the error of an id of `column`, "episode" or "groups", that reappears after others."""
+    kind, again = ("id", EPISODE_AGAIN) if column == "episode" else ("group", GROUP_AGAIN)
+    place = "" if row is None else f"at row {row}, "
+    return InvalidInputError(f"`{column}` must be contiguous{where}; {place}{kind} {shown} {again}{remedy}")

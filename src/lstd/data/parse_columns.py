@@ -19,21 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstd.data.follow import Marks
-from lstd.data.ids import (
-    AS_DAYS,
-    MISSING,
-    NEEDS_ID,
-    NO_IDS_OF_ROWS,
-    NO_TIME,
-    NO_VALUE,
-    Fault,
-    Ids,
-    described,
-    first_true,
-    id_key,
-    ids_of_text,
-    up_to,
-)
+from lstd.data.identity import MISSING, NO_VALUE, Identity
+from lstd.data.ids import AS_DAYS, NO_IDS_OF_ROWS, NO_TIME, Fault, Ids, described, first_true, ids_of, scalars, up_to
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.errors import InvalidInputError
@@ -252,36 +239,67 @@ def _typed_times(array: pa.Array) -> pa.Array:
 
 
 def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
-    """Parse ids, up to the first row that has none; they are numbers or text."""
-    array = _plain(array)
-    if pa.types.is_floating(array.type):
-        array = array.cast(pa.float64())
-        missing = ~np.isfinite(to_numpy(array))
-    else:
-        missing = to_numpy(pc.is_null(array))
-    fault = Fault.first(missing, column, f"{NO_VALUE}; {NEEDS_ID}")
-    if fault is not None:
-        infinite = array[fault.row].as_py() in (np.inf, -np.inf)
-        fault, array = fault._replace(text=f"is infinite; {NEEDS_ID}") if infinite else fault, array[: fault.row]
-    try:
-        changed = to_numpy(pc.not_equal(array[1:], array[:-1]))
-        changes = np.append([0] * bool(len(array)), np.flatnonzero(changed) + 1).astype(np.intp)
-        return _named(array.take(from_numpy(changes)), changes, column, fault)
-    except pa.ArrowException:
-        fault = Fault(0, column, f"is of type {array.type}, which cannot be ids; convert it to text or integers first.")
-        return up_to(NO_IDS_OF_ROWS, fault)
+    """Parse ids, up to the first row that has none."""
+    plain = _plain(array)
+    if pa.types.is_floating(plain.type):
+        values = to_numpy(plain)
+        changes = _changes(values[1:] != values[:-1], len(values))
+        return ids_of(changes, scalars(values[changes]), column)
+    if pa.types.is_null(plain.type):
+        return ids_of(np.arange(len(plain)), [None] * len(plain), column)
+    if pa.types.is_nested(plain.type) or pa.types.is_interval(plain.type):
+        text = f"is of type {array.type}, which cannot be ids; convert it to text or integers first."
+        return up_to(NO_IDS_OF_ROWS, Fault(0, column, text) if len(plain) else None)
+    differ = pc.not_equal(plain[1:], plain[:-1])
+    changes = _changes(to_numpy(differ) | to_numpy(pc.is_null(differ)), len(plain))
+    return _named(plain.take(from_numpy(changes)), changes, column, is_uuid=_is_uuid(array.type))
+
+
+def _changes(differ: Flags, n_rows: int) -> NDArray[np.intp]:
+    """Return row 0, and the rows that differ from the row before, by the flags of all but the first, (T − 1,)."""
+    return np.append([0] * (n_rows > 0), np.flatnonzero(differ) + 1).astype(np.intp)
+
+
+def _is_uuid(kind: Any) -> bool:
+    return str(kind) == "extension<arrow.uuid>"
 
 
 def _named(
-    array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault | None
+    array: pa.Array, changes: NDArray[np.intp], column: str, *, is_uuid: bool
 ) -> tuple[Ids, Fault | None]:  # fmt: skip
-    """Ids of the rows `changes`, whose values are given; raises ArrowNotImplementedError for nested ones."""
+    """Return the ids of the rows `changes`, whose values are given."""
     kind = array.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return up_to(Ids(changes, array.to_pylist()), fault)
-    if pa.types.is_fixed_size_binary(kind):  # UUIDs
-        return up_to(Ids(changes, [value.hex() for value in array.to_pylist()]), fault)
-    return ids_of_text(changes, as_text(array).to_pylist(), column, fault)
+    if is_uuid:
+        return ids_of(changes, [value and UUID(bytes=value) for value in array.to_pylist()], column)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
+        moments = moments_of(array)
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            texts = np.datetime_as_string(moments).tolist()
+            return ids_of(changes, [f"{text}Z" for text in texts], column)
+        return ids_of(changes, list(moments), column)
+    if pa.types.is_string(kind) and not array.null_count:
+        keys = _integers_of(array)
+        if keys is not None:
+            return Ids(changes, array.to_pylist(), keys), None
+    return ids_of(changes, array.to_pylist(), column)
+
+
+def _integers_of(texts: pa.Array) -> list[int] | None:
+    """Return the integers that all texts are, as they are written; None if one is other text."""
+    try:
+        whole = texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return whole.to_pylist() if whole.cast(pa.string()).equals(texts) else None
+
+
+def moments_of(array: pa.Array) -> NDArray[Any]:
+    """Return dates, timestamps or durations as NumPy has them, (T,); those with a time zone are in UTC."""
+    kind = array.type
+    if pa.types.is_date32(kind):
+        return to_numpy(array.cast(pa.int32()).cast(pa.int64())).view("M8[D]")
+    unit = "ms" if pa.types.is_date64(kind) else kind.unit
+    return to_numpy(array.cast(pa.int64())).view(f"{'m' if pa.types.is_duration(kind) else 'M'}8[{unit}]")
 
 
 def as_text(array: pa.Array) -> pa.Array:
@@ -454,9 +472,10 @@ def sorted_order(
     """
 
     def numbered(column: str) -> NDArray[np.intp]:
-        (found, fault), places = ids(rows.column(column), column), dict[Any, int]()
-        names = [places.setdefault(id_key(name), len(places)) for name in known(found, fault).names]
-        return np.repeat(np.array(names, np.intp), np.diff(found.changes, append=len(rows)))
+        found, fault = ids(rows.column(column), column)
+        places: dict[Identity, int] = {}
+        codes = [places.setdefault(key, len(places)) for key in known(found, fault).keys]
+        return np.repeat(np.array(codes, np.intp), np.diff(found.changes, append=len(rows)))
 
     assert roles.time is not None
     keys = [known(*times(rows.column(roles.time), roles.time, unit))]

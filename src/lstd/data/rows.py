@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense, rows_of
-from lstd.data.ids import last_rows
+from lstd.data.identity import Identity, identity
+from lstd.data.ids import joined_ids, last_rows
 from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ records that are made and copied often
@@ -166,14 +167,24 @@ class Rows(Record):
         return int(self.X.shape[1]) + self.appended
 
     @property
-    def first_episode(self) -> Any:
-        """Id of the first row's episode; None without ids."""
-        return None if self.episode is None or not len(self) else self.episode[0]
+    def first_episode(self) -> Identity | None:
+        """Key of the id of the first row's episode; None without ids."""
+        return key_at(self.episode, 0)
 
     @property
-    def last_episode(self) -> Any:
-        """Id of the last row's episode; None without ids."""
-        return None if self.episode is None or not len(self) else self.episode[-1]
+    def last_episode(self) -> Identity | None:
+        """Key of the id of the last row's episode; None without ids."""
+        return key_at(self.episode, -1)
+
+    @property
+    def first_group(self) -> Identity | None:
+        """Key of the id of the first row's group; None without groups."""
+        return key_at(self.groups, 0)
+
+    @property
+    def last_group(self) -> Identity | None:
+        """Key of the id of the last row's group; None without groups."""
+        return key_at(self.groups, -1)
 
     @property
     def begins(self) -> Flags:
@@ -271,9 +282,10 @@ class Rows(Record):
                 changes[name] = repeated(parts[0][0], sum(map(len, parts)))
             elif any(map(sparse.issparse, parts)):
                 changes[name] = sparse.vstack(parts, format="csr")
+            elif name in ("episode", "groups"):
+                changes[name] = joined_ids(parts)
             else:
-                kinds = {part.dtype.kind for part in parts}  # ids may be numbers in one, and texts in another
-                changes[name] = np.concatenate(parts, dtype=object if len(kinds) > 1 else None)
+                changes[name] = np.concatenate(parts)
         return chunks[0].changed(**changes)
 
     def whole_episodes(self, n_rows: int) -> list[tuple[int, int]]:
@@ -291,6 +303,11 @@ class Rows(Record):
         last = self.last[first:end].copy()
         last[-1] = True
         return self.taken(slice(first, end)).changed(last=last, order=None, place=self.place + first)
+
+
+def key_at(ids: NDArray[Any] | None, row: int) -> Identity | None:
+    """Return the key of the id of a row; None without ids or rows."""
+    return None if ids is None or not len(ids) else identity(ids[row])
 
 
 @lru_cache(maxsize=64)

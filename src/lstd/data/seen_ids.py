@@ -1,26 +1,31 @@
-"""The ids of a stream so far, in little memory: intervals of integers, and keys of other ids.
+"""The ids of a stream so far, in little memory: intervals of integers, and the keys of other ids in 24 bytes.
 
 A run of consecutive integers takes the memory of one; other ids take 24 bytes, and 60 while their number doubles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
-from lstd.data.ids import KEY_WIDTH, id_keys, not_contiguous
+from lstd.data.identity import Identity, name_of
+from lstd.data.ids import identities, not_contiguous
 from lstd.data.rows import Rows
 
+_WIDTH = 24  # bytes of a key that is no integer
+_DIGEST = 16  # bytes of its end if it is longer: among 10⁹ ids the chance that any two share a digest is 10⁻²¹
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
-_DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{KEY_WIDTH}"}
+_DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{_WIDTH}"}
 
 
 class SeenIds:
-    """A set of the keys of ids, as :func:`lstd.data.ids.id_key` makes them; all those of a chunk are added at once.
+    """A set of the keys of ids; all those of a chunk are added at once.
 
     Integers and texts are in levels of sorted disjoint intervals, of about doubling length so that adding stays cheap.
     """
@@ -34,8 +39,9 @@ class SeenIds:
         other._levels = {kind: [*levels] for kind, levels in self._levels.items()}  # arrays are never written to
         return other
 
-    def add(self, keys: list[int | bytes]) -> int | None:
+    def add(self, identities: Sequence[Identity]) -> int | None:
         """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
+        keys = _packed(identities)
         kinds = {*map(type, keys)}
         new: dict[type, NDArray[Any]] = {
             kind: np.array(keys if len(kinds) == 1 else [key for key in keys if type(key) is kind], _DTYPES[kind])
@@ -43,7 +49,7 @@ class SeenIds:
         }
         known = any(_contains(self._levels[kind], values).any() for kind, values in new.items())
         if known or len({*keys}) < len(keys):
-            before: set[int | bytes] = set()
+            before: set[Any] = set()
             for place, key in enumerate(keys):
                 if key in before or _contains(self._levels[type(key)], np.array([key], _DTYPES[type(key)]))[0]:
                     return place
@@ -64,15 +70,18 @@ class SeenIds:
     def unpacked(cls, document: Mapping[str, Any]) -> SeenIds:
         """Return the ids of a document; a broken one raises ValueError, TypeError or LookupError."""
         seen = cls()
-        seen.add([bytes.fromhex(text) for text in document["texts"]])
+        if document["texts"]:
+            texts = np.array(sorted(map(bytes.fromhex, document["texts"])), _DTYPES[bytes])
+            seen._levels[bytes] = [(texts, texts)]
         if document["integers"]:
             low, high = np.array(sorted(document["integers"]), dtype=np.int64).T
             seen._levels[int] = [_merged(low, high)]
         return seen
 
-    def then(self, later: SeenIds, common: int | bytes | None) -> tuple[SeenIds, str | None]:
+    def then(self, later: SeenIds, common: Identity | None) -> tuple[SeenIds, str | None]:
         """Return the union of the ids, and an id other than `common` that both streams have, if any."""
         both, again = SeenIds(), None
+        same = None if common is None else _packed([common])[0]
         for kind, levels in self._levels.items():
             every = [*levels, *later._levels[kind]]
             if not every:
@@ -81,14 +90,45 @@ class SeenIds:
             order = np.argsort(low, kind="stable")
             low, high = low[order], high[order]
             reach = np.maximum.accumulate(high) if kind is int else high
-            clash = _clash(low, high, reach, common)
+            clash = _clash(low, high, reach, same)
             if clash is not None:
-                again = repr(clash.decode(errors="replace") if isinstance(clash, bytes) else clash)
+                again = _shown(clash)
             both._levels[kind] = [_merged(low, reach) if kind is int else (np.unique(low),) * 2]
         return both, again
 
 
 NO_IDS = SeenIds()  # to be copied
+
+_KINDS = ("text", "time", "zoned", "duration", "uuid", "number", "integer", "boolean", "bytes", "tuple")
+
+
+def _packed(keys: Sequence[Identity]) -> list[Any]:
+    """Return integers as they are, and of other keys the value and a letter for its kind, in at most 24 bytes."""
+    if {*map(type, keys)} == {int}:
+        return [*keys]
+    return [key if isinstance(key, int) else _packed_text(key) for key in keys]
+
+
+def _packed_text(key: str) -> bytes:
+    kind, _, value = key.partition(" ")
+    content = UUID(value).bytes if kind == "uuid" else value.encode("utf-8", "surrogatepass")
+    letter = bytes([97 + _KINDS.index(kind)])
+    if len(content) < _WIDTH:
+        return content + letter
+    digest = hashlib.blake2b(content, digest_size=_DIGEST).digest()
+    return content[: _WIDTH - _DIGEST - 1] + digest + letter.upper()
+
+
+def _shown(packed: int | bytes) -> str:
+    """Return an id as a message shows it; of long text its beginning."""
+    if isinstance(packed, int):
+        return shown_id(packed)
+    content, letter = packed[:-1], packed[-1:]
+    if letter.isupper():
+        return f"{content[:-_DIGEST].decode(errors='replace')!r}…"
+    kind = _KINDS[letter[0] - 97]
+    value = str(UUID(bytes=content)) if kind == "uuid" else content.decode("utf-8", "surrogatepass")
+    return shown_id(name_of(f"{kind} {value}"))
 
 
 def _clash(low: NDArray[Any], high: NDArray[Any], reach: NDArray[Any], common: Any) -> Any:
@@ -157,11 +197,11 @@ def _extended(
     before: SeenIds, what: str, names: NDArray[Any], starts: NDArray[np.intp], continues: bool, remedy: str = ""
 ) -> SeenIds:
     """Add `names`, of the rows `starts`, to ids, without the first if it `continues`."""
-    new = names[continues:].tolist()
-    if not new:
+    new = names[continues:]
+    if not len(new):
         return before
     seen = before.copy()
-    place = seen.add(id_keys(new))
+    place = seen.add(identities(new))
     if place is not None:
         place += continues
         raise not_contiguous(what, shown_id(names[place]), int(starts[place]), remedy=remedy)

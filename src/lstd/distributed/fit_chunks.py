@@ -14,7 +14,7 @@ import numpy as np
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import assumed_cut, find_break, warn_of_break
-from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
+from lstd.data.ids import EPISODE_AGAIN
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
@@ -209,8 +209,8 @@ class SumArrays(Leaf):
         ids = one.ends
         if not self.independent:
             first = two.blocks.total.first_episode
-            goes_on = first is not None and same_id(one.blocks.total.last_episode, first)
-            ids, again = ids.then(two.ends, id_key(first) if goes_on else None)
+            goes_on = first is not None and one.blocks.total.last_episode == first
+            ids, again = ids.then(two.ends, first if goes_on else None)
             if again is not None:
                 raise InvalidInputError(
                     f"`source[{two.first}]`, or a chunk after it: `episode` {again} {EPISODE_AGAIN} With chunks of "
@@ -281,7 +281,7 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
             before = parts[-1]
             if (before.X_next is None, before.groups is None) != (rows.X_next is None, rows.groups is None):
                 raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
-            begins[0] = leaf.independent or not same_id(last, rows.first_episode) or before.terminated[-1]
+            begins[0] = leaf.independent or last != rows.first_episode or before.terminated[-1]
         episode = number + np.cumsum(begins)
         parts.append(rows.changed(episode=episode).taken(slice(size)))
         number, last = int(episode[-1]), rows.last_episode

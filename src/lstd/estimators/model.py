@@ -132,8 +132,7 @@ class Model(Record):
 
         goes_on = False
         if len(rows):
-            group = None if rows.groups is None else rows.groups[0]
-            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, group)
+            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, rows.first_group)
         successor = None  # of the last row, if it was given: the first row should be equal to it
         if goes_on and total.pending is not None and total.pending.complete:
             successor = total.pending.phi

@@ -35,7 +35,7 @@ from sklearn.utils import _safe_indexing
 from lstd.data.arguments import check_integer, check_real
 from lstd.data.doubts import remember_backtest, with_backtest
 from lstd.data.feature_arrays import dense
-from lstd.data.ids import last_rows
+from lstd.data.ids import last_rows, numbered
 from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.calibration import Calibration, bins_of, calibration
@@ -465,7 +465,7 @@ class _Log(NamedTuple):
         last = self.last[active]
         rows = active[(active + steps <= last) | data.terminated[last]]
         subject = data.episode if data.groups is None else data.groups
-        number = np.unique(subject[rows], return_inverse=True)[1]
+        number = numbered(subject[rows])[1]
         if self.is_stream:
             number = np.arange(len(rows)) * max(2, len(rows) // (_BLOCK * steps)) // max(1, len(rows))
         self._check_enough(cut, steps, len(active), rows, number)

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_array, check_integer
+from lstd.data.check_rows import check_ids
+from lstd.data.ids import numbered
 from lstd.data.returns import ObservedReturns
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
@@ -113,10 +115,8 @@ def calibration(
     found, kept = check_array("returns", returns.returns, predicted.shape), returns.weight > 0.0
     if not kept.any():
         raise InvalidInputError("`prediction` must have at least one row, with a weight above 0; got none.")
-    if groups is not None and np.shape(groups) != predicted.shape:
-        raise InvalidInputError(f"`groups` must have shape {predicted.shape}; got {np.shape(groups)}.")
-    names = np.arange(len(predicted)) if groups is None else np.asarray(groups)
-    group = np.unique(names[kept], return_inverse=True)[1].reshape(-1)
+    names = np.arange(len(predicted)) if groups is None else check_ids("groups", groups, len(predicted), "prediction")
+    group = numbered(names[kept])[1]
     arrays = (predicted, found, returns.unobserved, returns.completion, returns.weight)
     predicted, found, unobserved, completion, weight = (array[kept] for array in arrays)
     place = bins_of(predicted, check_integer("n_bins", n_bins, 1))

@@ -12,7 +12,6 @@ from scipy import sparse
 
 from lstd._kernels import online_step as kernels
 from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
-from lstd.data.ids import same_id
 from lstd.data.rows import COLUMNS, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError
@@ -32,7 +31,7 @@ def learn(model: Any, rows: Rows, told: Array | None, name: Name) -> None:
     with the number of changes so far.
     """
     before = model._end_before
-    same = model._end is not None and same_id(model._end.episode, rows.first_episode)
+    same = model._end is not None and model._end.episode == rows.first_episode
     episodes = episodes_seen(rows, model._episodes, continues=same)
     with _all_or_none(model):
         if before is not None and not before.goes_on(rows):

@@ -18,7 +18,7 @@ from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
 
-VERSION = 17
+VERSION = 18
 _PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
 _STATIC = slice(at.FEATURES, at.ROTATION + 1)  # counts that follow from the parameters
 _FINITE = [at.TRACE, at.NEXT, at.RIDGE, at.ALPHA]

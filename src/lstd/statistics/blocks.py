@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer, shown
-from lstd.data.ids import id_key, not_contiguous
+from lstd.data.ids import not_contiguous
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
@@ -174,9 +174,8 @@ class Blocks(Record):
             return self.changed(total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
         begins, groups = rows.begins, rows.groups
         if total.n_rows:
-            group = None if groups is None else groups[0]
-            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, group)
-            begins[0] = not (goes_on if groups is None else total.in_group(group))
+            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, rows.first_group)
+            begins[0] = not (goes_on if groups is None else total.in_group(rows.first_group))
             rows = rows.changed(place=total.n_rows)
         layout, starts = self.layout.extended(begins, grouped=groups is not None)
         # Starting the threads of the BLAS takes longer than the sums of a short block; of a tiny one, it starts none.
@@ -197,7 +196,7 @@ class Blocks(Record):
         """Return the blocks with the next rows; `later` are the sums of the stream after each chunk of them."""
         seen, total, n_before = self.seen, self.total, self.total.n_rows
         if rows.groups is not None:
-            seen = groups_seen(rows, seen, continues=n_before > 0 and total.in_group(rows.groups[0]))
+            seen = groups_seen(rows, seen, continues=n_before > 0 and total.in_group(rows.first_group))
         step = layout.size // self.size if layout.by_episode == self.by_episode else 0
         prefixes = [*self.prefixes[step - 1 :: step]] if step else []
         for after in later:
@@ -229,7 +228,7 @@ class Blocks(Record):
         both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
         goes_on = one.in_group(two.first_group) if one.n_groups is not None else not begins
         if self.seen is not None and later.seen is not None:
-            seen, again = self.seen.then(later.seen, id_key(two.first_group) if goes_on else None)
+            seen, again = self.seen.then(later.seen, two.first_group if goes_on else None)
             if again is not None:
                 raise not_contiguous("groups", again)
             both = both.changed(seen=seen)

@@ -28,7 +28,7 @@ from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.follow import StreamEnd
-from lstd.data.ids import same_id
+from lstd.data.identity import Identity
 from lstd.data.rows import Record, Rows
 from lstd.statistics.blocks import Layout
 from lstd.statistics.solve import Solution, check_range, solve
@@ -254,20 +254,20 @@ class Tail:
     weight: Annotated[Array, "t"]
     known: bool  # whether the last row has its reward
     assumed: bool  # whether all episodes are assumed to be truncated
-    episode: Annotated[Any, "episode"]
+    episode: Annotated[Any, "episode"]  # key of its id; None without ids
     intercept: bool = False  # whether sums append the column of ones,
     centre: Annotated[Array, "features"] | None = None  # and what they subtract from `X`
 
     @classmethod
-    def of(cls, rows: Rows, horizon: int) -> Tail | None:
-        """Return the last rows of the last episode; None if it terminated."""
+    def of(cls, rows: Rows, horizon: int, episode: Identity | None) -> Tail | None:
+        """Return the last rows of the last episode, whose id has this key; None if it terminated."""
         if rows.terminated[-1]:
             return None
         first = max(np.flatnonzero(rows.last[:-1]).max(initial=-1) + 1, len(rows) - horizon)
         tail = rows.taken(np.arange(first, len(rows)))
         y, discount, weight = (np.array(column) for column in (tail.y, tail.discount, tail.weight))
         return cls(
-            dense(tail.X), y, discount, weight, bool(tail.known[-1]), tail.assumed, tail.last_episode, tail.intercept,
+            dense(tail.X), y, discount, weight, bool(tail.known[-1]), tail.assumed, episode, tail.intercept,
             tail.centre,
         )  # fmt: skip
 
@@ -276,13 +276,13 @@ class Tail:
         """The last row, by the rules of neighbouring rows."""
         return StreamEnd(self.episode, terminated=False, missing=not self.known)
 
-    def rows(self, group: Any) -> Rows:
-        """Return the rows, of a group."""
+    @property
+    def rows(self) -> Rows:
+        """The rows, without ids."""
         ends, ones = np.arange(len(self.y)) == len(self.y) - 1, np.ones(len(self.y))
-        episode, groups = (None if i is None else np.array([i] * len(ones)) for i in (self.episode, group))
         return Rows(
             self.X, self.y, ~ends | self.known, ends, np.zeros(len(ones), np.bool_), self.discount, ones, ones,
-            self.weight, None, episode, single=False, gamma=1.0, assumed=self.assumed, groups=groups,
+            self.weight, None, None, single=False, gamma=1.0, assumed=self.assumed,
             intercept=self.intercept, appended=int(self.intercept), centre=self.centre,
         )  # fmt: skip
 
@@ -300,8 +300,8 @@ class LagBlocks(Record):
         Without the last row of an episode that may go on.
     tail : Tail or None
         Rows of the episode that may go on.
-    group : object
-        Id of the last group; None without groups.
+    group : int or str
+        Key of the id of the last group; None without groups.
     """
 
     horizon: int
@@ -327,7 +327,7 @@ class LagBlocks(Record):
         """The blocks if the stream ends here: its last row is a horizon row."""
         if self.tail is None:
             return self.blocks
-        rows = self.tail.rows(self.group)
+        rows = self.tail.rows
         (of_last_row,) = lag_sums(rows, self.horizon, [len(rows) - 1, len(rows)])
         return (*self.blocks[:-1], self.blocks[-1].plus(of_last_row))
 
@@ -344,11 +344,12 @@ class LagBlocks(Record):
         new = int(rows.last.sum()) - goes_on
         blocks, n_before = self.blocks if goes_on else self.closed, 0
         begins = rows.begins
-        begins[0] = not goes_on and (rows.groups is None or not same_id(self.group, rows.groups[0]))
+        begins[0] = not goes_on and (rows.groups is None or self.group != rows.first_group)
         layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
+        episode, group = rows.last_episode, rows.last_group
         if goes_on and self.tail is not None:
             self.tail.end.check_continued()
-            before = self.tail.rows(self.group)
+            before = self.tail.rows
             n_before = len(before)
             last = np.append(before.last, rows.last)
             last[n_before - 1] = False
@@ -359,7 +360,7 @@ class LagBlocks(Record):
         merged = [reduce(LagSums.plus, blocks[i : i + step]) for i in range(0, len(blocks), step)]
         return self.changed(
             layout=layout, blocks=(*merged[:-1], merged[-1].plus(sums[0]), *sums[1:]),
-            tail=Tail.of(rows, self.horizon), group=None if rows.groups is None else rows.groups[-1],
+            tail=Tail.of(rows, self.horizon, episode), group=group,
             n_episodes=self.n_episodes + new,
         )  # fmt: skip
 

@@ -41,13 +41,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown, shown_id
+from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown, shown_key
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks, warn_of_ratios
 from lstd.data.feature_arrays import check_finite
 from lstd.data.follow import StreamEnd
-from lstd.data.ids import same_id
-from lstd.data.rows import Columns, ReadOnly, Rows
+from lstd.data.identity import Identity
+from lstd.data.rows import Columns, ReadOnly, Rows, key_at
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import boundary_share, check_ridge
 from lstd.data.takes import LSTD_COLUMNS, Takes
@@ -339,14 +339,19 @@ class LSTDStatistics(ReadOnly, Saved):
     # ------------------------------------------------------------ the next rows, and merging
 
     def goes_on_with(
-        self, episode: Any, successors: bool | None, group: Any = None, *, begins: bool | None = None
+        self,
+        episode: Identity | None,
+        successors: bool | None,
+        group: Identity | None = None,
+        *,
+        begins: bool | None = None,
     ) -> bool:
         """Return whether the next rows continue the last episode.
 
         Parameters
         ----------
         episode, group
-            Ids of the first of them; None without ids.
+            Keys of the ids of the first of them; None without ids.
         successors : bool or None
             Whether they are given with `X_next`; None if that is not known.
         begins : bool, optional
@@ -368,8 +373,8 @@ class LSTDStatistics(ReadOnly, Saved):
         if goes_on and not self.in_group(group):
             raise InvalidInputError(
                 f"`groups` must be the same on all rows of an episode; one chunk ends with "
-                f"{shown_id(self.last_group)}, and the next one, which continues its episode, begins with "
-                f"{shown_id(group)}. Give rows of different groups different ids in `episode`."
+                f"{shown_key(self.last_group)}, and the next one, which continues its episode, begins with "
+                f"{shown_key(group)}. Give rows of different groups different ids in `episode`."
             )
         return goes_on
 
@@ -379,9 +384,9 @@ class LSTDStatistics(ReadOnly, Saved):
         row = self.pending
         return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
 
-    def in_group(self, group: Any) -> bool:
-        """Return whether the last row is of this group; also without groups."""
-        return self.n_groups is None or (group is not None and same_id(self.last_group, group))
+    def in_group(self, group: Identity | None) -> bool:
+        """Return whether the last row is of the group of this key; also without groups."""
+        return self.n_groups is None or (group is not None and self.last_group == group)
 
     @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
     def followed(self, rows: Rows, ends: Sequence[int]) -> list[LSTDStatistics]:
@@ -392,10 +397,8 @@ class LSTDStatistics(ReadOnly, Saved):
         """
         nothing, new = LSTDStatistics.empty_like(rows, self.lmbda), not self.n_rows
         about = self.about if nothing is self else self.check_alike(nothing)
-        given, episode, group = rows.X_next is not None, rows.first_episode, None
+        given, episode, group = rows.X_next is not None, rows.first_episode, rows.first_group
         groups = () if rows.groups is None else np.flatnonzero(rows.begins)
-        if rows.groups is not None:
-            group = rows.groups[0]
         goes_on = not new and self.goes_on_with(episode, given, group)
         n_groups = (self.n_groups or 0) - (not new and self.in_group(group))
         before, counts = self._settled(goes_on)
@@ -411,8 +414,8 @@ class LSTDStatistics(ReadOnly, Saved):
             found.append(start.changed(
                 **arrays._asdict(), pending=pending, counts=counted, n_episodes=n,
                 n_groups=None if group is None else n_groups + int(np.searchsorted(groups, end)),
-                last_episode=None if rows.episode is None else rows.episode[end - 1],
-                last_group=None if rows.groups is None else rows.groups[end - 1],
+                last_episode=key_at(rows.episode, end - 1),
+                last_group=key_at(rows.groups, end - 1),
             ))  # fmt: skip
         return found
 

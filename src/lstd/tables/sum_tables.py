@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import Break, find_break, warn_of_break
 from lstd.data.follow import NO_MARKS, Episodes, Followed, Row
-from lstd.data.ids import EPISODE_AGAIN, id_key, same_id, whole_number
+from lstd.data.ids import EPISODE_AGAIN
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS
@@ -70,7 +70,7 @@ class Ends:
             begins = bool(NO_MARKS.after([rows.tail[-1], later.head[0]]).begins[1])
         if not independent:
             goes_on = not begins and self.roles.episode is not None
-            seen, again = seen.then(later.seen, id_key(later.head[0].name) if goes_on else None)
+            seen, again = seen.then(later.seen, later.head[0].name if goes_on else None)
             if again is not None:
                 raise InvalidInputError(
                     f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {EPISODE_AGAIN}"
@@ -90,8 +90,7 @@ class Ends:
         """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
         if not self.rows.head:
             return statistics
-        first, last = _typed(self.rows.head[0].name), _typed(self.rows.tail[-1].name)
-        return replace(statistics, first_episode=first, last_episode=last)
+        return replace(statistics, first_episode=self.rows.head[0].name, last_episode=self.rows.tail[-1].name)
 
     def check_features(self, after: Ends) -> None:
         """Raise InvalidInputError unless the tables after have the same features in the same order."""
@@ -112,12 +111,6 @@ def _follow(roles: Roles, rows: tuple[Row, ...], *, is_first: bool = False, is_l
     episodes = Episodes(roles, at_row, part=not is_first)
     episodes.state = Followed(0, rows, rows)
     episodes.finish(is_over=is_last)
-
-
-def _typed(name: Any) -> Any:
-    """Return an id, as an integer if it is the text of one, so that `partial_fit` continues it by either."""
-    number = whole_number(name) if isinstance(name, str) else None
-    return name if number is None else number
 
 
 @dataclass(frozen=True)
@@ -179,7 +172,8 @@ class _Summed(RowReader):
         about = About(tuple(self.features), s.fit_intercept)
         nothing = LSTDStatistics.empty(n, m, gamma=s.gamma, lmbda=s.lmbda, single=m == 1, about=about)
         self.blocks = leaf.no_blocks(nothing)
-        self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
+        self._layout = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None)
+        self._episode: Any = -1
         self._group: Any = None
         self.broken: Break | None = None
         self.limits: Limits | None = None
@@ -190,9 +184,9 @@ class _Summed(RowReader):
         rows, begins = chunk.rows, chunk.rows.begins
         limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(rows))
         goes_on = bool(self._episode == rows.first_episode)
-        begins[0] = not (goes_on if rows.groups is None else same_id(self._group, rows.groups[0]))
+        begins[0] = not (goes_on if rows.groups is None else self._group == rows.first_group)
         self._layout, starts = replace(self._layout, limit=limit).extended(begins)
-        self._episode, self._group = rows.last_episode, None if rows.groups is None else rows.groups[-1]
+        self._episode, self._group = rows.last_episode, rows.last_group
         matrices = 1 + bool((rows.last & ~rows.terminated)[:-1].any())  # A, and B if an episode was truncated
         n_bytes = 8 * (rows.X.size * (1 + (rows.X_next is not None)) + matrices * self.n**2 * (1 + len(starts)))
         return _Work(self, chunk, self._layout, starts, goes_on, n_bytes / self._most_bytes)

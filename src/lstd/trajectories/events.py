@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_choice, check_columns, check_real, says_no_ends, shown
+from lstd.data.ids import numbered
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import FrameRows
 from lstd.types import Array, Flags
@@ -221,9 +222,10 @@ def _back(until: datetime, number: int, unit: str) -> Iterator[datetime]:
 def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], edges: NDArray[Any]) -> Events:
     """Return the events before `until` in order, with the step in which each falls."""
     amounts, ended = table.found.rows.X, table.found.rows.terminated
-    names, first, code = np.unique(table.id_values("episode"), return_index=True, return_inverse=True)
+    ids = table.id_values("episode")
+    first, code = numbered(ids)
     appearance = np.argsort(first)
-    code = np.argsort(appearance)[code.reshape(-1)]
+    code = np.argsort(appearance)[code]
     order = np.lexsort((ended, times, code))
     order = order[times[order] < edges[-1]]
     code, at, ended = code[order], times[order], ended[order]
@@ -234,7 +236,7 @@ def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], 
     step = np.searchsorted(edges, at, side="right") - 1
     position = step + (at - edges[step]) / (edges[step + 1] - edges[step])
     earliest = at[np.searchsorted(code, code)]  # of the id of each event
-    return Events(names[appearance], code, step, position, amounts[order], ended, at == earliest)
+    return Events(ids[first[appearance]], code, step, position, amounts[order], ended, at == earliest)
 
 
 def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -15,7 +15,8 @@ from scipy import sparse
 from lstd.data.arguments import check_choice, check_columns, check_integer, check_real, says_no_ends
 from lstd.data.doubts import assumed_cut
 from lstd.data.follow import Episodes
-from lstd.data.ids import EPISODE_AGAIN, NO_VALUE, Fault, first_true, last_rows, quoting
+from lstd.data.identity import NO_VALUE
+from lstd.data.ids import EPISODE_AGAIN, Fault, first_true, last_rows, quoting
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, missing_extra, warn
@@ -223,12 +224,11 @@ class FrameRows:
         return values if values is None or not kind else values.view(f"{kind[0]}8[{self._unit}]").astype(kind)
 
     def id_values(self, role: str) -> Any:
-        """Return the id of each row, (T,), as times of NumPy if the column holds times; None without ids."""
+        """Return the id of each row, (T,); None without ids."""
         ids = {"episode": self.found.marks.ids, "groups": self.found.marks.groups}[role]
         if ids is None or self.found.fault is not None:  # which is reported
             return None
-        kind, values = self._read.numpy_unit(self._batch.column(self.roles[role][0])), ids.per_row(len(self._batch))
-        return values.astype(kind) if kind.startswith("M") else values
+        return ids.per_row(len(self._batch))
 
     def labels(self, role: str, horizon: Flags) -> NDArray[Any]:
         """Parse a column of numbers, flags as 0 and 1, or text, (T,); missing on a horizon row is 0, NaN or ""."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_length
-from lstd.data.ids import NO_TIME, Fault, first_true, last_rows
+from lstd.data.arguments import as_real, check_length, shown_id
+from lstd.data.identity import Identity
+from lstd.data.ids import NO_TIME, Fault, first_true, identities, joined_ids, last_rows
 from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.types import Array, Flags
@@ -40,8 +41,10 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
                 raise InvalidInputError(
                     f"`parts` must have the same {what}; part 0 has {of(parts[0])!r}, part {number} {of(part)!r}."
                 )
-    names = ("X", "y", "terminated", "discount", "groups", "actions", "behavior_probability", "time")
+    names = ("X", "y", "terminated", "discount", "actions", "behavior_probability", "time")
     arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
+    if parts[0].groups is not None:
+        arrays["groups"] = joined_ids([part.groups for part in parts])
     for name in FACTORS:
         columns = [getattr(part, name) for part in parts]
         if any(column is not None for column in columns):
@@ -63,21 +66,17 @@ def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
     if renumber:
         last = np.concatenate([last_rows(part) for part in ids])
         return np.asarray(np.cumsum(last) - last)
-    kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in ids if len(part)}
-    if len(kinds) > 1:
-        raise InvalidInputError(
-            f"`parts` must have ids of one type; got {', '.join(sorted({str(part.dtype) for part in ids}))}. "
-            "Pass renumber=True to renumber all episodes."
-        )
-    owner: dict[Any, int] = {}
+    owner: dict[Identity, int] = {}
     for number, part in enumerate(ids):
-        for name in dict.fromkeys(part.tolist()):
-            if owner.setdefault(name, number) != number:
+        names = part[last_rows(part)]
+        for place, key in enumerate(identities(names)):
+            if owner.setdefault(key, number) != number:
                 raise InvalidInputError(
-                    f"`parts` must not share ids of episodes; {name!r} is in parts {owner[name]} and {number}. "
-                    "Pass renumber=True if they are different episodes; else build the Trajectories from joined rows."
+                    f"`parts` must not share ids of episodes; {shown_id(names[place])} is in parts {owner[key]} and "
+                    f"{number}. Pass renumber=True if they are different episodes; else build the Trajectories from "
+                    "joined rows."
                 )
-    return np.concatenate([part for part in ids if len(part)] or ids[:1])
+    return joined_ids([part for part in ids if len(part)] or ids[:1])
 
 
 class Episode(NamedTuple):
