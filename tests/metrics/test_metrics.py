@@ -256,7 +256,7 @@ def test_calibration_refuses():
     ):
         with pytest.raises(InvalidInputError, match=message):
             calibration(*arguments)
-    with pytest.raises(InvalidInputError, match=r"`groups` must have shape \(1,\)"):
+    with pytest.raises(InvalidInputError, match=r"`groups` must have one id per row of `prediction`, shape \(1,\)"):
         calibration([1.0], [1.0], groups=[1, 2])
 
 

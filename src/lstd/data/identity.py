@@ -1,6 +1,6 @@
 """When two ids are one: the key of an id, by which chunks, files, merged sums and saved models compare ids.
 
-Keys are in files. Whoever changes what a key is raises the versions of files and of snapshots.
+Keys are in files: a change of what a key is needs new versions of files and of snapshots.
 """
 
 from __future__ import annotations
