@@ -1111,10 +1111,10 @@ def steps_after(rewards, discounts, ends, t, k):
 
 
 def cross_fitted(target, value, X, folds, near, ridges):
-    """A ridge regression on v and the features, of variance 1 in the rows that it is fitted to: those of other folds.
+    """Least squares on (1, v), then a ridge regression of the rest on features of variance 1, by rows of other folds.
 
-    `near[f]` are the rows left out with fold f; the ridge coefficient is the one with the least error on rows that are
-    left out one at a time.
+    `near[f]` are the rows left out with fold f; the ridge coefficient, in units of the number of rows that are left, is
+    the one with the least error on rows that are left out one at a time.
     """
 
     def fitted(Z, y, alpha, x):
@@ -1122,20 +1122,23 @@ def cross_fitted(target, value, X, folds, near, ridges):
         w = np.linalg.solve((Z - centre).T @ (Z - centre) + alpha * np.eye(len(centre)), (Z - centre).T @ (y - mean))
         return mean + (x - centre) @ w
 
-    columns = np.column_stack([value, X])
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    design = np.column_stack([np.ones(len(value)), value])
     found = np.empty(len(target))
     for own in range(len(near)):
         kept = ~near[own]
-        Z, y = (columns - columns[kept].mean(axis=0)) / columns[kept].std(axis=0), target[kept]
+        a = np.linalg.solve(design[kept].T @ design[kept], design[kept].T @ target[kept])
+        rest = (target - design @ a)[kept]
         errors = []
-        for alpha in ridges:
+        for alpha in len(rest) * np.array(ridges):
             error = 0.0
-            for i in range(len(y)):
-                others = np.arange(len(y)) != i
-                error += (fitted(Z[kept][others], y[others], alpha, Z[kept][i]) - y[i]) ** 2
+            for i in range(len(rest)):
+                others = np.arange(len(rest)) != i
+                error += (fitted(Z[kept][others], rest[others], alpha, Z[kept][i]) - rest[i]) ** 2
             errors.append(error)
+        best = len(rest) * ridges[int(np.argmin(errors))]
         for i in np.flatnonzero(folds == own):
-            found[i] = fitted(Z[kept], y, ridges[int(np.argmin(errors))], Z[i])
+            found[i] = design[i] @ a + fitted(Z[kept], rest, best, Z[i])
     return found
 
 

@@ -106,9 +106,8 @@ def test_it_is_its_definition():
     number = np.unique(groups, return_inverse=True)[1]
     folds = number % 10
     near = [folds == fold for fold in range(10)]
-    ridges = RIDGES * len(value)
-    forecast = value - naive.cross_fitted(ahead, value, X, folds, near, ridges)
-    e = naive.cross_fitted(observed - forecast, value, X, folds, near, ridges)
+    forecast = value - naive.cross_fitted(ahead, value, X, folds, near, RIDGES)
+    e = naive.cross_fitted(observed - forecast, value, X, folds, near, RIDGES)
     assert len(value) > 20
     assert found.subject.tolist() == number.tolist()
     for name, expected in {
@@ -148,7 +147,7 @@ def test_a_stream_leaves_out_rows_near_each_fold():
         inside = rows[folds == fold]
         near.append(np.array([inside[0] - steps <= row <= inside[-1] + steps for row in rows]))
     value = model.predict(X[rows])
-    expected = value - naive.cross_fitted(ahead, value, X[rows], folds, near, RIDGES * len(rows))
+    expected = value - naive.cross_fitted(ahead, value, X[rows], folds, near, RIDGES)
     assert_close(found.forecast, expected, "solve")
     assert_close(found.observed, [naive.steps_after(y, np.full(260, GAMMA), False, t, steps)[0] for t in rows], "sums")
     assert np.bincount(found.subject).min() >= 5 * steps

@@ -9,9 +9,9 @@ not minimise: v(x') knows what happened in between. So R² compares R with
 which is of what was known at the cut. Sums and deciles of i are right without m̂. A :class:`lstd.HorizonLSTD` predicts
 the steps themselves: i = f = v_k(x).
 
-Cross-fitted: each row is predicted from rows of other folds, by scikit-learn's RidgeCV on v and x, standardised. Folds
-have whole subjects, or consecutive rows of a stream; then rows within k steps of a fold are left out with it, since
-their rewards are partly the same.
+Cross-fitted: each row is predicted from rows of other folds. The target is regressed on (1, v) by least squares, and
+what that leaves on the standardised features by scikit-learn's RidgeCV. Folds have whole subjects, or consecutive rows
+of a stream; then rows within k steps of a fold are left out with it, since their rewards are partly the same.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ import importlib.util
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
-from sklearn.linear_model import RidgeCV
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
 
@@ -242,7 +241,6 @@ def _standard_error(values: Array, subject: NDArray[np.intp]) -> float:
 
 FOLDS = 10
 RIDGES: Array = np.exp2(np.arange(-10.0, 11.0, 2.0))  # per row, of columns of variance 1
-
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]  # rows to fit to, and rows to predict
 
 
@@ -264,10 +262,23 @@ def folds_of_stream(row: NDArray[np.intp], steps: int) -> list[Split]:
     return splits
 
 
+class _ValueFirst(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Least squares on v, the first column, and a ridge regression of the rest on the others, of variance 1."""
+
+    def fit(self, columns: Array, target: Array) -> Self:
+        self.of_value_ = LinearRegression().fit(columns[:, :1], target)
+        rest = target - self.of_value_.predict(columns[:, :1])
+        self.of_features_ = RidgeCV(RIDGES * len(target)).fit(columns[:, 1:], rest)
+        return self
+
+    def predict(self, columns: Array) -> Array:
+        return np.asarray(self.of_value_.predict(columns[:, :1]) + self.of_features_.predict(columns[:, 1:]))
+
+
 def cross_fitted(target: Array, value: Array, X: Array, folds: list[Split]) -> Array:
-    """Predict each target (N,) from value (N,) and features (N, n) by a ridge regression on rows of other folds."""
-    regression = make_pipeline(StandardScaler(), RidgeCV(RIDGES * len(target)))
-    return np.asarray(cross_val_predict(regression, np.column_stack([value, X]), target, cv=folds))
+    """Predict each target (N,) from value (N,) and features (N, n) by a regression on rows of other folds."""
+    columns = np.column_stack([value, StandardScaler().fit_transform(X)])
+    return np.asarray(cross_val_predict(_ValueFirst(), columns, target, cv=folds))
 
 
 _MOST_LEFT_OUT = 0.1  # of the subjects, without a warning
