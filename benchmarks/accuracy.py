@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from lstd import LSTD, LSTDStatistics, RecursiveLSTD
 from lstd.errors import IllConditionedWarning, LSTDWarning
-from lstd.statistics.solve import solve
+from lstd.statistics.system import System
 from pages import show
 
 Array = NDArray[np.float64]
@@ -135,8 +135,9 @@ def outcome(data: Data, way: Callable[[Data], Array], truth: Array) -> Outcome:
 
 def condition_number(data: Data) -> float:
     """Compute the condition number of the scaled system, as `condition_number_` of a model."""
-    A = LSTDStatistics.from_arrays(data.X, data.y, gamma=GAMMA, lmbda=LMBDA)
-    return solve(A.matrix("boyan"), A.b, data.alpha, warn=False).condition_number
+    sums = LSTDStatistics.from_arrays(data.X, data.y, gamma=GAMMA, lmbda=LMBDA)
+    ridge = np.full(sums.n_features, data.alpha)
+    return System.of(sums, "boyan", ridge, intercept=False).solve().condition_number
 
 
 # ---------------------------------------------------------------- tables

@@ -49,7 +49,7 @@ from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd.estimators import choose_settings
 from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
 from lstd.metrics import observed_returns
-from lstd.statistics.solve import solve
+from lstd.statistics.system import System
 from pages import RESULTS, newest, show, store, write_between
 from problems import OTHER_DRAWS, Case, Data, cut_cases, episodic_cases, other_cases, paper_cases, wide_cases
 from provenance import describe_machine, printed_by
@@ -288,9 +288,10 @@ def all_weights(data: Data, gamma: float, intercept: bool) -> dict[float, dict[f
     weights: dict[float, dict[float, Array]] = {}
     for lmbda in LMBDAS.tolist():
         sums = LSTDStatistics.from_arrays(X, y, gamma=gamma, lmbda=lmbda, **columns)
-        A = sums.matrix("boyan")
-        ridges = {alpha: alpha * unit * penalty for alpha in ALPHAS.tolist()}
-        weights[lmbda] = {alpha: solve(A, sums.b, ridge, warn=False).weights[:, 0] for alpha, ridge in ridges.items()}
+        system = System.of(sums, "boyan", np.zeros(len(penalty)), intercept=False)
+        weights[lmbda] = {
+            alpha: system.with_ridge(alpha * unit * penalty).solve().weights[:, 0] for alpha in ALPHAS.tolist()
+        }
     return weights
 
 

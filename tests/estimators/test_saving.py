@@ -24,7 +24,7 @@ from lstd.estimators.model_parts import Origin, Selection, Solved
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.counts import About
-from lstd.statistics.solve import Solution
+from lstd.statistics.solve import Outcome, Solution
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
@@ -52,7 +52,7 @@ def model(**options):
         rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
         origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", {"episode": "id"}),
         selection=Selection(0.8, 1.0, 0.5, 10, 20, results), options={"n_blocks": 0, "lmbdas": [0.8]},
-        known=Solved(Solution(weights, np.inf, True), None, "It was fitted to too little data."),
+        known=Solved(Solution(weights, np.inf, Outcome.LIMIT), None, "It was fitted to too little data."),
         is_reported=True, ridge_at=s.n_transitions,
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ def test_it_is_the_movement_of_the_definition(intercept):
         ridge = alpha * np.array([1.0, 1.0, 1.0, not intercept])
         expected = [naive.ridge_movement(sums.matrix(), column, alpha, intercept) for column in sums.b.T]
         theta = np.linalg.solve(sums.matrix() + np.diag(ridge), sums.b)
-        system = System(sums.matrix(), sums.b, ridge, intercept, "boyan", np.zeros(len(ridge)))
+        system = System.of(sums, "boyan", ridge[: 4 - intercept], intercept=intercept)
         assert_close(ridge_movement(system, theta), expected, "solve")
 
 

@@ -122,7 +122,7 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     )[0]
     with pytest.raises(InvalidInputError, match=r"squares of returns or of errors must not be beyond 1e308. Scale the"):
         score_tables(model, [path], roles)
-    model = model.changed(known=Solved(Solution(np.array([[1e200]]), 1.0, False), None, "none"))
+    model = model.changed(known=Solved(Solution(np.array([[1e200]]), 1.0), None, "none"))
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row 1 \(.*\): the prediction is beyond 1e308; look for"):
         score_tables(model, [path], roles)
     with open(tmp_path / "out.csv", "wb") as file, pytest.raises(InvalidInputError, match=r"row 1 .* is beyond 1e308"):
@@ -139,7 +139,7 @@ def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
     frame = pa.table({"x": x, "r": np.abs(y), "id": np.arange(400) // 10, "done": 1 * done})
     estimator = LSTD(0.5).fit(x[:, np.newaxis], np.abs(y), terminated=done)
     model = read_model(estimator.save(tmp_path / "model") or tmp_path / "model")
-    model = model.changed(rewards=("r",), known=Solved(Solution(np.array([[100.0], [0.0]]), 1.0, False), None, "none"))
+    model = model.changed(rewards=("r",), known=Solved(Solution(np.array([[100.0], [0.0]]), 1.0), None, "none"))
     roles = Roles(("x0",), ("r",), "id", "done")
     path = write(frame.rename_columns(["x0", "r", "id", "done"]), tmp_path / "a.parquet")
     with pytest.warns(BoundsWarning, match=r"outside of what the rewards allow: "):

@@ -200,10 +200,11 @@ class HorizonModel(Record):
         """Ridge coefficient of each weight, zero for the column of ones."""
         return self.solved.alpha * self.factors
 
-    def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, warn: bool = False) -> HorizonSolution:
+    def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, report: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
         ridge = self.factors * (alpha * sums.weight / self.total.weight)
-        return HorizonSolution.of_sums(sums, lmbda, ridge, self.penalty, warn=warn)
+        system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
+        return HorizonSolution.of_system(system, self.stream.horizon, report=report)
 
     @cached_property
     def choice(self) -> Choice:
@@ -220,7 +221,7 @@ class HorizonModel(Record):
         if self.known is not None:
             return self.known
         (lmbda, alpha, _), influence, reason = self.choice, None, ""
-        recursion = self.recursion(self.total, lmbda, alpha, warn=True)
+        recursion = self.recursion(self.total, lmbda, alpha, report=True)
         theta = recursion.run()
         try:
             influence = self._influence(recursion, theta)
@@ -273,14 +274,14 @@ class HorizonModel(Record):
         check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
         check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
         lmbda, alpha, _ = self.choice
-        shares, ridge = np.array([block.weight for block in blocks]) / self.total.weight, alpha * self.factors
+        shares = np.array([block.weight for block in blocks]) / self.total.weight
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
         moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
         vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
-        n = len(ridge)
-        pulled = np.hstack([*(ridge[:, np.newaxis] * theta)])
-        added = np.linalg.lstsq(self.total.full[0, :, :n] + np.diag(ridge), pulled, rcond=None)[0]
-        added = added.reshape(n, len(theta), -1).transpose(1, 0, 2)
+        system = recursion.system
+        n = len(system.A)
+        pulled = system.solve(np.hstack([*(system.ridge[:, np.newaxis] * theta)]))
+        added = pulled.weights.reshape(n, len(theta), -1).transpose(1, 0, 2)
         shift = self.settings.uncentred(recursion.run(added).swapaxes(1, 2))
         flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
         return Influence(*flat, shares, self.settings.fit_intercept, np.zeros((len(shares), 4), np.uint64))

@@ -47,7 +47,7 @@ from lstd.estimators.model import Model
 from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
 from lstd.statistics.intervals import sums_of_block
-from lstd.statistics.solve import check_range, solve
+from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
@@ -104,7 +104,8 @@ def _test_functions(rows: Rows, gram: Array, model: Model, tree: bool) -> tuple[
 
     def residuals(columns: Array) -> Array:
         along = mean_product(rows, rows.X, columns[:n_rows])
-        fitted = np.asarray(phi @ solve(gram, along, _ROUNDING * gram.diagonal(), warn=False).weights)
+        regression = System.of_regression(gram, along, _ROUNDING * gram.diagonal())
+        fitted = np.asarray(phi @ regression.solve().weights)
         return _scaled(columns - fitted, rows, least=_DEPENDENT * _mean_square(columns, rows))
 
     products = residuals(_products(phi, gram, model, rows))
@@ -197,16 +198,18 @@ def _scores_of(tests: Array, rows: Rows, gram: Array) -> tuple[Array, Array, Arr
     X_next = None if rows.X_next is None else _beside(rows.X_next, tests[len(rows) :])
     wide = rows.changed(X=_beside(rows.X, tests[: len(rows)]), X_next=X_next, names=None, intercept=False)
     blocks = no_blocks(wide, 1.0, max(_FEWEST[0], default_limit(wide.n_features))).extended(wide)
-    whole = System.of(blocks.total, "boyan", np.zeros(wide.n_features), intercept=False)
+    ridge = np.zeros(wide.n_features)
+    ridge[:n] = _RIDGE * np.where(square > 0.0, total * square, 1.0)
+    whole = System.of(blocks.total, "boyan", ridge, intercept=False)
     A, b = whole.A, whole.b
-    scale = 1.0 / np.sqrt(np.where(square > 0.0, total * square, 1.0))[:, np.newaxis]
-    theta = solve(A[:n, :n], b[:n], _RIDGE / scale[:, 0] ** 2, warn=False).weights
-    S = scale * A[:n, :n] * scale.T + _RIDGE * np.eye(n)
+    of_features = whole.only(np.arange(len(A)) < n)
+    theta = of_features.solve().weights
     u = []
     for e in range(len(blocks.shares)):
         A_e, b_e = sums_of_block(blocks, whole, e)
         g_e = b_e - A_e[:, :n] @ theta
-        change = scale * np.linalg.solve(S - _LEFT_OUT * (scale * A_e[:n, :n] * scale.T), scale * g_e[:n])
+        rest = of_features.without(_LEFT_OUT * A_e[:n, :n], _LEFT_OUT * b_e[:n])
+        change = rest.solve(g_e[:n]).weights
         u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
     s, scores, M = ((b - A[:, :n] @ theta)[n:] / total, np.array(u) / total, A[n:, n:] / total)
     size = np.einsum("im,ij,jm->m", theta, gram, theta)
@@ -220,7 +223,7 @@ def _beside(phi: Features, tests: Array) -> Features:
 
 def _tested(s: Array, u: Array, M: Array, size: float, n_products: int) -> tuple[float, float, float]:
     """Compute the systematic part, what chance contributes, and the p-value; the tree, if any, is the last of s."""
-    both = solve(M, np.column_stack([s, u.T]), _RIDGE, warn=False).weights
+    both = System.of_regression(M, np.column_stack([s, u.T]), _RIDGE).solve().weights
     d, q = both[:, 0], both[:, 1:]
     if not d @ d > _ROUNDING * (size + d @ d):
         return 0.0, float(np.sqrt(np.sum(q**2))), 1.0

@@ -56,7 +56,8 @@ from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.statistics.intervals import check_level
-from lstd.statistics.solve import check_range, solve
+from lstd.statistics.solve import check_range
+from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -576,11 +577,10 @@ def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
         parts.append((dense(X.T @ weighted), dense(weighted.T @ V[fold])[:, np.newaxis], float(weight[fold].sum())))
     gram, along, total = (sum(part) for part in zip(*parts, strict=True))
 
-    def solved(A: Array, b: Array, size: float) -> Array:
-        ridge = held.ridge * ((total - size) / total)
-        return solve(gram - A, along - b, ridge, penalty=held.penalty, warn=False).weights[:, 0]
-
-    pairs = zip(held.folds, parts, strict=True)
-    found = np.concatenate([rows_of(held.rows.X, fold) @ solved(*part) for fold, part in pairs])
-    weights = held.uncentred(solved(np.zeros_like(gram), np.zeros_like(along), 0.0))
-    return weights, found, _FLOOR * float(weight @ V / total)
+    whole = System.of_regression(gram, along, held.ridge, penalty=held.penalty, intercept=not held.penalty[-1])
+    found = []
+    for fold, (A, b, size) in zip(held.folds, parts, strict=True):
+        rest = whole.without(A, b).with_ridge(held.ridge * ((total - size) / total))
+        found.append(rows_of(held.rows.X, fold) @ rest.solve().weights[:, 0])
+    weights = held.uncentred(whole.solve().weights[:, 0])
+    return weights, np.concatenate(found), _FLOOR * float(weight @ V / total)

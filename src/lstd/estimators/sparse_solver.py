@@ -235,7 +235,7 @@ def fit_without_matrix(
             weights[..., -1:] = repeated * mean
         return weights if settings.fit_intercept else weights[..., :-1]
 
-    solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf, False)
+    solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf)
     try:
         check_blocks(blocks)
         if ones:

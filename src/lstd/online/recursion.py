@@ -34,7 +34,7 @@ from lstd.online.one_transition import SparseRow, Transition, aligned, compiled
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.intervals import Influence, influence_of
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.solve import Solution, solve
+from lstd.statistics.solve import Solution
 from lstd.statistics.system import System
 from lstd.types import Array
 
@@ -224,8 +224,9 @@ class Recursion:
         state[[at.Y, at.P_NEXT, at.NEXT_P]] = state[at.THETA :] = 0.0  # the padding may hold NaN
         counts[[at.WAITING, at.AHEAD]] = 0
         z, open_share = state[at.TRACE, :n], numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
-        A = total.matrix(self.variant) + np.outer(open_share * z, state[at.NEXT, :n])
-        solution, was_solved = _solved(A, np.column_stack([np.eye(n), z]), ridge), bool(counts[at.SOLVED])
+        boundary = np.outer(open_share * z, state[at.NEXT, :n])  # of the end of the stream, which is open
+        system = System.of(total, self.variant, ridge, intercept=False).without(-boundary, np.zeros((n, self.m)))
+        solution, was_solved = _solved(system, np.column_stack([np.eye(n), z])), bool(counts[at.SOLVED])
         counts[at.SOLVED], numbers[at.MOST_GROWN] = solution is None, 0.0
         if solution is not None:
             self._inverse[:], state[at.Y, :n] = solution.weights[:, :n], solution.weights[:, n]
@@ -336,10 +337,10 @@ class Recursion:
         return influence_of(blocks, system, weights)
 
 
-def _solved(A: Array, right: Array, ridge: Array) -> Solution | None:
-    """Solve (A + diag(ridge)) x = right; None if that is too ill-conditioned for a recursion."""
+def _solved(system: System, right: Array) -> Solution | None:
+    """Solve a system for a right-hand side; None if that is too ill-conditioned for a recursion."""
     try:
-        solution = solve(A, right, ridge, warn=False)
+        solution = system.solve(right)
     except InvalidInputError:  # weights, or the inverse, overflow
         return None
     return solution if solution.condition_number <= _SOLVED_ABOVE else None

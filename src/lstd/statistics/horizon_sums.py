@@ -31,7 +31,8 @@ from lstd.data.follow import StreamEnd
 from lstd.data.identity import Identity
 from lstd.data.rows import Record, Rows
 from lstd.statistics.blocks import Layout
-from lstd.statistics.solve import Solution, check_range, solve
+from lstd.statistics.solve import check_range
+from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -88,6 +89,16 @@ class LagSums(Record):
             square=self.square + sign * other.square,
             filled=self.filled + sign * other.filled,
         )
+
+    def system(self, lmbda: float, ridge: Array, penalty: Array, *, intercept: bool) -> System:
+        """Return the normal equations, with C_0 as their matrix, of λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k] for all k.
+
+        `ridge` and `penalty` (n,) are those of :class:`lstd.statistics.system.System`.
+        """
+        n = self.full.shape[1]
+        gram = 0.5 * (self.full[0, :, :n] + self.full[0, :, :n].T)
+        right = np.hstack([*self.decayed(lmbda)])
+        return System.of_regression(gram, right, ridge, penalty=penalty, intercept=intercept)
 
     def decayed(self, lmbda: float) -> Array:
         """Return λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k], (H, n, n + m)."""
@@ -377,26 +388,27 @@ class HorizonSolution(Record):
     constants : ndarray of shape (H, n, m)
     matrices : ndarray of shape (n, H n)
         K_0, K_1, … side by side.
+    system : System
+        The normal equations of all horizons, which have one matrix.
     """
 
     constants: Array
     matrices: Array
-    solution: Solution
+    system: System
 
     @classmethod
-    def of_sums(
-        cls, sums: LagSums, lmbda: float, ridge: Array, penalty: Array, *, warn: bool = False
-    ) -> HorizonSolution:
+    def of_system(cls, system: System, horizon: int, *, report: bool = False) -> HorizonSolution:
         """Solve for the constants and matrices; one factorisation serves all horizons.
 
-        `penalty` (n,) is that of a vanishing ridge term, as :func:`lstd.statistics.solve.solve` takes it.
+        `system` is that of :meth:`LagSums.system`. With `report`, warn if it is singular or nearly so.
         """
-        (horizon, n, width), right = sums.full.shape, sums.decayed(lmbda)
-        gram = 0.5 * (sums.full[0, :, :n] + sums.full[0, :, :n].T)
-        solution = solve(gram, np.hstack([*right]), ridge, penalty=penalty, warn=warn)
-        solved = solution.weights.reshape(n, horizon, width)
-        matrices = np.ascontiguousarray(solved[:, :, :n]).reshape(n, horizon * n)
-        return cls.of(constants=solved[:, :, n:].transpose(1, 0, 2), matrices=matrices, solution=solution)
+        n = len(system.A)
+        solved = system.solve(report=report).weights.reshape(n, horizon, -1)
+        return cls.of(
+            constants=solved[:, :, n:].transpose(1, 0, 2),
+            matrices=np.ascontiguousarray(solved[:, :, :n]).reshape(n, horizon * n),
+            system=system,
+        )
 
     def run(self, added: Array | None = None) -> Array:
         """Return the weights θ_1, …, θ_H, (H, n, m); or, with `added` (H, n, m) in place of Σ c_k, what follows."""

@@ -341,8 +341,7 @@ def _sums_until(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
     """
     if e == len(blocks.prefixes):
         return system.A, system.b
-    variant = system.variant if blocks.by_episode else "boyan"
-    return system.of_part(blocks.prefixes[e], variant)
+    return system.of_part(blocks.prefixes[e], cuts_end=blocks.by_episode)
 
 
 def check_blocks(blocks: Blocks) -> None:

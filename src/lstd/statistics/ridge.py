@@ -46,31 +46,28 @@ def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about
     >>> import numpy as np
     >>> from lstd.statistics.ridge import ridge_movement
     >>> from lstd.statistics.system import System
-    >>> system = System(np.diag([3.0, 0.0]), np.eye(2), np.full(2, 2.0), False, "boyan", rounding=np.zeros(2))
+    >>> system = System.of_regression(np.diag([3.0, 0.0]), np.eye(2), 2.0)
     >>> ridge_movement(system, np.diag([0.2, 0.5]))  # (α/2)/(3 + α/2) and 1
     array([0.25, 1.  ])
     """
-    A = system.A
+    if not system.ridge.any():
+        return np.zeros(system.b.shape[1])
+    moved = system.with_ridge(factor * system.ridge).solve().weights
+    return _movement(system, weights, moved, about_mean=about_mean)
+
+
+def _movement(system: System, weights: Array, moved: Array, *, about_mean: bool) -> Array:
+    """Compute how far other weights are from those of a system, as :func:`ridge_movement` does."""
     b = system.b
-    ridge = system.ridge
-    nothing = np.zeros(b.shape[1])
-    mean_square = nothing
-    if system.intercept and len(ridge) > 1:
-        ones = A[-1, -1]
+    mean_square = np.zeros(b.shape[1])
+    if system.intercept and len(b) > 1:
+        ones = system.A[-1, -1]
         if system.endless[-1] or ones == 0.0:
-            return nothing
+            return mean_square
         mean_square = b[-1] ** 2 / abs(ones)
-        means = A[:-1, [-1]] / ones
-        A = (A[:-1] - means * A[-1])[:, :-1]
-        b = b[:-1] - means * b[-1]
-        ridge = ridge[:-1]
+        b = b[:-1] - (system.A[:-1, [-1]] / ones) * b[-1]  # the equations without the intercept
         weights = weights[:-1]
-    if not ridge.any():
-        return nothing
-    try:
-        moved = np.linalg.solve(A + np.diag(factor * ridge), b)
-    except np.linalg.LinAlgError:
-        return nothing
+        moved = moved[:-1]
     before = np.sum(b * weights, axis=0)
     after = np.sum(b * moved, axis=0)
     spread = np.abs(before)
@@ -89,7 +86,10 @@ def grows_without_bound(system: System, weights: Array) -> bool:
         return False
     typical = float(np.mean(np.abs(system.A.diagonal()[penalised]) / ridge[penalised]))
     factor = max(_SMALL_FACTOR * min(1.0, typical), _SMALLEST_FACTOR)
-    movement = ridge_movement(system, weights, factor)
+    smaller = system.with_ridge(factor * ridge).solve()
+    if smaller.unbounded:
+        return True
+    movement = _movement(system, weights, smaller.weights, about_mean=True)
     return bool(np.nan_to_num(movement).max() > 2.0**-4 / factor)
 
 

@@ -31,15 +31,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from enum import Enum
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from lstd._kernels.scales import balance
-from lstd.errors import IllConditionedWarning, InvalidInputError
-from lstd.errors import warn as give_warning
+from lstd.errors import IllConditionedWarning, InvalidInputError, warn
 from lstd.types import Array
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -50,15 +50,41 @@ _LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overf
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 
 
+class Outcome(Enum):
+    """How a system of equations determines its weights."""
+
+    SOLVED = "solved"
+    LIMIT = "limit"  # the system is singular; a vanishing ridge term gives these weights
+    UNBOUNDED = "unbounded"  # the system is singular, and as the ridge term vanishes, weights grow without bound
+
+    def packed(self) -> str:
+        """Return the name that files have."""
+        return self.value
+
+    @classmethod
+    def unpacked(cls, name: Any) -> Self:
+        """Return the outcome of that name."""
+        return cls(name)
+
+
 @dataclass(frozen=True)
 class Solution:
     """Weights, and how accurate they are."""
 
     weights: Annotated[Array, "n m"]
     condition_number: Annotated[float, (0.0, np.inf)]  # estimate, in the 1-norm, for S; infinite when singular
-    singular: bool
-    unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
-    left_out: bool = False  # the system is singular, and solved without the column of ones, which repeats the others
+    outcome: Outcome = Outcome.SOLVED
+    without_ones: bool = False  # the system is singular, and solved without the column of ones, which repeats others
+
+    @property
+    def singular(self) -> bool:
+        """Whether the system is singular to working precision."""
+        return self.outcome is not Outcome.SOLVED
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether the weights grow without bound as the ridge term vanishes."""
+        return self.outcome is Outcome.UNBOUNDED
 
     @property
     def is_accurate(self) -> bool:
@@ -86,21 +112,58 @@ def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return start + np.rint(np.log2(rows)).astype(np.intp), start + np.rint(np.log2(columns)).astype(np.intp)
 
 
+class _Factors(NamedTuple):
+    """The factorised system S = R M C."""
+
+    lu: Array
+    pivots: NDArray[np.intp]
+    rows: NDArray[np.intp]  # exponents of R
+    columns: NDArray[np.intp]  # exponents of C
+    condition_number: float  # of S; infinite if it is singular to working precision
+
+    @classmethod
+    def of(cls, M: Array) -> Self:
+        """Factorise a matrix, (n, n)."""
+        rows, columns = equilibration(M)
+        S = np.ldexp(M, rows[:, np.newaxis] + columns)
+        check_range(S)
+        lu, pivots, info = lapack.dgetrf(S)
+        reciprocal = 0.0
+        if info == 0:
+            reciprocal, _ = lapack.dgecon(lu, np.abs(S).sum(axis=0).max(), norm="1")
+        condition = np.inf
+        if reciprocal > 0.0:
+            condition = 1.0 / reciprocal
+        return cls(lu, pivots, rows, columns, float(condition))
+
+    @property
+    def is_singular(self) -> bool:
+        """Whether the system is singular to working precision."""
+        return not 1.0 / self.condition_number > _EPS
+
+    def solve(self, b: Array) -> Array:
+        """Solve M x = b, (n, m)."""
+        right = np.ldexp(b, self.rows[:, np.newaxis])
+        check_range(right)
+        x, _ = lapack.dgetrs(self.lu, self.pivots, right)
+        return np.asarray(np.ldexp(x, self.columns[:, np.newaxis]))
+
+
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
-def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = None, warn: bool = True) -> Solution:
-    """Solve (A + diag(α)) θ = b.
+def solve(A: Array, b: Array, ridge: float | Array, penalty: Array) -> Solution:
+    """Solve (A + diag(ridge)) θ = b.
+
+    :class:`lstd.statistics.system.System` has these arguments together.
 
     Parameters
     ----------
     A : ndarray of shape (n, n)
     b : ndarray of shape (n, m)
-    alpha : float or ndarray of shape (n,)
+    ridge : float or ndarray of shape (n,)
         Ridge coefficient of all features, or of each.
-    penalty : ndarray of shape (n,), optional
-        Penalty of each weight in the vanishing ridge term of a singular system; by default 1 for all. Zero in the last
-        place for the column of ones.
-    warn : bool, default True
-        Whether to give an IllConditionedWarning.
+    penalty : ndarray of shape (n,)
+        Penalty of each weight in the vanishing ridge term of a singular system; zero in the last place for the column
+        of ones.
 
     Returns
     -------
@@ -115,37 +178,23 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     --------
     >>> import numpy as np
     >>> from lstd.statistics.solve import solve
-    >>> solve(np.diag([1.0, 3.0]), np.array([[2.0], [4.0]]), 1.0).weights.ravel()
+    >>> solve(np.diag([1.0, 3.0]), np.array([[2.0], [4.0]]), 1.0, np.ones(2)).weights.ravel()
     array([1., 1.])
     """
     M = A.copy()
-    np.einsum("ii->i", M)[...] += alpha  # the diagonal
+    np.einsum("ii->i", M)[...] += ridge  # the diagonal
     if not len(M):
-        return Solution(np.zeros_like(b), 1.0, False)
+        return Solution(np.zeros_like(b), 1.0)
     check_range(M, b)
-    rows, columns = equilibration(M)
-    S, right = np.ldexp(M, rows[:, np.newaxis] + columns), np.ldexp(b, rows[:, np.newaxis])
-    check_range(S, right)
-    factors, pivots, info = lapack.dgetrf(S)
-    reciprocal = 0.0
-    if info == 0:
-        reciprocal, _ = lapack.dgecon(factors, np.abs(S).sum(axis=0).max(), norm="1")
-    condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
-    singular, unbounded, left_out = not reciprocal > _EPS, False, False
-    if condition > _WARN_FROM and penalty is not None and (limit := _without_ones(M, b, penalty)) is not None:
-        weights, singular = limit.weights, limit.singular
-        left_out = singular
-        condition = np.inf if singular else limit.condition_number
-    elif singular:
-        weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
-        if unbounded and penalty is not None and (left_out := _ones_repeat(M, b, penalty)):
-            weights = np.append(_limit(M[:-1, :-1], b[:-1], penalty[:-1])[0], np.zeros((1, b.shape[1])), axis=0)
-    else:
-        weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
-    check_range(weights)
-    solution = Solution(weights, float(condition), singular, unbounded, left_out)
-    if warn:
-        warn_of_condition(solution, M, b)
+    factors = _Factors.of(M)
+    solution = None
+    if factors.condition_number > _WARN_FROM:
+        solution = _without_ones(M, b, penalty)
+    if solution is None and factors.is_singular:
+        solution = _limit_of(M, b, penalty, factors.condition_number)
+    if solution is None:
+        solution = Solution(factors.solve(b), factors.condition_number)
+    check_range(solution.weights)
     return solution
 
 
@@ -154,14 +203,7 @@ def warn_of_condition(solution: Solution, M: Array, b: Array) -> None:
     if solution.is_accurate:
         return
     n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
-    message = _message(
-        solution.condition_number,
-        solution.singular,
-        solution.unbounded,
-        n_unseen,
-        solution.left_out,
-    )
-    give_warning(message, IllConditionedWarning)
+    warn(_message(solution, n_unseen), IllConditionedWarning)
 
 
 def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:
@@ -169,16 +211,30 @@ def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:
     kept = _others(M, b, penalty)
     if kept is None:
         return None
-    rest = solve(M[np.ix_(kept, kept)], np.column_stack([b[kept], M[kept, -1]]), 0.0, warn=False)
-    theta, w = rest.weights[:, :-1], rest.weights[:, -1]
+    right = np.column_stack([b[kept], M[kept, -1]])
+    rest = solve(M[np.ix_(kept, kept)], right, 0.0, np.ones(len(kept)))
+    theta = rest.weights[:, :-1]
+    w = rest.weights[:, -1]
     weights = np.zeros_like(b)
     weights[kept] = theta
     if len(kept) < len(M) - 1:
-        return Solution(weights, rest.condition_number, True)
+        return Solution(weights, np.inf, Outcome.LIMIT, without_ones=True)
     weighted = penalty[:-1] * w
     weights[-1] = weighted @ theta / (weighted @ w)
     weights[:-1] -= np.outer(w, weights[-1])
-    return Solution(weights, rest.condition_number, False)
+    return Solution(weights, rest.condition_number)
+
+
+def _limit_of(M: Array, b: Array, penalty: Array, condition: float) -> Solution:
+    """Return the weights of a singular system that a vanishing ridge term gives."""
+    weights, unbounded = _limit(M, b, penalty)
+    if not unbounded:
+        return Solution(weights, condition, Outcome.LIMIT)
+    without_ones = _ones_repeat(M, b, penalty)
+    if without_ones:
+        weights[:-1], _ = _limit(M[:-1, :-1], b[:-1], penalty[:-1])
+        weights[-1] = 0.0
+    return Solution(weights, condition, Outcome.UNBOUNDED, without_ones)
 
 
 def _ones_repeat(M: Array, b: Array, penalty: Array) -> bool:
@@ -202,7 +258,7 @@ def _others(M: Array, b: Array, penalty: Array) -> NDArray[np.intp] | None:
     kept = _equations(M, b, penalty)[:-1]
     free = np.setdiff1d(np.arange(len(M) - 1), kept)
     inner, rows = M[np.ix_(kept, kept)], np.column_stack([M, b])
-    left = solve(inner.T, M[-1, kept, np.newaxis], 0.0, warn=False)
+    left = solve(inner.T, M[-1, kept, np.newaxis], 0.0, np.ones(len(kept)))
     w = left.weights[:, 0]
     if left.condition_number > _WARN_FROM or not w.any():
         return None
@@ -280,26 +336,25 @@ def sure_digits(condition: float) -> int:
     return max(0, math.floor(-math.log10(condition * _ROUNDING)))
 
 
-def _message(
-    condition: float, singular: bool, unbounded: bool = False, n_unseen: int = 0, left_out: bool = False
-) -> str:
+def _message(solution: Solution, n_unseen: int) -> str:
+    """Say what is wrong with a system of which `n_unseen` equations are 0 = 0, and what to do."""
+    condition = solution.condition_number
     remedy = "Increase `alpha`, or drop or combine features that are zero or repeat each other."
-    if unbounded:
+    if solution.outcome is Outcome.SOLVED:
         return (
-            f"The system A + αI is singular to working precision (condition number {condition:.1e}), and its weights "
-            "grow without bound as the ridge term vanishes. The cause: at `gamma` 1, no end is reached from some rows. "
-            "These weights are one solution of many. Drop these rows, or use a `gamma` below 1; without an intercept, "
-            "a larger `alpha` bounds the weights."
+            f"The system A + αI is ill-conditioned (condition number {condition:.1e}): with features on one scale, "
+            f"{sure_digits(condition) or 'no'} digits of the largest weights are accurate. {remedy}"
         )
-    if singular:
-        zero = " without the intercept" if left_out else ""
-        if n_unseen:
-            zero += f": zero for the {n_unseen} feature{'s' * (n_unseen > 1)} that no full transition starts from"
+    singular = f"The system A + αI is singular to working precision (condition number {condition:.1e})"
+    if solution.outcome is Outcome.UNBOUNDED:
         return (
-            f"The system A + αI is singular to working precision (condition number {condition:.1e}); the weights are "
-            f"those that a vanishing ridge term gives{zero}. {remedy}"
+            f"{singular}, and its weights grow without bound as the ridge term vanishes. The cause: at `gamma` 1, no "
+            "end is reached from some rows. These weights are one solution of many. Drop these rows, or use a `gamma` "
+            "below 1; without an intercept, a larger `alpha` bounds the weights."
         )
-    return (
-        f"The system A + αI is ill-conditioned (condition number {condition:.1e}): with features on one scale, "
-        f"{sure_digits(condition) or 'no'} digits of the largest weights are accurate. {remedy}"
-    )
+    but = ""
+    if solution.without_ones:
+        but = " without the intercept"
+    if n_unseen:
+        but += f": zero for the {n_unseen} feature{'s' * (n_unseen > 1)} that no full transition starts from"
+    return f"{singular}; the weights are those that a vanishing ridge term gives{but}. {remedy}"

@@ -22,8 +22,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.settings import VARIANT
 from lstd.errors import IllConditionedWarning, warn
-from lstd.statistics.solve import Solution, solve, warn_of_condition
+from lstd.statistics.solve import Outcome, Solution, solve, warn_of_condition
 from lstd.types import Array, Flags
 
 _NO_INTERCEPT = (
@@ -76,11 +77,14 @@ class System:
     b : ndarray of shape (n, m)
     ridge : ndarray of shape (n,)
         Ridge coefficient of each weight; zero for the column of ones.
+    penalty : ndarray of shape (n,)
+        Penalty of each weight in a vanishing ridge term; zero for the column of ones.
     intercept : bool
         Whether the last weight is that of the column of ones.
-    variant : str
-    rounding : ndarray of shape (n,)
-        Size of a diagonal entry of A up to which its terms have cancelled.
+    variant : str, optional
+        None for a regression.
+    rounding : ndarray of shape (n,), optional
+        Size of a diagonal entry of A up to which its terms have cancelled; None for a regression, whose terms do not.
     only_cuts : bool
         Whether the ones have ends only where the data were cut off.
     columns : ndarray of shape (n,), optional
@@ -99,9 +103,10 @@ class System:
     A: Array
     b: Array
     ridge: Array
-    intercept: bool
-    variant: str
-    rounding: Array
+    penalty: Array
+    intercept: bool = False
+    variant: str | None = None
+    rounding: Array | None = None
     only_cuts: bool = False
     columns: NDArray[np.intp] | None = None
 
@@ -109,25 +114,46 @@ class System:
     def of(cls, sums: Sums, variant: str, ridge: Array, *, intercept: bool) -> Self:
         """Return the system of sums; `ridge` has a coefficient of each feature, and none of the column of ones."""
         A = sums.matrix(variant)
+        penalty = np.ones(len(A))
         rounding = _ROUNDING * np.abs(sums.A.diagonal())
-        if not intercept:
-            return cls(A, sums.b, ridge, intercept, variant, rounding)
-        rounding[-1] += _ROUNDING * sums.total_weight
-        of_ends = sums.A[-1, -1] - sums.boundary_at(-1)
-        only_cuts = bool(abs(of_ends) <= rounding[-1] < abs(A[-1, -1]))
-        return cls(A, sums.b, np.append(ridge, 0.0), intercept, variant, rounding, only_cuts)
-
-    @property
-    def penalty(self) -> Array:
-        """Penalty of each weight in a vanishing ridge term: one, and zero for the column of ones, (n,)."""
-        penalty = np.ones(len(self.A))
-        if self.intercept:
+        only_cuts = False
+        if intercept:
+            ridge = np.append(ridge, 0.0)
             penalty[-1] = 0.0
-        return penalty
+            rounding[-1] += _ROUNDING * sums.total_weight
+            of_ends = abs(sums.A[-1, -1] - sums.boundary_at(-1))
+            only_cuts = bool(of_ends <= rounding[-1] < abs(A[-1, -1]))
+        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts)
+
+    @classmethod
+    def of_regression(
+        cls, gram: Array, b: Array, ridge: float | Array, *, penalty: Array | None = None, intercept: bool = False
+    ) -> Self:
+        """Return the normal equations of a ridge regression.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n, n)
+            Sum, or mean, of products of the columns.
+        b : ndarray of shape (n, m)
+            The same of products with the targets.
+        ridge : float or ndarray of shape (n,)
+            Ridge coefficient of all columns, or of each.
+        penalty : ndarray of shape (n,), optional
+            Penalty of each weight in a vanishing ridge term; by default one.
+        intercept : bool, default False
+            Whether the last column is that of ones.
+        """
+        n = len(gram)
+        if penalty is None:
+            penalty = np.ones(n)
+        return cls(gram, b, np.broadcast_to(ridge, n), penalty, intercept)
 
     @cached_property
     def endless(self) -> Flags:
         """Columns, (n,), to which no row with an end contributes, nor a ridge term: their weights are zero."""
+        if self.rounding is None:
+            return np.zeros(len(self.A), np.bool_)
         diagonal = np.abs(self.A.diagonal()) + self.ridge
         endless: Flags = (diagonal <= self.rounding) & (self.rounding > 0.0)
         for j in np.flatnonzero(endless):
@@ -146,7 +172,7 @@ class System:
         """
         determined = ~self.endless
         if self.intercept and determined[-1] and not self.ridge.any():
-            determined[-1] = not self.solve().left_out
+            determined[-1] = not self.solve().without_ones
         return determined
 
     # ------------------------------------------------------------ solutions
@@ -169,12 +195,11 @@ class System:
 
     def _solve(self, A: Array, right: Array) -> Solution:
         if not self.endless.any():
-            return solve(A, right, self.ridge, penalty=self.penalty, warn=False)
-        kept = np.flatnonzero(~self.endless)
+            return solve(A, right, self.ridge, self.penalty)
+        (kept,) = np.nonzero(~self.endless)
         weights = np.zeros_like(right)
-        others = A[np.ix_(kept, kept)]
-        weights[kept] = solve(others, right[kept], self.ridge[kept], penalty=self.penalty[kept], warn=False).weights
-        return Solution(weights, np.inf, singular=True, unbounded=True)
+        weights[kept] = solve(A[np.ix_(kept, kept)], right[kept], self.ridge[kept], self.penalty[kept]).weights
+        return Solution(weights, np.inf, Outcome.UNBOUNDED)
 
     def warn_of_condition(self, solution: Solution) -> None:
         """Give an IllConditionedWarning if the system is singular or nearly so, or cuts alone decide the solution."""
@@ -199,8 +224,9 @@ class System:
             A=self.A[np.ix_(columns, columns)],
             b=self.b[columns],
             ridge=self.ridge[columns],
+            penalty=self.penalty[columns],
             intercept=self.intercept and bool(kept[-1]),
-            rounding=self.rounding[columns],
+            rounding=None if self.rounding is None else self.rounding[columns],
             columns=columns if self.columns is None else self.columns[columns],
         )
 
@@ -212,8 +238,14 @@ class System:
         """Return the system without a part of its data; the ridge term stays."""
         return replace(self, A=self.A - A, b=self.b - b)
 
-    def of_part(self, part: Sums, variant: str) -> tuple[Array, Array]:
-        """Return A, (n, n), and b, (n, m), of a part of the data, for the weights of this system."""
+    def of_part(self, part: Sums, *, cuts_end: bool) -> tuple[Array, Array]:
+        """Return A, (n, n), and b, (n, m), of a part of the data, for the weights of this system.
+
+        Where no cut ends the part, its matrix is that of Boyan's estimator.
+        """
+        variant = self.variant
+        if variant is None or not cuts_end:
+            variant = VARIANT
         A = part.matrix(variant)
         if self.columns is None:
             return A, part.b
