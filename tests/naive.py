@@ -537,6 +537,17 @@ def block_scores(tests, phi, returns, slices, c):
     return tests.T @ residuals / len(phi), np.array(scores)
 
 
+def functions_of_age(age):
+    """e^(−s), e^(−s/4) and e^(−s/16) of the steps s since the episode began, (T, 3)."""
+    return np.array([[math.exp(-s / scale) for scale in (1, 4, 16)] for s in age])
+
+
+def sign_flip_rank(statistic, s, u, signs):
+    """Rank of a statistic of s (r,), the largest first, among those of Σ ±u_e, with `signs` (draws, E)."""
+    draws = [s, *(sum(sign * one for sign, one in zip(some, u, strict=True)) for some in signs)]
+    return sum(statistic(draw) >= statistic(s) for draw in draws)
+
+
 def sign_flip_p_value(statistics, s, u, signs):
     """Rank of the smallest rank of statistics of s (r,) among those of Σ ±u_e, with `signs` (draws, E)."""
     draws = [s, *(sum(sign * one for sign, one in zip(some, u, strict=True)) for some in signs)]
@@ -951,6 +962,23 @@ def horizon_units(x, weight, intercept):
     if squares == 0:
         return 1.0, 0.0
     return squares / (filled if is_rare else total), squares / total
+
+
+def step_score(tests, phi, rewards, discounts, last, terminated, weight, horizon, fitted_by):
+    """s (r,) of returns of H steps, over full rows, with the weights of λ = 1 that are fitted by the same row weights.
+
+    `weight` are those of all rows, `fitted_by` those that count less of some rows; the sum of the former divides.
+    """
+    full = [t for t in range(len(phi)) if terminated[t] or not last[t]]
+    theta = horizon_weights(
+        phi, rewards, discounts, last, terminated, fitted_by, 1.0, np.zeros(phi.shape[1]), horizon
+    )  # fmt: skip
+    theta = np.concatenate([np.zeros((1, *theta.shape[1:])), theta])
+    found = np.zeros(tests.shape[1])
+    for t in full:
+        completed = horizon_return(t, horizon, phi, rewards, discounts, last, terminated, 1.0, theta)
+        found += fitted_by[t] * tests[t] * (completed - phi[t] @ theta[horizon])[0]
+    return found / sum(weight[t] for t in full)
 
 
 # ---------------------------------------------------------------- the spread of one return

@@ -11,8 +11,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import lstd
 import naive
 from lstd import LSTD, LSTDCV
+from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, LSTDWarning, MisfitWarning
 from lstd.estimators import bias_check
+from lstd.estimators.folds import rows_from_all_over
 from lstd.mrp import RandomWalk
 from tolerances import assert_close
 
@@ -53,9 +55,12 @@ def test_what_no_weighted_sum_can_follow_does(nonlinear):
     assert 0.6 * truth @ nonlinear(X) / len(X) < found.systematic < 1.3 * truth @ nonlinear(X) / len(X)
 
 
-def test_it_is_the_test_of_the_definition():
-    gamma, n_episodes, alpha = 0.5, 40, 2.0
+@pytest.mark.parametrize(("n_episodes", "effect"), [(40, 0.0), (60, 0.0), (60, 1.0)])
+def test_it_is_the_test_of_the_definition(n_episodes, effect):
+    gamma, alpha = 0.5, 2.0
     X, y, columns = episodes(n_episodes, 3, lambda x: 0.3 * x[:, 0] ** 2)
+    age = np.arange(len(X)) - np.searchsorted(columns["episode"], columns["episode"])
+    y = y + effect * np.exp(-age)
     edges = [0, *np.flatnonzero(columns["terminated"]) + 1]
     slices = [slice(first, end) for first, end in pairwise(edges)]
     phi = np.column_stack([X, np.ones(len(X))])
@@ -73,16 +78,33 @@ def test_it_is_the_test_of_the_definition():
         grown = HistGradientBoostingRegressor(**tree).fit(X[fold != k], residuals[fold != k])
         boosted[fold == k] = grown.predict(X[fold == k])
     products = naive.uncorrelated(naive.squares_and_products(X), phi)
-    tests = np.column_stack([products, naive.uncorrelated(boosted[:, np.newaxis], np.column_stack([phi, products]))])
+    trees = naive.uncorrelated(boosted[:, np.newaxis], np.column_stack([phi, products]))
+    ages = np.empty((len(X), 0))
+    if n_episodes >= 50:
+        ages = naive.uncorrelated(naive.functions_of_age(age), phi)
+    tests = np.column_stack([products, trees, ages])
     s, u = naive.block_scores(tests, phi, returns, slices, 0.75)
     signs = 2.0 * np.random.default_rng(0).integers(0, 2, (1999, n_episodes)) - 1.0
-    correlation = np.linalg.inv(products.T @ products / len(X))
-    expected = naive.sign_flip_p_value([lambda s: s[:3] @ correlation @ s[:3], lambda s: s[3]], s, u, signs)
-    kept = 4 if s[3] > 0 else 3
-    weights, *influence = (np.linalg.lstsq(tests.T @ tests / len(X), one)[0][:kept] for one in (s, *u))
-    gram = tests[:, :kept].T @ tests[:, :kept] / len(X)
+
+    def size(places):
+        correlation = np.linalg.inv(tests[:, places].T @ tests[:, places] / len(X))
+        return lambda s: s[places] @ correlation @ s[places]
+
+    statistics = [size(slice(0, 3)), lambda s: s[3]]
+    if ages.size:
+        statistics.append(size(slice(4, 7)))
+    expected = naive.sign_flip_p_value(statistics, s, u, signs)
+    ranks = [naive.sign_flip_rank(one, s, u, signs) for one in statistics]
+    of_age = bool(ages.size) and ranks[2] < min(ranks[:2])
+    group, kept = (slice(4, 7), 3) if of_age else (slice(0, 4), 4 if s[3] > 0 else 3)
+    gram = tests[:, group].T @ tests[:, group] / len(X)
+    weights, *influence = (np.linalg.lstsq(gram, one[group])[0][:kept] for one in (s, *u))
+    gram = gram[:kept, :kept]
     systematic, chance = weights @ gram @ weights, np.trace(gram @ np.transpose(influence) @ influence)
+    residual = returns - phi @ np.linalg.lstsq(phi, returns)[0]
     found = checked(X, y, columns, gamma=gamma, lmbda=1.0, alpha=alpha)
+    assert found.of_age == of_age == bool(effect)
+    assert_close(found.residual, np.sqrt(np.mean(residual**2)), "misfit")
     assert_close(found.p_value, expected, "misfit")
     assert_close(found.expected, np.sqrt(chance), "misfit")
     assert_close(found.systematic, np.sqrt(max(0.0, systematic - chance)), "misfit")
@@ -145,15 +167,38 @@ def test_a_choice_of_settings_is_checked(tmp_path):
     assert short.misfit_check_.startswith("A check of misfit needs at least 10 episodes")
 
 
-def test_warnings_after_a_choice_say_that_only_the_first_rows_were_checked(monkeypatch):
+def test_warnings_after_a_choice_say_how_many_rows_were_checked(monkeypatch):
     X, y, columns = episodes(200, 13, lambda x: 2 * x[:, 0] ** 2)
     with pytest.warns(MisfitWarning, match=r"does not help\.$"):
         LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
     for name in ("_ENTRIES_OF_CHOICE", "_ROWS_OF_CHOICE"):
         monkeypatch.setattr(bias_check, name, 1)
-    first = int(np.flatnonzero(np.diff(columns["episode"]))[63]) + 1
-    with pytest.warns(MisfitWarning, match=rf"does not help\. Only the first {first} rows were checked\.$"):
+    lengths = np.bincount(columns["episode"])
+    some = np.argsort(np.arange(200) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0)[:64]
+    note = rf"does not help\. Checked on {lengths[some].sum()} of {len(X)} rows, from all over the data\.$"
+    with pytest.warns(MisfitWarning, match=note):
         LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
+
+
+def test_rows_of_a_check_are_whole_groups_from_all_over():
+    lengths = np.random.default_rng(0).integers(1, 9, 300)
+    episode = np.repeat(np.arange(300), lengths)
+    ends = np.append(np.diff(episode) > 0, True)
+    rows = check_rows(
+        np.arange(len(episode))[:, np.newaxis], np.zeros(len(episode)), episode=episode, terminated=ends, gamma=0.5
+    )
+    some = rows_from_all_over(rows, 400)
+    chosen = np.unique(some.episode)
+    assert 392 < len(some) <= 400
+    assert some.X[:, 0].tolist() == np.flatnonzero(np.isin(episode, chosen)).tolist()
+    assert np.diff(chosen).max() <= 5
+    assert len(np.unique(rows_from_all_over(rows, 1, 64).episode)) == 64
+    assert len(rows_from_all_over(rows, 1, 64, 100)) <= 100
+    grouped = rows.changed(groups=episode // 3)
+    kept = rows_from_all_over(grouped, 400).groups
+    assert [np.sum(kept == group) for group in np.unique(kept)] == [np.sum(episode // 3 == g) for g in np.unique(kept)]
+    stream = check_rows(np.ones((50, 1)), np.zeros(50), gamma=0.5)
+    assert len(rows_from_all_over(stream, 20)) == 20
 
 
 def test_scores_that_chance_explains_leave_lmbda_arbitrary():

@@ -197,6 +197,13 @@ class Rows(Record):
         """Whether each row is a full transition, (T,)."""
         return np.ones(len(self), np.bool_) if self.X_next is not None else self.terminated | ~self.last
 
+    @property
+    def age(self) -> NDArray[np.intp]:
+        """Steps since each row's episode began in this chunk, (T,)."""
+        begins = np.flatnonzero(np.append(True, self.last[:-1]))[: len(self)]
+        lengths = np.diff(np.append(begins, len(self)))
+        return np.arange(len(self)) - np.repeat(begins, lengths)
+
     @cached_property
     def own_discounts(self) -> bool:
         """Whether some row that does not terminate, and misses nothing, has another discount than `gamma`."""

@@ -9,7 +9,8 @@ vectors q_e, G the mean of φφᵀ and W = D G Dᵀ. Box's F
 
     F = dᵀ G d / tr W,   ν₁ = (tr W)² / tr((GΣ)²),   ν₂ as the degrees of freedom of Σ W_ee,
 
-compares the mean squared difference of the predictions with its expectation by chance. tr((GΣ)²) is estimated without
+compares the mean squared difference of the predictions with its expectation by chance. A difference that is clear but
+less than a hundredth of the mean squared residual is no reason to warn. tr((GΣ)²) is estimated without
 the bias from E blocks (Bai and Saranadasa 1996).
 """
 
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,20 +28,27 @@ from lstd.data.feature_arrays import check_finite
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, LSTDWarning, RidgeWarning, warn
-from lstd.estimators.folds import check_enough, mean_product, total_weight
+from lstd.estimators.folds import (
+    check_enough,
+    lambda_returns,
+    mean_product,
+    mean_square,
+    rows_from_all_over,
+    total_weight,
+)
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
-from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks, needs_matrix
+from lstd.estimators.model_parts import MATERIAL, SIGNIFICANT, BiasCheck, Checks, needs_matrix
 from lstd.statistics.blocks import no_blocks
-from lstd.statistics.intervals import degrees_of_freedom
+from lstd.statistics.intervals import Influence, degrees_of_freedom
 from lstd.statistics.ridge import grows_without_bound
 from lstd.statistics.solve import check_range
 from lstd.types import Array
 
-_MATERIAL = 0.25  # of the standard error of predictions: intervals cover a smaller difference
-_FEWEST = (5, 20)  # episodes, and rows of one
+_OF_ERROR = 0.25  # of the standard error of predictions: intervals cover a smaller difference
+FEWEST = (5, 20)  # episodes, and rows of one
 # In units of the mean square or variance of a feature; a larger one alone would make the two estimates differ.
-_RIDGE = 2.0**-6
+RIDGE = 2.0**-6
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
 _ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE, _GROUPS_OF_CHOICE = 2**16, 2000, 64  # after it, so that checks take less time
 
@@ -54,7 +62,7 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
-    check_enough("A check of bias", rows, *_FEWEST)
+    check_enough("A check of bias", rows, *FEWEST)
     check_finite("X", rows.X, rows.names)
     gram = mean_product(rows, rows.X, rows.X)
     check_range(gram)
@@ -64,13 +72,16 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     penalty = np.array(model.settings.penalty or (1.0,) * len(square))
     penalty = np.where(penalty > 0.0, penalty, np.where(square > 0.0, square, 1.0))
     mean_weight = total_weight(rows) / max(1, int(rows.full.sum()))
-    alpha = _RIDGE * float(np.mean(square / penalty)) * mean_weight
+    alpha = RIDGE * float(np.mean(square / penalty)) * mean_weight
     settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
     with_lmbda, with_one = (
         Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay)) for decay in (lmbda, 1.0)
     )
     _check_bounded(with_lmbda, with_one)
-    check = _compared(with_lmbda, with_one, gram)
+    theta = with_one.solution.weights
+    residuals = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
+    residual = mean_square(rows, residuals)
+    check = compared(Fitted.of(with_lmbda), Fitted.of(with_one), gram, residual)
     if np.any(check.biased):
         warn(check.message(lmbda) + note, BiasWarning)
     return check.first() if model.statistics.single else check
@@ -88,10 +99,26 @@ def _check_bounded(*models: Model) -> None:
             )
 
 
-def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
+class Fitted(NamedTuple):
+    """Weights (m, n) of a fit, with that of the column of ones if there is one, and the influence of blocks on them."""
+
+    weights: Array
+    influence: Influence
+
+    @classmethod
+    def of(cls, model: Model) -> Fitted:
+        """Return those of a model."""
+        return cls(model.solution.weights.T, model.influence)
+
+
+def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array) -> BiasCheck:
+    """Compare the predictions of two fits to the same blocks, with λ and with λ = 1.
+
+    `gram` (n, n) are mean products of the features, and `residual` (m,) mean squared residuals with λ = 1.
+    """
     one, other = with_one.influence, with_lmbda.influence
-    weights = with_one.solution.weights.T + one.shift
-    d = weights - with_lmbda.solution.weights.T - other.shift  # (m, n)
+    weights = with_one.weights + one.shift
+    d = weights - with_lmbda.weights - other.shift  # (m, n)
     D = (one.vectors - other.vectors).transpose(1, 0, 2)  # (m, E, n)
     check_range(d, D)
     difference = np.einsum("mi,ij,mj->m", d, gram, d)
@@ -103,8 +130,15 @@ def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
     size = np.sqrt(np.einsum("mi,ij,mj->m", weights, gram, weights))
     check_range(difference, expected, size)
     error = np.sqrt(np.einsum("emi,ij,emj->m", other.vectors, gram, other.vectors))
-    biased = (p_value < SIGNIFICANT) & (np.sqrt(difference) > _MATERIAL * error)
-    return BiasCheck(np.sqrt(difference), np.sqrt(expected), size, p_value, biased)
+    biased = (p_value < SIGNIFICANT) & (np.sqrt(difference) > _OF_ERROR * error) & (difference >= MATERIAL * residual)
+    return BiasCheck(
+        difference=np.sqrt(difference),
+        expected=np.sqrt(expected),
+        size=size,
+        residual=np.sqrt(residual),
+        p_value=p_value,
+        biased=biased,
+    )
 
 
 def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:
@@ -121,15 +155,25 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
 
 
 def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
-    """Check a model with chosen settings on the first rows; with an intercept, rows have the column of ones."""
-    starts = np.append(np.flatnonzero(rows.begins), len(rows))
-    whole = 0 if len(starts) == 2 else int(starts[min(_GROUPS_OF_CHOICE, len(starts) - 1)])
-    most = max(_ENTRIES_OF_CHOICE // rows.n_features, _ROWS_OF_CHOICE, whole)
-    first = first_rows(rows, min(most, _ENTRIES // rows.n_features))
-    model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings)
-    note = f" Only the first {len(first)} rows were checked." if len(first) < len(rows) else ""
+    """Check a model with chosen settings on some of its rows; with an intercept, rows have the column of ones."""
+    some = rows_of_check(rows)
+    model = Model(no_blocks(some, settings.lmbda, "auto").extended(some), settings)
     quiet = IllConditionedWarning, RidgeWarning  # the model gives its own
-    return _checks(first, model, quiet, note=note, tree=False)
+    return _checks(some, model, quiet, note=note_of_check(len(some), len(rows)), tree=False)
+
+
+def rows_of_check(rows: Rows) -> Rows:
+    """Return the rows that are checked after a fit: whole groups or episodes from all over, the same ones each time."""
+    n = rows.n_features
+    most = max(_ENTRIES_OF_CHOICE // n, _ROWS_OF_CHOICE)
+    return rows_from_all_over(rows, most, _GROUPS_OF_CHOICE, _ENTRIES // n)
+
+
+def note_of_check(n_checked: int, n_rows: int) -> str:
+    """Say how many rows of a fit were checked; empty if all were."""
+    if n_checked == n_rows:
+        return ""
+    return f" Checked on {n_checked} of {n_rows} rows, from all over the data."
 
 
 def checks_for_report(rows: Rows, model: Model) -> Checks:
@@ -137,7 +181,7 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
     if model.matrix_free is not None:
         return Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
     rows = rows.with_ones() if model.settings.fit_intercept else rows
-    return _checks(first_rows(rows, _ENTRIES // model.statistics.n_features), model, (LSTDWarning,))
+    return _checks(rows_from_all_over(rows, _ENTRIES // model.statistics.n_features), model, (LSTDWarning,))
 
 
 def _checks(
@@ -154,12 +198,3 @@ def _checks(
             except InvalidInputError as error:
                 found[name] = str(error)
     return Checks(**found)
-
-
-def first_rows(rows: Rows, most: int) -> Rows:
-    """Return the first rows, at most `most`; whole groups or episodes unless the first is longer."""
-    most = max(1, most)
-    if len(rows) <= most:
-        return rows
-    starts = np.flatnonzero(rows.begins[: most + 1])
-    return rows.split([int(starts[-1]) or most])[0]

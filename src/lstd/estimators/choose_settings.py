@@ -36,8 +36,15 @@ from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, Solver, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
-from lstd.estimators.bias_check import checks_of_choice, first_rows
-from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
+from lstd.estimators.bias_check import checks_of_choice
+from lstd.estimators.folds import (
+    are_whole,
+    folds_of,
+    lambda_returns,
+    rows_from_all_over,
+    times_weights,
+    without_each,
+)
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks, Selection, needs_matrix
 from lstd.estimators.sparse_solver import solve_grid
@@ -89,7 +96,7 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 
 
 def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
-    """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
+    """Choose λ and α, then check the model of some rows for bias and misfit; `options` are those of `select`."""
     selection, settings, rows = select(rows, settings, **options)
     free = options.get("solver") is not None
     if free:
@@ -149,7 +156,7 @@ def held_out_score(rows: Rows, model: Model) -> float | None:
         return model.selection.score
     s, n = model.settings, rows.n_features
     settings = replace(s, choose=(), alpha=1.0, centre=None, penalty=tuple(model.ridge[:n].tolist()))
-    rows = first_rows(rows.with_ones() if s.fit_intercept else rows, _ENTRIES_OF_SCORE // (n + 1))
+    rows = rows_from_all_over(rows.with_ones() if s.fit_intercept else rows, _ENTRIES_OF_SCORE // (n + 1))
     with warnings.catch_warnings(action="ignore"):
         try:
             return None if model.matrix_free else select(rows, settings, lmbdas=[s.lmbda], alphas=[1.0])[0].score

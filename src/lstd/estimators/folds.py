@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from lstd.statistics.system import System
 from lstd.types import Array
 
 _FOLDS, _FEWEST_EPISODES = 10, 5
+_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 def folds_of(rows: Rows, cv: Any = None) -> list[Rows]:
@@ -39,6 +41,30 @@ def folds_of(rows: Rows, cv: Any = None) -> list[Rows]:
 def are_whole(rows: Rows) -> bool:
     """Return whether folds have whole groups or episodes."""
     return rows.groups is not None or int(rows.begins.sum()) >= _FEWEST_EPISODES
+
+
+def rows_from_all_over(rows: Rows, most: int, n_groups: int = 0, limit: int = sys.maxsize) -> Rows:
+    """Return whole groups, or episodes without groups, from all over the rows: the same ones each time.
+
+    They have at most so many rows, or, if these are more, are `n_groups`; in any case at most `limit` rows. They are
+    the groups whose numbers times the golden ratio have the smallest fractional parts. A first one beyond the limit is
+    cut off there.
+    """
+    if len(rows) <= min(most, limit):
+        return rows
+    starts = np.flatnonzero(rows.begins)
+    lengths = np.diff(np.append(starts, len(rows)))
+    order = np.argsort(np.arange(len(starts)) * _GOLDEN % 1.0, kind="stable")
+    n_rows = np.cumsum(lengths[order])
+    n_kept = max(np.count_nonzero(n_rows <= most), min(n_groups, len(starts) - 1))
+    n_kept = min(n_kept, np.count_nonzero(n_rows <= limit))
+    if n_kept == 0:
+        most = max(1, min(most, limit))
+        first = int(starts[order[0]])
+        return rows.split([first, first + most])[int(first > 0)]
+    kept = np.zeros(len(starts), np.bool_)
+    kept[order[:n_kept]] = True
+    return rows.taken(np.flatnonzero(np.repeat(kept, lengths)))
 
 
 def without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
@@ -96,6 +122,11 @@ def total_weight(rows: Rows) -> float:
 def mean_product(rows: Rows, one: Features, two: Features) -> Array:
     """Compute the mean over the full transitions of products of two functions of rows, (T, n) and (T, m), by weight."""
     return dense(one.T @ times_weights(two, transition_weights(rows))) / total_weight(rows)
+
+
+def mean_square(rows: Rows, columns: Array) -> Array:
+    """Compute the mean square over the full transitions of functions of rows, (T, k), by weight."""
+    return np.asarray(transition_weights(rows) @ columns**2 / total_weight(rows))
 
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:

@@ -26,6 +26,8 @@ from lstd.estimators.base import Fitted, Regressor, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck
+from lstd.estimators.step_checks import Refit, check_bias_of_steps, check_misfit_of_steps, with_checks
 from lstd.estimators.validate_data import checked_features, checked_rows
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
@@ -72,6 +74,12 @@ class HorizonLSTD(Regressor):
         features make no difference: the mean square over the rows that are not zero, where they are fewer than half;
         else the variance, about zero without an intercept; 1 for constant features. "raw" is 1, as in
         :class:`lstd.LSTD`. Numbers, at least 0, are factors of their own; 0 leaves a feature without a penalty.
+    check : bool, default True
+        Whether `fit` checks the model, of `horizon` steps, for misfit and, where λ < 1, for bias, and scores it on
+        held-out groups. It takes whole groups or episodes from all over the rows, the same ones each time: up to
+        2¹⁶ features in all, or 2000 rows or 64 groups if these are more. :func:`lstd.fit_tables` takes them from the
+        first chunk that it reads. `partial_fit` checks nothing, as no row is kept, and forgets what was found before:
+        call :meth:`misfit_check` and :meth:`bias_check`. Files keep what was found.
 
     Attributes
     ----------
@@ -83,6 +91,10 @@ class HorizonLSTD(Regressor):
         Ridge coefficient of each feature: `alpha_` times its penalty, and times `alpha` if that is one per feature.
     cv_results_ : dict of ndarray
         After a choice, ``lmbda``, ``alpha`` and ``cost``, the error beside that of the pair that was best before.
+    misfit_check_ : MisfitCheck or str
+        Result of :meth:`misfit_check` in `fit`, or why it did not run.
+    bias_check_ : BiasCheck or str
+        The same of :meth:`bias_check`. `fit` gives the warnings of both.
     n_transitions_, n_episodes_, n_features_in_, feature_names_in_
         As in :class:`lstd.LSTD`.
 
@@ -119,11 +131,11 @@ class HorizonLSTD(Regressor):
     def __init__(
         self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
         fit_intercept: bool = True, n_blocks: int | str = "auto", low: float | None = None, high: float | None = None,
-        penalty: str | ArrayLike = SPREAD,
+        penalty: str | ArrayLike = SPREAD, check: bool = True,
     ) -> None:  # fmt: skip
         self.horizon, self.n_blocks, self.low, self.high = horizon, n_blocks, low, high
         self.gamma, self.lmbda, self.alpha, self.fit_intercept = gamma, lmbda, alpha, fit_intercept
-        self.penalty = penalty
+        self.penalty, self.check = penalty, check
 
     def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
@@ -152,6 +164,8 @@ class HorizonLSTD(Regressor):
             When `episode` is given without `terminated`: the episodes are taken as cut off.
         RidgeWarning, UnobservedWarning, BoundsWarning, ExtrapolationWarning, UnusedRewardWarning
             As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
+        MisfitWarning, BiasWarning
+            When the checks of the model find something.
         """
         rows = self._checked(None, X, y, columns, _FIT, sort=True)
         clock = None if time is None else check_equal(time, rows)
@@ -160,7 +174,7 @@ class HorizonLSTD(Regressor):
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
                 "episode, or terminated. Pass more rows."
             )
-        self.model_ = self._then(None, rows, clock=clock).doubted(rows, backtest_of(self))
+        self.model_ = self._doubted(self._then(None, rows, clock=clock), rows)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -195,8 +209,15 @@ class HorizonLSTD(Regressor):
             state, first = self._then(state, rows, keep_ids=False, rewards=rewards), first or rows
         if state is None or first is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
-        self.model_ = state.doubted(first)
+        self.model_ = self._doubted(state, first)
         return self
+
+    def _doubted(self, model: HorizonModel, rows: Rows) -> HorizonModel:
+        """Return a fitted model with what rows of the fit say against it, and warn of it."""
+        model = model.doubted(rows, backtest_of(self))
+        if model.check:
+            model = with_checks(model, rows)
+        return model
 
     def _checked(
         self, before: HorizonModel | None, X: Any, y: Any, columns: Columns, takes: Takes, *, sort: bool = False
@@ -214,6 +235,7 @@ class HorizonLSTD(Regressor):
         """Return the model with the next rows of a stream, or of its first rows."""
         horizon, settings, bounds = self._parameters()
         spreads = self._spreads
+        about["check"] = check_flag("check", self.check)
         if before is None:
             about["episodes"] = episodes_seen(rows) if keep_ids else None
             return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, spreads=spreads, **about)
@@ -374,6 +396,83 @@ class HorizonLSTD(Regressor):
         returns: ObservedReturns = self._model.returns(rows, steps, unobserved)
         return returns
 
+    def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
+        """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
+
+        Squares and products of the features, and functions of the steps since the episode began, are held against what
+        a fit with λ = 1 leaves of the rewards of the next `horizon` steps, with groups or episodes as independent.
+        Intervals leave a misfit out, and more data does not reduce it. `fit` does the same on a part of its rows.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, discount, weight, groups
+            As in :meth:`fit`; usually the data of `fit`.
+
+        Returns
+        -------
+        MisfitCheck
+            With `systematic`, `expected`, `standard_error`, `residual`, `p_value`, `of_age` and `misfit`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an array breaks a rule, or there are fewer than 10 groups or episodes, or 100 rows of one stream.
+
+        Warns
+        -----
+        MisfitWarning
+            When the result is a `misfit`.
+
+        Examples
+        --------
+        Customers who buy at first and then lose interest, and features that do not say how long ago they came:
+
+        >>> import warnings
+        >>> import numpy as np
+        >>> from lstd import HorizonLSTD
+        >>> random, age = np.random.default_rng(0), np.tile(np.arange(20), 100)
+        >>> X, y = random.normal(size=(2000, 1)), random.poisson(np.exp(-age / 2.0)).astype(float)
+        >>> ends = {"episode": np.repeat(np.arange(100), 20), "terminated": np.zeros(2000, dtype=bool)}
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     check = HorizonLSTD(4).fit(X, y, **ends).misfit_check(X, y, **ends)
+        >>> check.misfit, check.of_age
+        (True, True)
+        """
+        return check_misfit_of_steps(self._refit(X, y, columns))
+
+    def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
+        """Check for bias from bootstrapping: compare predictions of `horizon` steps with those of λ = 1.
+
+        Both are fitted to the rows given, with a tiny ridge coefficient. If chance does not explain the difference, the
+        features cannot represent the values of fewer steps, and the truth may lie outside of the intervals. `fit` does
+        the same on a part of its rows.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, discount, weight, groups
+            As in :meth:`fit`; usually the data of `fit`.
+
+        Returns
+        -------
+        BiasCheck
+            With `difference`, `expected`, `size`, `residual`, `p_value` and `biased`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an array breaks a rule, λ is 1, or there are fewer than 5 groups or episodes, or 20 rows of one stream.
+
+        Warns
+        -----
+        BiasWarning
+            When the result is `biased`.
+        """
+        return check_bias_of_steps(self._refit(X, y, columns))
+
+    def _refit(self, X: Any, y: ArrayLike, columns: Columns) -> Refit:
+        """Return the sums of rows that the model is checked on."""
+        return Refit.of(self._model, self._checked(self._model, X, y, columns, _FIT, sort=True))
+
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
         unobserved: str = "predict", **columns: Unpack[Columns],
@@ -422,6 +521,8 @@ class HorizonLSTD(Regressor):
     alpha_ = Fitted(attrgetter("solved.alpha"))
     ridge_ = Fitted(lambda model: model.ridge[: model.n_features])
     cv_results_ = Fitted(attrgetter("choice.results"))
+    bias_check_ = Fitted(attrgetter("known_checks.bias"))
+    misfit_check_ = Fitted(attrgetter("known_checks.misfit"))
     n_transitions_ = Fitted(attrgetter("n_transitions"))
     n_episodes_ = Fitted(attrgetter("n_episodes"))
 
@@ -438,6 +539,7 @@ class HorizonLSTD(Regressor):
         if s.penalty is not None:
             penalty = s.penalty
         model = cls(record.stream.horizon, s.gamma, lmbda, alpha, s.fit_intercept, "auto", *record.bounds, penalty)
+        model.check = record.check
         model.model_ = record
         return model
 

@@ -34,7 +34,7 @@ from lstd.errors import (
 )
 from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.linear import Linear
-from lstd.estimators.model_parts import Origin
+from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.statistics.blocks import check_n_blocks, default_limit
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units
 from lstd.statistics.intervals import Influence, check_count
@@ -45,6 +45,9 @@ LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
 _FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
 _FEWEST_BLOCKS = 10  # that are worth their memory
+_UNCHECKED = (
+    "Only `fit` checks a model, with check=True; this one was fitted without, or further by `partial_fit`. Call `{}`."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,9 @@ class HorizonModel(Record):
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
     known: Solved | None = None  # what a file holds of the weights
     origin: Origin | None = None
+    check: bool = True  # whether `fit` checks it
+    checks: Checks | None = None  # of some rows of the fit; None if they were not made
+    held_out: HeldOut | None = None  # the same for predictions of folds of these rows
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     clock: Any = None  # what the steps so far say of the next rows, as files do not
@@ -112,7 +118,8 @@ class HorizonModel(Record):
     def then(self, rows: Rows, **about: Any) -> HorizonModel:
         """Return the model of the stream with its next rows, at least one."""
         limits = self.limits.then(rows, self.stream.goes_on_with(rows))
-        return self.changed(stream=self.stream.extended(self.prepared(rows)), limits=limits, known=None, **about)
+        stream = self.stream.extended(self.prepared(rows))
+        return self.changed(stream=stream, limits=limits, known=None, checks=None, held_out=None, **about)
 
     def described(self, **about: Any) -> HorizonModel:
         """Return the model with more of what a file says of it, without solving again."""
@@ -227,8 +234,11 @@ class HorizonModel(Record):
             influence = self._influence(recursion, theta)
         except InvalidInputError as error:
             reason = str(error)
-        weights = self.settings.uncentred(theta.swapaxes(1, 2)).swapaxes(1, 2)
-        return Solved(weights, lmbda, alpha, influence, reason)
+        return Solved(self.uncentred(theta), lmbda, alpha, influence, reason)
+
+    def uncentred(self, weights: Array) -> Array:
+        """Return weights (H, n, m) of the features from those of the features less their centre."""
+        return self.settings.uncentred(weights.swapaxes(1, 2)).swapaxes(1, 2)
 
     @property
     def observed_share(self) -> float | None:
@@ -264,6 +274,13 @@ class HorizonModel(Record):
         for category, text in found.items():
             warn(text, category)
         return self.described(said=tuple(filter(None, found.values())))
+
+    @property
+    def known_checks(self) -> Checks:
+        """The results of the checks, or why there are none."""
+        if self.checks is not None:
+            return self.checks
+        return Checks(_UNCHECKED.format("bias_check"), _UNCHECKED.format("misfit_check"))
 
     def _influence(self, recursion: HorizonSolution, theta: Array) -> Influence:
         """Compute the influence of each block on centred weights θ; raises InvalidInputError with too few blocks."""

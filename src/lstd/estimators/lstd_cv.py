@@ -86,8 +86,8 @@ class LSTDCV(Predictor):
         If chance explains the differences among the best scores of each λ: the least and the largest. Then λ is
         arbitrary as far as the data tell; more features may help where no λ does.
     bias_check_ : BiasCheck or str
-        Result of :meth:`bias_check` with the first rows, up to 2¹⁶ features in all, or 2000 rows or 64 groups if these
-        are more; or why it could not run.
+        Result of :meth:`bias_check` with whole groups or episodes from all over the rows, the same ones each time: up
+        to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more; or why it could not run.
     misfit_check_ : MisfitCheck or str
         The same of :meth:`misfit_check`, without its boosted tree. `fit` gives the warnings of both checks. If both
         warn, add features first: a larger λ removes only the bias.

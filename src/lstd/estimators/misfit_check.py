@@ -1,11 +1,18 @@
 """Check for misfit: whether returns depend on the features in ways that a weighted sum of them cannot follow.
 
-Test functions of the features are correlated with what a fit with λ = 1, the regression of completed returns, leaves of
-the returns. They are squares of up to 64 features, products of up to eight directions (the features, or the predictions
-and principal components of many features), each clipped at three standard deviations, and a boosted tree. The tree is
-grown on returns less predictions, both without the fold of groups or episodes that it is applied to. Test functions are
-made uncorrelated with the features and with one another, and of mean square one. So the linear part of the returns,
-which depends on λ and α too, is not tested again: see :mod:`lstd.estimators.bias_check`.
+Test functions are correlated with what a fit with λ = 1, the regression of completed returns, leaves of the returns.
+They form groups, each with a rank of its own:
+
+features    squares of up to 64 features, and products of up to eight directions (the features, or the predictions and
+            principal components of many features), each clipped at three standard deviations
+age         e^(−s), e^(−s/4) and e^(−s/16), with s steps since the episode began: short-lived effects of a beginning,
+            which features without a clock cannot show. Among products, they would be one voice of fifty
+tree        a boosted tree of the features, grown on returns less predictions, both without the fold of groups or
+            episodes that it is applied to
+
+Test functions are made uncorrelated with the features, those of a group with one another, and of mean square one. So
+the linear part of the returns, which depends on λ and α too, is not tested again: see
+:mod:`lstd.estimators.bias_check`.
 
 Let θ be the weights of the features, S and A_e the sums of λ = 1 over all T rows and over block e, and z_t the traces
 of the test functions. With TD errors δ_t and with Δ_e = (S − c A_e)⁻¹ g_e, g_e = b_e − A_e θ, c = 3/4,
@@ -13,18 +20,24 @@ of the test functions. With TD errors δ_t and with Δ_e = (S − c A_e)⁻¹ g_
     s = Σ z_t δ_t / T,   u_e = [Σ_{t in e} z_t (δ_t + c (φ_t − γ φ_{t+1})ᵀ Δ_e) − Σ z_t (φ_t − γ φ_{t+1})ᵀ Δ_e] / T.
 
 So u_e is the score of block e, with weights that count only a quarter of the block: c = 0 would raise false alarms
-where a few blocks have most of the rows, and c = 1, the jackknife, misses most of what there is. If no return depends
-on the test functions, the signs of the blocks are arbitrary (wild cluster bootstrap; Kline and Santos 2012). So |s|²
-over the squares and products, and s of the tree, are each ranked among those of Σ ±u_e with random signs; a tree counts
-only if it predicts, s > 0. The p-value is the rank of the smaller of the two ranks.
+where a few blocks have most of the rows, and c = 1, the jackknife, misses most of what there is. Where θ^(e) are the
+weights without c of block e, it is the difference of two scores, divided by c: that of all data at θ, and that without
+c of the block at θ^(e). In this form it serves returns of a fixed horizon too (:mod:`lstd.estimators.step_checks`).
 
-With M = Σ z_t (ψ_t − γ ψ_{t+1})ᵀ / T over the test functions ψ, d = M⁻¹ s are their weights. |d|² estimates the mean
-square of the systematic part with the bias Σ |M⁻¹ u_e|².
+If no return depends on the test functions, the signs of the blocks are arbitrary (wild cluster bootstrap; Kline and
+Santos 2012). So |s|² over each group, and s of the tree, are each ranked among those of Σ ±u_e with random signs; a
+tree counts only if it predicts, s > 0. The p-value is the rank of the smallest of the ranks.
+
+With M = Σ z_t (ψ_t − γ ψ_{t+1})ᵀ / T over test functions ψ, d = M⁻¹ s are their weights. |d|² estimates the mean
+square of the systematic part with the bias Σ |M⁻¹ u_e|². It is that of the age if its rank is the smallest, else that
+of the features and the tree. A misfit that is clear but less than a hundredth of the mean squared residual is left to
+be: to fit it would change no prediction by much.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,20 +53,22 @@ from lstd.estimators.folds import (
     held_out_weights,
     lambda_returns,
     mean_product,
+    mean_square,
     total_weight,
-    transition_weights,
 )
 from lstd.estimators.model import Model
-from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
+from lstd.estimators.model_parts import MATERIAL, SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
 from lstd.statistics.intervals import sums_of_block
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
-from lstd.types import Array
+from lstd.types import Array, Flags
 
-_FEWEST = (10, 100)  # episodes, and rows of one
-_LEFT_OUT = 0.75  # c
+FEWEST = (10, 100)  # episodes, and rows of one
+LEFT_OUT = 0.75  # c
+_FEWEST_AGES = 50  # groups or episodes below which ages are not tested
+_SCALES_OF_AGE = (1.0, 4.0, 16.0)  # steps
 _DRAWS = 1999  # of signs
 _MOST_DIRECTIONS, _MOST_FEATURES, _CLIP = 8, 64, 3.0
 _RIDGE = 2.0**-36  # changes no relevant digit, in units of the mean square of a column
@@ -68,60 +83,106 @@ _TREE: dict[str, Any] = {
 def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "") -> MisfitCheck:
     """Look for what a model of `rows` leaves out; see :meth:`lstd.LSTD.misfit_check`.
 
-    If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are squares
-    and products only. A warning ends with `note`.
+    If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are
+    squares, products and ages only. A warning ends with `note`.
     """
-    check_enough("A check of misfit", rows, *_FEWEST)
+    check_enough("A check of misfit", rows, *FEWEST)
     check_finite("X", rows.X, rows.names)
+    weights = model.solution.weights
+    intercept = model.settings.fit_intercept
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         gram = mean_product(rows, rows.X, rows.X)
         check_range(gram)
-        tests, r = _test_functions(rows, gram, model, tree)
-        s, u, M, size = _scores_of(tests, rows, gram)
-        found = [
-            _tested(s[own, j], u[:, own, j], M[np.ix_(own, own)], size[j], r)
-            for j in range(s.shape[1]) for own in [[*range(r), r + j] if tree else [*range(r)]]
-        ]  # fmt: skip
-    errors = None if model.no_intervals else model.influence.standard_error(rows.X[:, : model.n_features]).mean(axis=0)
-    systematic, expected, p_value = np.transpose(found)
-    check = MisfitCheck(systematic, expected, errors, p_value, (p_value < SIGNIFICANT) & (systematic > 0.0))
-    if np.any(check.misfit):
-        warn(check.message + note, MisfitWarning)
-    return check.first() if model.statistics.single else check
+        tests = TestFunctions.of(rows, gram, weights, intercept=intercept)
+        if tree:
+            tests = tests.with_trees(rows, gram, model)
+        scores = _scores_of(tests, rows, gram)
+    errors = None
+    if not model.no_intervals:
+        errors = model.influence.standard_error(rows.X[:, : model.n_features]).mean(axis=0)
+    return result(tests, scores, errors, note=note, single=model.statistics.single)
 
 
 # ---------------------------------------------------------------- test functions
 
 
-def _test_functions(rows: Rows, gram: Array, model: Model, tree: bool) -> tuple[Array, int]:
-    """Compute test functions of rows and then of `X_next`, if given; squares and products come first.
+@dataclass(frozen=True, eq=False)
+class TestFunctions:
+    """Test functions of rows, and then of `X_next` if given; k functions, those of one group beside one another.
 
-    Over the full transitions, they are uncorrelated with the features and of mean square one, or zero; products are
-    orthonormal, and the column of each reward's tree is orthogonal to them. Also return the number of products.
+    Attributes
+    ----------
+    columns : ndarray of shape (T, k) or (2 T, k)
+    n_products, n_ages : int
+        Number of products and squares, and of functions of the age, which follow them.
+    n_trees : int
+        Number of trees, one for each reward, which come last; 0 for none.
     """
-    phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
-    n_rows = len(rows)
 
-    def residuals(columns: Array) -> Array:
-        along = mean_product(rows, rows.X, columns[:n_rows])
-        regression = System.of_regression(gram, along, _ROUNDING * gram.diagonal())
-        fitted = np.asarray(phi @ regression.solve().weights)
-        return _scaled(columns - fitted, rows, least=_DEPENDENT * _mean_square(columns, rows))
+    __test__ = False  # for pytest
 
-    products = residuals(_products(phi, gram, model, rows))
-    values, vectors = linalg.eigh(mean_product(rows, products[:n_rows], products[:n_rows]))
+    columns: Array
+    n_products: int
+    n_ages: int
+    n_trees: int = 0
+
+    @classmethod
+    def of(cls, rows: Rows, gram: Array, weights: Array, *, intercept: bool) -> TestFunctions:
+        """Compute products, squares and functions of the age.
+
+        `gram` (n, n) are mean products of the features, and `weights` (n, m) those of the predictions; with an
+        `intercept`, the last feature is the column of ones.
+        """
+        phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
+        products = _orthonormal(_residuals(_products(phi, gram, weights, rows, intercept), phi, rows, gram), rows)
+        ages = _orthonormal(_residuals(_ages(rows), phi, rows, gram), rows)
+        return cls(np.hstack([products, ages]), products.shape[1], ages.shape[1])
+
+    def with_trees(self, rows: Rows, gram: Array, model: Model) -> TestFunctions:
+        """Add the boosted tree of each reward, less what products say."""
+        phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
+        products = self.columns[:, : self.n_products]
+        boosted = _residuals(_boosted(rows, phi, gram, model), phi, rows, gram)
+        rest = boosted - products @ mean_product(rows, products[: len(rows)], boosted[: len(rows)])
+        trees = _scaled(rest, rows, least=_DEPENDENT)
+        return TestFunctions(np.hstack([self.columns, trees]), self.n_products, self.n_ages, trees.shape[1])
+
+    def groups(self, reward: int) -> Groups:
+        """Return the places of the groups that test a reward."""
+        products, ages, trees = np.split(
+            np.arange(self.columns.shape[1]), [self.n_products, self.n_products + self.n_ages]
+        )
+        return Groups(products, ages, trees[reward : reward + 1])
+
+
+class Groups(NamedTuple):
+    """Places of the test functions of each group; empty for a group that is left out."""
+
+    products: NDArray[np.intp]
+    ages: NDArray[np.intp]
+    tree: NDArray[np.intp]
+
+
+def _residuals(columns: Array, phi: Features, rows: Rows, gram: Array) -> Array:
+    """Return columns less their fit by the features, of mean square one over the full transitions, or zero."""
+    along = mean_product(rows, rows.X, columns[: len(rows)])
+    regression = System.of_regression(gram, along, _ROUNDING * gram.diagonal())
+    fitted = np.asarray(phi @ regression.solve().weights)
+    return _scaled(columns - fitted, rows, least=_DEPENDENT * mean_square(rows, columns[: len(rows)]))
+
+
+def _orthonormal(columns: Array, rows: Rows) -> Array:
+    """Return combinations of columns that are orthonormal over the full transitions; none depends on others."""
+    if not columns.shape[1]:
+        return columns
+    values, vectors = linalg.eigh(mean_product(rows, columns[: len(rows)], columns[: len(rows)]))
     kept = values > _DEPENDENT
-    products = products @ (vectors[:, kept] / np.sqrt(values[kept]))
-    if not tree:
-        return products, products.shape[1]
-    boosted = residuals(_boosted(rows, phi, gram, model))
-    rest = boosted - products @ mean_product(rows, products[:n_rows], boosted[:n_rows])
-    return np.hstack([products, _scaled(rest, rows, least=_DEPENDENT)]), products.shape[1]
+    return np.asarray(columns @ (vectors[:, kept] / np.sqrt(values[kept])))
 
 
-def _products(phi: Features, gram: Array, model: Model, rows: Rows) -> Array:
+def _products(phi: Features, gram: Array, weights: Array, rows: Rows, intercept: bool) -> Array:
     """Compute products of directions, squares of features, and ones unless they are a feature."""
-    n = model.n_features
+    n = len(gram) - intercept
     X, square = phi[:, :n], gram.diagonal()[:n]
     mean = mean_product(rows, X[: len(rows)], np.ones((len(rows), 1))).reshape(-1)
     variance = square - mean**2
@@ -134,19 +195,19 @@ def _products(phi: Features, gram: Array, model: Model, rows: Rows) -> Array:
     if n <= _MOST_DIRECTIONS:
         directions, squares = clipped(np.diag(scale)), np.empty((phi.shape[0], 0))
     else:
-        directions = clipped(_directions(gram, model, mean, scale))
-        k = _largest(gram, model)
+        directions = clipped(_directions(gram, weights[:n], mean, scale))
+        k = _largest(gram, weights[:n])
         squares = np.clip((dense(X[:, k]) - mean[k]) * scale[k], -_CLIP, _CLIP) ** 2
     i, j = np.triu_indices(directions.shape[1])
-    ones = np.ones((phi.shape[0], int(not model.settings.fit_intercept)))
+    ones = np.ones((phi.shape[0], int(not intercept)))
     columns = np.ascontiguousarray(directions.T)
     return np.hstack([(columns[i] * columns[j]).T, squares, ones])
 
 
-def _directions(gram: Array, model: Model, mean: Array, scale: Array) -> Array:
+def _directions(gram: Array, weights: Array, mean: Array, scale: Array) -> Array:
     """Return the weights of the predictions and of principal components, (n, 8)."""
     n = len(mean)
-    predictions = model.solution.weights[:n, :_MOST_DIRECTIONS]
+    predictions = weights[:, :_MOST_DIRECTIONS]
     first = n - _MOST_DIRECTIONS + predictions.shape[1]
     if first == n:
         return predictions
@@ -155,11 +216,22 @@ def _directions(gram: Array, model: Model, mean: Array, scale: Array) -> Array:
     return np.hstack([predictions, scale[:, np.newaxis] * vectors])
 
 
-def _largest(gram: Array, model: Model) -> NDArray[np.intp]:
-    """Return the columns of the features that contribute most to predictions."""
-    n = model.n_features
-    size = np.abs(model.solution.weights[:n]).max(axis=1) * np.sqrt(gram.diagonal()[:n])
+def _largest(gram: Array, weights: Array) -> NDArray[np.intp]:
+    """Return the columns of the features, of `weights` (n, m), that contribute most to predictions."""
+    n = len(weights)
+    size = np.abs(weights).max(axis=1) * np.sqrt(gram.diagonal()[:n])
     return np.sort(np.argsort(-size, kind="stable")[:_MOST_FEATURES])
+
+
+def _ages(rows: Rows) -> Array:
+    """Compute functions of the steps since each episode began, of rows and successors; none of few episodes."""
+    n_rows = len(rows) if rows.X_next is None else 2 * len(rows)
+    if np.count_nonzero(rows.begins) < _FEWEST_AGES:
+        return np.empty((n_rows, 0))
+    age = rows.age.astype(np.float64)
+    if rows.X_next is not None:
+        age = np.append(age, age + 1.0)
+    return np.asarray(np.exp(-age[:, np.newaxis] / np.array(_SCALES_OF_AGE)))
 
 
 def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
@@ -173,7 +245,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     targets, full = np.concatenate(residuals), np.concatenate([part.full for part in folds])
     check_range(targets)
     targets = _scaled(targets, rows)  # a tree computes in single precision
-    X = dense(phi[:, _largest(gram, model)])
+    X = dense(phi[:, _largest(gram, model.solution.weights[: model.n_features])])
     boosted, where = np.zeros((len(X), targets.shape[1])), np.resize(fold, len(X))
     step = -(-X.size // _TREE_ENTRIES)
     for k in range(len(folds)):
@@ -186,18 +258,36 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     return boosted
 
 
-# ---------------------------------------------------------------- tests
+# ---------------------------------------------------------------- scores
 
 
-def _scores_of(tests: Array, rows: Rows, gram: Array) -> tuple[Array, Array, Array, Array]:
-    """Compute s (r, m), u (E, r, m), M (r, r), and the mean squares of the predictions (m,).
+class Scores(NamedTuple):
+    """What the test functions say of the residuals; k test functions, E blocks, m rewards.
 
-    All are sums of a stream whose rows have the test functions beside their features.
+    Attributes
+    ----------
+    s : ndarray of shape (k, m)
+    u : ndarray of shape (E, k, m)
+    M : ndarray of shape (k, k)
+    size : ndarray of shape (m,)
+        Mean square of the predictions.
+    residual : ndarray of shape (m,)
+        Mean squared residual of the completed returns.
     """
+
+    s: Array
+    u: Array
+    M: Array
+    size: Array
+    residual: Array
+
+
+def _scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
+    """Compute the scores by the sums of a stream whose rows have the test functions beside their features."""
     n, total, square = rows.n_features, total_weight(rows), gram.diagonal()
-    X_next = None if rows.X_next is None else _beside(rows.X_next, tests[len(rows) :])
-    wide = rows.changed(X=_beside(rows.X, tests[: len(rows)]), X_next=X_next, names=None, intercept=False)
-    blocks = no_blocks(wide, 1.0, max(_FEWEST[0], default_limit(wide.n_features))).extended(wide)
+    X_next = None if rows.X_next is None else _beside(rows.X_next, tests.columns[len(rows) :])
+    wide = rows.changed(X=_beside(rows.X, tests.columns[: len(rows)]), X_next=X_next, names=None, intercept=False)
+    blocks = no_blocks(wide, 1.0, max(FEWEST[0], default_limit(wide.n_features))).extended(wide)
     ridge = np.zeros(wide.n_features)
     ridge[:n] = _RIDGE * np.where(square > 0.0, total * square, 1.0)
     whole = System.of(blocks.total, "boyan", ridge, intercept=False)
@@ -208,55 +298,108 @@ def _scores_of(tests: Array, rows: Rows, gram: Array) -> tuple[Array, Array, Arr
     for e in range(len(blocks.shares)):
         A_e, b_e = sums_of_block(blocks, whole, e)
         g_e = b_e - A_e[:, :n] @ theta
-        rest = of_features.without(_LEFT_OUT * A_e[:n, :n], _LEFT_OUT * b_e[:n])
+        rest = of_features.without(LEFT_OUT * A_e[:n, :n], LEFT_OUT * b_e[:n])
         change = rest.solve(g_e[:n]).weights
-        u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
-    s, scores, M = ((b - A[:, :n] @ theta)[n:] / total, np.array(u) / total, A[n:, n:] / total)
+        u.append(g_e[n:] + (LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
     size = np.einsum("im,ij,jm->m", theta, gram, theta)
-    check_range(scores, s, M, size)
-    return s, scores, M, size
+    residual = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
+    found = Scores(
+        s=(b - A[:, :n] @ theta)[n:] / total,
+        u=np.array(u) / total,
+        M=A[n:, n:] / total,
+        size=size,
+        residual=mean_square(rows, residual),
+    )
+    check_range(*found)
+    return found
 
 
 def _beside(phi: Features, tests: Array) -> Features:
     return sparse.hstack([phi, tests], format="csr") if sparse.issparse(phi) else np.hstack([phi, tests])
 
 
-def _tested(s: Array, u: Array, M: Array, size: float, n_products: int) -> tuple[float, float, float]:
-    """Compute the systematic part, what chance contributes, and the p-value; the tree, if any, is the last of s."""
+# ---------------------------------------------------------------- what is found
+
+
+def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: str, single: bool) -> MisfitCheck:
+    """Test each reward, warn of a misfit with `note` at the end, and return what was found.
+
+    `errors` (m,) are the mean standard errors of the predictions, if known.
+    """
+    found = [_tested(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
+    systematic, expected, p_value, of_age = (np.array(part) for part in zip(*found, strict=True))
+    is_clear = (p_value < SIGNIFICANT) & (systematic > 0.0)
+    check = MisfitCheck(
+        systematic=systematic,
+        expected=expected,
+        standard_error=errors,
+        residual=np.sqrt(scores.residual),
+        p_value=p_value,
+        of_age=of_age,
+        misfit=is_clear & (systematic**2 >= MATERIAL * scores.residual),
+    )
+    if np.any(check.misfit):
+        warn(check.message + note, MisfitWarning)
+    return check.first() if single else check
+
+
+def _tested(groups: Groups, scores: Scores, j: int) -> tuple[float, float, float, bool]:
+    """Return the systematic part, what chance contributes, the p-value, and whether they are of the age."""
+    s = scores.s[:, j]
+    u = scores.u[:, :, j]
+    of_features, of_ages = _ranks(groups, s, u)
+    least = np.minimum(of_features, of_ages)
+    p_value = float(np.mean(least <= least[0]))
+    of_age = bool(of_ages[0] < of_features[0])
+    if of_age:
+        places = groups.ages
+        used = places
+    else:
+        places = np.append(groups.products, groups.tree)
+        used = places
+        if s[groups.tree].sum() <= 0.0:
+            used = groups.products
+    within = s[places], u[:, places], scores.M[np.ix_(places, places)]
+    systematic, expected = _systematic(*within, np.isin(places, used), scores.size[j])
+    if np.isnan(systematic):
+        return 0.0, expected, 1.0, of_age
+    return systematic, expected, p_value, of_age
+
+
+def _systematic(s: Array, u: Array, M: Array, used: Flags, size: float) -> tuple[float, float]:
+    """Return the root mean square of the systematic part of `used` test functions, and what chance contributes to it.
+
+    The first is NaN where all is rounding beside the mean square of the predictions, `size`.
+    """
     both = System.of_regression(M, np.column_stack([s, u.T]), _RIDGE).solve().weights
     d, q = both[:, 0], both[:, 1:]
     if not d @ d > _ROUNDING * (size + d @ d):
-        return 0.0, float(np.sqrt(np.sum(q**2))), 1.0
-    used = np.arange(len(d)) < (n_products if s[n_products:].sum() <= 0.0 else len(d))
+        return np.nan, float(np.sqrt(np.sum(q**2)))
     expected = float(np.sum(q[used] ** 2))
-    systematic = np.sqrt(max(0.0, float(d[used] @ d[used]) - expected))
-    return systematic, np.sqrt(expected), _p_value(s, u, n_products)
+    return np.sqrt(max(0.0, float(d[used] @ d[used]) - expected)), np.sqrt(expected)
 
 
-def _p_value(s: Array, u: Array, n_products: int) -> float:
+def _ranks(groups: Groups, s: Array, u: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the ranks of s, and of the sums of u_e with random signs: of features and trees, and of ages."""
     signs = 2.0 * np.random.default_rng(0).integers(0, 2, (_DRAWS, len(u))) - 1.0
     draws = np.vstack([s, signs @ u])
-    ranks = [_ranks(np.sum(draws[:, :n_products] ** 2, axis=1))]
-    if len(s) > n_products:
-        ranks.append(_ranks(draws[:, -1]))
-    least = np.min(ranks, axis=0)
-    return float(np.mean(least <= least[0]))
+    of_features = _counted(np.sum(draws[:, groups.products] ** 2, axis=1))
+    if len(groups.tree):
+        of_features = np.minimum(of_features, _counted(draws[:, groups.tree[0]]))
+    of_ages = np.full_like(of_features, len(draws))
+    if len(groups.ages):
+        of_ages = _counted(np.sum(draws[:, groups.ages] ** 2, axis=1))
+    return of_features, of_ages
 
 
-def _ranks(draws: Array) -> NDArray[np.intp]:
+def _counted(draws: Array) -> NDArray[np.intp]:
     """Count the draws that are at least as large as each."""
     return len(draws) - np.searchsorted(np.sort(draws), draws)
 
 
-def _mean_square(columns: Array, rows: Rows) -> Array:
-    """Compute the mean square of columns over the full transitions of rows, which are the first ones, by weight."""
-    square = columns[: len(rows)] ** 2
-    return np.asarray(transition_weights(rows) @ square / total_weight(rows))
-
-
 def _scaled(columns: Array, rows: Rows, least: float | Array = 0.0) -> Array:
     """Scale columns to mean square one over the full transitions; zero where the mean square is at most `least`."""
-    square = _mean_square(columns, rows)
+    square = mean_square(rows, columns[: len(rows)])
     return np.where(square > least, columns / np.sqrt(np.where(square > least, square, 1.0)), 0.0)
 
 

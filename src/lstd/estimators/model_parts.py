@@ -18,7 +18,8 @@ PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
-SIGNIFICANT = 0.01  # p-value below which there is a warning
+SIGNIFICANT = 0.01  # p-value below which there is a warning,
+MATERIAL = 0.01  # if what was found is at least this share of the mean squared residual
 
 
 def two_digits(value: Any) -> str:
@@ -53,9 +54,13 @@ class _PerReward:
 
     def shown(self, *names: str) -> list[str]:
         """Return numbers of the reward with the smallest p-value as texts; None for one that is not known."""
-        j = int(np.argmin(vars(self)["p_value"]))
         values = [vars(self)[name] for name in names]
-        return ["" if value is None else two_digits(np.atleast_1d(value)[j]) for value in values]
+        return ["" if value is None else two_digits(np.atleast_1d(value)[self.clearest]) for value in values]
+
+    @property
+    def clearest(self) -> int:
+        """Number of the reward with the smallest p-value."""
+        return int(np.argmin(vars(self)["p_value"]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,10 +75,13 @@ class BiasCheck(_PerReward):
         Expectation of `difference` by chance alone.
     size : float or ndarray
         Root mean square of the predictions with λ = 1.
+    residual : float or ndarray
+        Root mean squared residual of the returns with λ = 1.
     p_value : float or ndarray
         Probability of a difference at least as large without bias.
     biased : bool or ndarray of bool
-        Whether the p-value is below 0.01, and the difference is above a quarter of the standard error.
+        Whether the p-value is below 0.01, and the difference is above a quarter of the standard error and a tenth of
+        the residual.
 
     Examples
     --------
@@ -93,6 +101,7 @@ class BiasCheck(_PerReward):
     difference: PerReward
     expected: PerReward
     size: PerReward
+    residual: PerReward
     p_value: PerReward
     biased: Flags
 
@@ -115,23 +124,29 @@ class MisfitCheck(_PerReward):
     ----------
     systematic : float or ndarray
         Root mean square, over full transitions, of the part of the expected returns that squares, products and a
-        boosted tree of the features predict and no weighted sum of the features does; less what chance contributes, at
-        least 0.
+        boosted tree of the features predict, or the steps since the episode began, and no weighted sum of the features
+        does; less what chance contributes, at least 0.
     expected : float or ndarray
         What chance alone would contribute.
     standard_error : float, ndarray or None
         Mean standard error of the model's predictions; None if the model has no intervals.
+    residual : float or ndarray
+        Root mean squared residual of the returns.
     p_value : float or ndarray
         Probability of a dependence at least as clear by chance.
+    of_age : bool or ndarray of bool
+        Whether the steps since the episode began show it most clearly, and the systematic part is theirs.
     misfit : bool or ndarray of bool
-        Whether the p-value is below 0.01, and the systematic part is above its own noise.
+        Whether the p-value is below 0.01, and the systematic part is above its own noise and a tenth of the residual.
 
     Examples
     --------
     >>> from lstd.inference import MisfitCheck
-    >>> check = MisfitCheck(systematic=3.0, expected=0.5, standard_error=1.0, p_value=0.001, misfit=True)
+    >>> check = MisfitCheck(
+    ...     systematic=3.0, expected=0.5, standard_error=1.0, residual=6.0, p_value=0.001, of_age=False, misfit=True
+    ... )
     >>> check
-    MisfitCheck(systematic=3, expected=0.5, standard_error=1, p_value=0.001, misfit=True)
+    MisfitCheck(systematic=3, expected=0.5, standard_error=1, residual=6, p_value=0.001, of_age=False, misfit=True)
     >>> check.dominates
     True
     """
@@ -139,7 +154,9 @@ class MisfitCheck(_PerReward):
     systematic: PerReward
     expected: PerReward
     standard_error: PerReward | None
+    residual: PerReward
     p_value: PerReward
+    of_age: Flags
     misfit: Flags
 
     @property
@@ -150,12 +167,20 @@ class MisfitCheck(_PerReward):
     @property
     def message(self) -> str:
         """What the check found for the reward with the smallest p-value, and what to do."""
-        size, error = self.shown("systematic", "standard_error")
-        size += " (root mean square" + (f", beside a mean standard error of {error}" if error else "")
+        size, error, residual = self.shown("systematic", "standard_error", "residual")
+        beside = f"root mean square, beside residuals of {residual}"
+        if error:
+            beside += f" and a mean standard error of {error}"
+        share = f"by {size} ({beside}). Intervals leave this out, and more data does not reduce it"
+        if np.atleast_1d(self.of_age)[self.clearest]:
+            return (
+                "Returns depend on the steps since the episode began in ways that no weighted sum of the features can "
+                f"follow: {share}. Add the age of the episode as exp(-age), exp(-age / 4) and so on, and their "
+                "products with other features; HorizonLSTD does so with `age`."
+            )
         return (
-            f"Returns depend on the features in ways that no weighted sum of them can follow: by {size}). Intervals "
-            "leave this out, and more data does not reduce it. Add features such as squares, products or bins, or an "
-            "intercept if the model has none; a larger `lmbda` does not help."
+            f"Returns depend on the features in ways that no weighted sum of them can follow: {share}. Add features "
+            "such as squares, products or bins, or an intercept if the model has none; a larger `lmbda` does not help."
         )
 
 
@@ -178,6 +203,15 @@ class Checks:
             none = f"none found: {size} of returns is beyond weighted sums of the features (p = {p})"
             texts["misfit"] = f"found. {self.misfit.message}" if np.any(self.misfit.misfit) else none
         return texts
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Predictions compared with returns of folds of rows that they were not fitted to."""
+
+    score: float  # R²; the mean over several rewards
+    n_rows: int
+    n_folds: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,289 @@
+"""The checks of a model of the next steps, for its longest horizon H, and its score on held-out groups.
+
+Misfit. Let θ = (θ_1, …, θ_H) be the weights of λ = 1 from the rows of the check, w_t the weights of full rows, and
+
+    G_t(θ) = Σ_{k<K} Γ_{t,k} r_{t+k+1} + Γ_{t,K} φ_{t+K}ᵀ θ_{H−K},
+
+the rewards of the next H steps, completed where the episode of row t was cut off after K < H of them. With test
+functions ψ and the weights w^(e) that count a share 1 − c of block e, and θ^(e) of the fit with these weights,
+
+    s(w, θ) = Σ w_t ψ_t (G_t(θ) − φ_tᵀ θ_H) / Σ w_t,   s = s(w, θ),   u_e = [s − s(w^(e), θ^(e))] / c
+
+are the scores of :mod:`lstd.estimators.misfit_check`, which says what follows from them. Rows are complete at λ = 1
+but for the cuts, so M = Σ w_t ψ_t ψ_tᵀ / Σ w_t.
+
+Bias. Predictions of H steps with λ and with λ = 1, both with the same small ridge coefficient and blocks, are compared
+as in :mod:`lstd.estimators.bias_check`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.feature_arrays import Features, check_finite
+from lstd.data.returns import ObservedReturns
+from lstd.data.rows import Rows
+from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, warn
+from lstd.estimators.base import mean_r2
+from lstd.estimators.bias_check import FEWEST as FEWEST_OF_BIAS
+from lstd.estimators.bias_check import RIDGE as RIDGE_OF_BIAS
+from lstd.estimators.bias_check import Fitted, compared, note_of_check, rows_of_check
+from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_square
+from lstd.estimators.horizon_model import HorizonModel
+from lstd.estimators.misfit_check import FEWEST, LEFT_OUT, Scores, TestFunctions, result
+from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
+from lstd.statistics.blocks import Layout
+from lstd.statistics.horizon_sums import LagSums, lag_sums
+from lstd.statistics.solve import check_range
+from lstd.statistics.threads import one_blas_thread
+from lstd.types import Array
+
+T = TypeVar("T")
+
+_RIDGE = 2.0**-36  # changes no relevant digit, in units of the squared spread of a feature
+
+
+def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
+    """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it."""
+    some = rows_of_check(rows)
+    note = note_of_check(len(some), model.stream.layout.n_rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
+        try:
+            refit = Refit.of(model, some)
+        except InvalidInputError as error:
+            return model.described(checks=Checks(str(error), str(error)))
+        checks = Checks(
+            bias=_or_why(check_bias_of_steps, refit, note),
+            misfit=_or_why(check_misfit_of_steps, refit, note),
+        )
+        return model.described(checks=checks, held_out=held_out(refit))
+
+
+def _or_why(check: Callable[[Refit, str], T], refit: Refit, note: str) -> T | str:
+    """Return what a check finds, or why it could not run."""
+    try:
+        return check(refit, note)
+    except InvalidInputError as error:
+        return str(error)
+
+
+# ------------------------------------------------------------ returns
+
+
+@dataclass(frozen=True, eq=False)
+class StepReturns:
+    """The rewards of the next H steps of checked rows, and where predictions complete them; T rows, m rewards.
+
+    Attributes
+    ----------
+    rewards : ndarray of shape (T, m)
+        Discounted sum of the rewards that were observed; 0 in horizon rows.
+    cuts : list of (int, ndarray, ndarray, ndarray)
+        For each number h of steps that a cut left: h, the full rows whose returns were cut off then, the discounts up
+        to there, and the horizon rows, (T_h,) each.
+    """
+
+    rewards: Array
+    cuts: list[tuple[int, NDArray[np.intp], Array, NDArray[np.intp]]]
+
+    @classmethod
+    def of(cls, rows: Rows, horizon: int) -> StepReturns:
+        """Compute the returns of `horizon` steps."""
+        full = rows.full
+        discount = np.where(rows.last, 0.0, rows.discount)
+        rewards = np.zeros_like(rows.y)
+        to_cut = np.zeros(len(rows))
+        for _ in range(horizon):
+            later = np.append(rewards[1:], rewards[:1], axis=0)
+            rewards = np.where(full[:, np.newaxis], rows.y + discount[:, np.newaxis] * later, 0.0)
+            to_cut = np.where(full, discount * np.append(to_cut[1:], 0.0), 1.0)
+        (place,) = np.nonzero(full & (to_cut != 0.0))
+        ends = np.flatnonzero(rows.last)
+        end = ends[np.searchsorted(ends, place)]
+        left = horizon - (end - place)
+        cuts = [(h, place[left == h], to_cut[place[left == h]], end[left == h]) for h in np.unique(left).tolist()]
+        return cls(rewards, cuts)
+
+    def completed(self, phi: Features, theta: Array) -> Array:
+        """Return the returns (T, m), completed by weights θ_1, …, θ_H (H, n, m) of features (T, n)."""
+        returns = self.rewards.copy()
+        for h, place, factor, end in self.cuts:
+            returns[place] += factor[:, np.newaxis] * np.asarray(phi[end] @ theta[h - 1])
+        return returns
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """A model, and another fit to rows of it, of which λ and the ridge coefficient are free; n features with the ones.
+
+    Attributes
+    ----------
+    model : HorizonModel
+        The model that is checked.
+    given, rows : Rows
+        Some of its rows, and these with the column of ones if the model has an intercept.
+    fitted : HorizonModel
+        The sums of these rows, in blocks.
+    returns : StepReturns
+    """
+
+    model: HorizonModel
+    given: Rows
+    rows: Rows
+    fitted: HorizonModel
+    returns: StepReturns
+
+    @classmethod
+    def of(cls, model: HorizonModel, rows: Rows) -> Refit:
+        """Sum rows without the column of ones."""
+        settings = replace(model.settings, alpha=1.0, choose=(), penalty=None, centre=None)
+        horizon = model.stream.horizon
+        fitted = HorizonModel.of_rows(rows, horizon, settings, "auto", spreads=True)
+        with_ones = rows
+        if settings.fit_intercept:
+            with_ones = rows.with_ones()
+        return cls(model, rows, with_ones, fitted, StepReturns.of(rows, horizon))
+
+    @property
+    def weight(self) -> Array:
+        """Weights of the rows, (T,), 0 for horizon rows."""
+        return self.rows.weight * self.rows.full
+
+    @property
+    def edges(self) -> list[int]:
+        """Rows with which the blocks of the fit begin, and the end of the last one."""
+        layout = Layout(self.fitted.stream.layout.limit)
+        _, starts = layout.extended(self.given.begins, grouped=self.given.groups is not None)
+        return [0, *starts, len(self.given)]
+
+    def weights(self, sums: LagSums, lmbda: float, alpha: float) -> Array:
+        """Return the weights θ_1, …, θ_H, (H, n, m), of sums over some of the rows."""
+        return self.fitted.uncentred(self.fitted.recursion(sums, lmbda, alpha).run())
+
+    def residuals(self, theta: Array) -> Array:
+        """Return the returns of H steps less their predictions, (T, m)."""
+        return np.asarray(self.returns.completed(self.rows.X, theta) - self.rows.X @ theta[-1])
+
+    def check_enough(self, what: str, fewest: tuple[int, int]) -> None:
+        """Refuse too few rows for `what`, and features that are not finite."""
+        check_enough(what, self.rows, *fewest)
+        check_finite("X", self.rows.X, self.rows.names)
+
+
+# ------------------------------------------------------------ checks
+
+
+def check_misfit_of_steps(refit: Refit, note: str = "") -> MisfitCheck:
+    """Look for what the model leaves out of the returns of H steps; a warning ends with `note`."""
+    refit.check_enough("A check of misfit", FEWEST)
+    rows = refit.rows
+    linear = refit.model.at()
+    weights = np.atleast_2d(linear.coef).T
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        gram = mean_product(rows, rows.X, rows.X)
+        check_range(gram)
+        tests = TestFunctions.of(rows, gram, weights, intercept=refit.model.settings.fit_intercept)
+        scores = _scores_of(tests, refit, gram)
+    errors = None
+    if not linear.no_intervals:
+        errors = linear.influence.standard_error(rows.X[:, : linear.n_features]).mean(axis=0)
+    return result(tests, scores, errors, note=note, single=refit.model.single)
+
+
+def _scores_of(tests: TestFunctions, refit: Refit, gram: Array) -> Scores:
+    """Compute s, u and M of returns of H steps, the mean squares of the predictions, and of the residuals."""
+    weight = refit.weight
+    total = refit.fitted.total
+    alpha = _RIDGE * total.weight
+
+    def score(weight: Array, theta: Array) -> Array:
+        along = tests.columns.T @ (weight[:, np.newaxis] * refit.residuals(theta))
+        return np.asarray(along / total.weight)
+
+    theta = refit.weights(total, 1.0, alpha)
+    s = score(weight, theta)
+    u = []
+    for block, (first, end) in zip(refit.fitted.blocks, pairwise(refit.edges), strict=True):
+        without = weight.copy()
+        without[first:end] *= 1.0 - LEFT_OUT
+        theta_e = refit.weights(total.plus(block, -LEFT_OUT), 1.0, alpha)
+        u.append((s - score(without, theta_e)) / LEFT_OUT)
+    scores = Scores(
+        s=s,
+        u=np.array(u),
+        M=tests.columns.T @ (weight[:, np.newaxis] * tests.columns) / total.weight,
+        size=np.einsum("im,ij,jm->m", theta[-1], gram, theta[-1]),
+        residual=mean_square(refit.rows, refit.residuals(theta)),
+    )
+    check_range(*scores)
+    return scores
+
+
+def check_bias_of_steps(refit: Refit, note: str = "") -> BiasCheck:
+    """Compare predictions of H steps with λ and with λ = 1, both fitted to the rows; a warning ends with `note`."""
+    lmbda = refit.model.solved.lmbda
+    if lmbda == 1.0:
+        raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
+    refit.check_enough("A check of bias", FEWEST_OF_BIAS)
+    fitted = refit.fitted
+    alpha = RIDGE_OF_BIAS * fitted.unit / fitted.n_features
+    with_lmbda, with_one = (
+        fitted.changed(settings=replace(fitted.settings, lmbda=decay, alpha=alpha)) for decay in (lmbda, 1.0)
+    )
+    residual = mean_square(refit.rows, refit.residuals(with_one.solved.weights))
+    gram = mean_product(refit.rows, refit.rows.X, refit.rows.X)
+    check_range(gram, residual)
+    check = compared(_fitted_of(with_lmbda), _fitted_of(with_one), gram, residual)
+    if np.any(check.biased):
+        warn(check.message(lmbda) + note, BiasWarning)
+    return check.first() if refit.model.single else check
+
+
+def _fitted_of(model: HorizonModel) -> Fitted:
+    """Return the weights of H steps and the influence on them."""
+    linear = model.at()
+    weights = linear.coef
+    if model.settings.fit_intercept:
+        weights = np.column_stack([linear.coef, linear.intercept])
+    return Fitted(weights, linear.influence)
+
+
+def held_out(refit: Refit) -> HeldOut | None:
+    """Return R² of the predictions of H steps on folds of the rows, fitted without each; None if it cannot be known.
+
+    The weights are those of the model's λ and ridge coefficients, these in proportion to the rows.
+    """
+    model = refit.model
+    try:
+        folds = folds_of(refit.given)
+    except InvalidInputError:
+        return None
+    if len(folds) < 2:
+        return None
+    edges = np.cumsum([0, *map(len, folds)]).tolist()
+    sums = lag_sums(model.prepared(refit.given), model.stream.horizon, edges)
+    total = reduce(LagSums.plus, sums)
+    predictions = []
+    returns = []
+    for part, (first, end) in zip(sums, pairwise(edges), strict=True):
+        rest = total.plus(part, -1.0)
+        if not rest.weight > 0.0:
+            return None
+        theta = model.uncentred(model.recursion(rest, model.solved.lmbda, model.solved.alpha).run())
+        predictions.append(model.bounded(np.asarray(refit.rows.X[first:end] @ theta[-1])))
+        returns.append(refit.returns.completed(refit.rows.X, theta)[first:end])
+    weight = refit.weight
+    nothing = np.zeros(len(weight))
+    observed = ObservedReturns(np.vstack(returns), nothing, weight, nothing)
+    if np.count_nonzero(weight) < 2:
+        return None
+    return HeldOut(mean_r2(observed, np.vstack(predictions), weight), len(refit.rows), len(folds))
