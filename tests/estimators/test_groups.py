@@ -64,7 +64,7 @@ def test_the_covariance_is_the_jackknife_over_groups(n_groups):
     assert_close(model.coef_covariance_, naive.cluster_jackknife(sums), "solve")
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning")
+@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")
 @pytest.mark.parametrize("n_groups", [7, 150])
 def test_the_order_of_episodes_makes_no_difference(n_groups):
     stream = grouped(n_groups, n_groups)

@@ -16,7 +16,10 @@ from lstd.metrics import backtest
 from lstd.metrics.backtest import RIDGES
 from tolerances import assert_close
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = [
+    pytest.mark.usefixtures("few_pairs"),
+    pytest.mark.filterwarnings("ignore::lstd.errors.MisfitWarning"),  # of customers whose rates show with time
+]
 
 GAMMA = 0.9
 

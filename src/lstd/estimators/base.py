@@ -338,7 +338,7 @@ class Predictor(Regressor):
         Returns
         -------
         BiasCheck
-            With `difference`, `expected`, `size`, `p_value` and `biased`.
+            With `difference`, `expected`, `size`, `residual`, `p_value` and `biased`.
 
         Raises
         ------
@@ -357,9 +357,9 @@ class Predictor(Regressor):
     def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
-        Squares and products of the features and a small boosted tree are fitted beside the features with λ = 1, and
-        tested with groups or episodes as independent. Intervals leave such a misfit out, and more data does not reduce
-        it. :meth:`bias_check` looks for what a larger λ would change.
+        Squares and products of the features, functions of the steps since the episode began, and a small boosted tree
+        are fitted beside the features with λ = 1, and tested with groups or episodes as independent. Intervals leave
+        such a misfit out, and more data does not reduce it. :meth:`bias_check` looks for what a larger λ would change.
 
         Parameters
         ----------
@@ -369,7 +369,7 @@ class Predictor(Regressor):
         Returns
         -------
         MisfitCheck
-            With `systematic`, `expected`, `standard_error`, `p_value` and `misfit`.
+            With `systematic`, `expected`, `standard_error`, `residual`, `p_value`, `of_age` and `misfit`.
 
         Raises
         ------

@@ -162,6 +162,9 @@ class LSTD(Predictor):
     def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order; any earlier fit is forgotten.
 
+        Nothing is checked that takes longer than the fit: call :meth:`misfit_check` and :meth:`bias_check`, or use
+        :class:`lstd.LSTDCV`, which does.
+
         Parameters
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)

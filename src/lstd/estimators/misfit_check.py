@@ -29,9 +29,9 @@ Santos 2012). So |s|² over each group, and s of the tree, are each ranked among
 tree counts only if it predicts, s > 0. The p-value is the rank of the smallest of the ranks.
 
 With M = Σ z_t (ψ_t − γ ψ_{t+1})ᵀ / T over test functions ψ, d = M⁻¹ s are their weights. |d|² estimates the mean
-square of the systematic part with the bias Σ |M⁻¹ u_e|². It is that of the age if its rank is the smallest, else that
-of the features and the tree. A misfit that is clear but less than a hundredth of the mean squared residual is left to
-be: to fit it would change no prediction by much.
+square of the systematic part with the bias Σ |M⁻¹ u_e|². It is that of the age if that is clear and its rank the
+smallest, else that of the features and the tree. A misfit that is clear but less than a hundredth of the mean squared
+residual gives no warning: to fit it would change no prediction by much.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ def _tested(groups: Groups, scores: Scores, j: int) -> tuple[float, float, float
     of_features, of_ages = _ranks(groups, s, u)
     least = np.minimum(of_features, of_ages)
     p_value = float(np.mean(least <= least[0]))
-    of_age = bool(of_ages[0] < of_features[0])
+    of_age = bool(of_ages[0] < of_features[0]) and p_value < SIGNIFICANT
     if of_age:
         places = groups.ages
         used = places

@@ -135,7 +135,8 @@ class MisfitCheck(_PerReward):
     p_value : float or ndarray
         Probability of a dependence at least as clear by chance.
     of_age : bool or ndarray of bool
-        Whether the steps since the episode began show it most clearly, and the systematic part is theirs.
+        Whether the p-value is below 0.01 and the steps since the episode began show the dependence most clearly; then
+        the systematic part is theirs.
     misfit : bool or ndarray of bool
         Whether the p-value is below 0.01, and the systematic part is above its own noise and a tenth of the residual.
 
