@@ -38,17 +38,18 @@ def test_the_check_of_misfit_is_that_of_the_definition(n_episodes, effect):
     phi, y = np.column_stack([X, np.ones(T)]), np.nan_to_num(data["y"])[:, np.newaxis]
     last = np.append(np.diff(episode) > 0, True)
     discount = np.where(terminated, 0.0, 0.9)
-    root = np.sqrt(weight)[:, np.newaxis]
+    full = weight * (terminated | ~last)
+    root = np.sqrt(full)[:, np.newaxis]
 
     def uncorrelated(columns, features):
-        """The same as of unweighted rows, by weight."""
+        """The same over full rows, by weight."""
         fit = np.linalg.lstsq(root * features, root * columns, rcond=None)[0]
         rest = columns - features @ fit
-        kept = np.average(rest**2, axis=0, weights=weight) > 1e-6 * np.average(columns**2, axis=0, weights=weight)
-        return rest[:, kept] / np.sqrt(np.average(rest[:, kept] ** 2, axis=0, weights=weight))
+        kept = np.average(rest**2, axis=0, weights=full) > 1e-6 * np.average(columns**2, axis=0, weights=full)
+        return rest[:, kept] / np.sqrt(np.average(rest[:, kept] ** 2, axis=0, weights=full))
 
-    centred = X - np.average(X, axis=0, weights=weight)
-    z = np.clip(centred / np.sqrt(np.average(centred**2, axis=0, weights=weight)), -3.0, 3.0)
+    centred = X - np.average(X, axis=0, weights=full)
+    z = np.clip(centred / np.sqrt(np.average(centred**2, axis=0, weights=full)), -3.0, 3.0)
     products = uncorrelated(np.column_stack([z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2]), phi)
     ages = np.empty((T, 0))
     if n_episodes >= 50:
@@ -61,21 +62,20 @@ def test_the_check_of_misfit_is_that_of_the_definition(n_episodes, effect):
         [(s - naive.step_score(*rows, weight * (1 - 0.75 * (episode == e)))) / 0.75 for e in range(n_episodes)]
     )
     signs = 2.0 * np.random.default_rng(0).integers(0, 2, (1999, n_episodes)) - 1.0
-    full = weight * (terminated | ~last)
 
-    def gram(places, weight):
-        return tests[:, places].T @ (weight[:, np.newaxis] * tests[:, places]) / weight.sum()
+    def gram(places):
+        return tests[:, places].T @ (full[:, np.newaxis] * tests[:, places]) / full.sum()
 
     def size(places):
-        correlation = np.linalg.inv(gram(places, weight))
+        correlation = np.linalg.inv(gram(places))
         return lambda s: s[places] @ correlation @ s[places]
 
     groups = [slice(0, 3)] + [slice(3, 6)] * bool(ages.size)
     expected = naive.sign_flip_p_value([size(group) for group in groups], s, u, signs)
     ranks = [naive.sign_flip_rank(size(group), s, u, signs) for group in groups]
     used = groups[int(np.argmin(ranks)) if expected < 0.01 else 0]
-    d, *q = (np.linalg.solve(gram(used, full), one[used]) for one in (s, *u))
-    metric = gram(used, weight)
+    d, *q = (np.linalg.solve(gram(used), one[used]) for one in (s, *u))
+    metric = gram(used)
     systematic, chance = d @ metric @ d, sum(one @ metric @ one for one in q)
     model = HorizonLSTD(HORIZON, gamma=0.9).fit(**data)
     found = model.misfit_check(**data)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from lstd.data.arguments import check_array, check_choice, check_integer, check_real, shown
+from lstd.data.arguments import check_array, check_choice, check_flag, check_integer, check_real, shown
 from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
 from lstd.data.follow import StreamEnd
 from lstd.data.ids import first_true
