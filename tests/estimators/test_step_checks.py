@@ -8,7 +8,6 @@ import lstd
 import naive
 from lstd import HorizonLSTD
 from lstd.errors import BiasWarning, InvalidInputError, MisfitWarning
-from lstd.estimators import bias_check
 from tolerances import assert_close
 
 HORIZON = 4
@@ -142,9 +141,9 @@ def test_a_fit_to_chunks_checks_the_first(tmp_path):
     assert_close(model.model_.held_out.score, expected.model_.held_out.score, "sums")
 
 
-def test_what_is_checked_is_the_same_each_time_and_from_all_over(monkeypatch):
-    monkeypatch.setattr(bias_check, "_ENTRIES_OF_CHOICE", 0)
-    data = log(600, 2, lambda x, age: 3.0 * (np.arange(len(x)) > len(x) / 2) * x[:, 0] ** 2)
+def test_what_is_checked_is_the_same_each_time_and_from_all_over():
+    data = log(1500, 2, lambda x, age: 3.0 * (np.arange(len(x)) > len(x) / 2) * x[:, 0] ** 2)
+    data["X"] = np.hstack([data["X"], np.random.default_rng(3).normal(size=(len(data["X"]), 6))])
     with pytest.warns(MisfitWarning, match=rf"Checked on \d+ of {len(data['X'])} rows, from all over the data\.$"):
         first, again = (HorizonLSTD(HORIZON).fit(**data) for _ in range(2))
     assert vars(first.misfit_check_) == vars(again.misfit_check_)
