@@ -245,9 +245,9 @@ def fit_horizon(columns, models):
     return numbers(HorizonLSTD(3).fit(**rows(columns)))
 
 
-def check(method):
+def check(method, kind="lstd"):
     def run(columns, models):
-        found = getattr(models["lstd"], method)(**rows(columns))
+        found = getattr(models[kind], method)(**rows(columns))
         return np.array([np.ravel(found.p_value)[0], np.ravel(found.expected)[0]])
 
     return run
@@ -263,6 +263,8 @@ ENTRIES = {
     "LSTDCV.fit": Entry(fit_cv, LSTD_ROWS),
     "HorizonLSTD.fit": Entry(fit_horizon, PLAIN, {"time"}),
     "HorizonLSTD.partial_fit": Entry(lambda c, _: of_chunks(HorizonLSTD(3), c), PLAIN, {"time"}),
+    "HorizonLSTD.bias_check": Entry(check("bias_check", "horizon"), PLAIN),
+    "HorizonLSTD.misfit_check": Entry(check("misfit_check", "horizon"), PLAIN),
     "HorizonLSTD.score": Entry(
         lambda c, m: m["horizon"].score(**rows(c)), PLAIN - {"groups"} | {"sample_weight"}, silent=NOT_IN_R2
     ),

@@ -41,8 +41,9 @@ _REMEDIES = {
     "importance_ratio": "Use LSTD for data of another policy.",
     "trace_coefficient": "Use LSTD for data of another policy.",
 }
-_FIT, _PARTIAL_FIT, _OBSERVED_RETURNS = (
-    Takes(f"HorizonLSTD.{method}", _COLUMNS, _REMEDIES) for method in ("fit", "partial_fit", "observed_returns")
+_FIT, _PARTIAL_FIT, _OBSERVED_RETURNS, _BIAS_CHECK, _MISFIT_CHECK = (
+    Takes(f"HorizonLSTD.{method}", _COLUMNS, _REMEDIES)
+    for method in ("fit", "partial_fit", "observed_returns", "bias_check", "misfit_check")
 )
 
 
@@ -438,7 +439,7 @@ class HorizonLSTD(Regressor):
         >>> check.misfit, check.of_age
         (True, True)
         """
-        return check_misfit_of_steps(self._refit(X, y, columns))
+        return check_misfit_of_steps(self._refit(X, y, columns, _MISFIT_CHECK))
 
     def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
         """Check for bias from bootstrapping: compare predictions of `horizon` steps with those of λ = 1.
@@ -467,11 +468,11 @@ class HorizonLSTD(Regressor):
         BiasWarning
             When the result is `biased`.
         """
-        return check_bias_of_steps(self._refit(X, y, columns))
+        return check_bias_of_steps(self._refit(X, y, columns, _BIAS_CHECK))
 
-    def _refit(self, X: Any, y: ArrayLike, columns: Columns) -> Refit:
+    def _refit(self, X: Any, y: ArrayLike, columns: Columns, takes: Takes) -> Refit:
         """Return the sums of rows that the model is checked on."""
-        return Refit.of(self._model, self._checked(self._model, X, y, columns, _FIT, sort=True))
+        return Refit.of(self._model, self._checked(self._model, X, y, columns, takes, sort=True))
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
