@@ -15,9 +15,9 @@ from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.estimators.model import read_model
+from lstd.tables.first_rows import FirstRows
 from lstd.tables.reader import RowReader
-from lstd.tables.sum_tables import Sample, fit_stream
-from table_files import ROLES, episodes, write
+from table_files import ROLES, episodes, fit_files, write
 from tolerances import assert_close
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -150,7 +150,7 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
 def test_choice_reports_its_progress(tmp_path):
     path = write(table(200), tmp_path / "a.parquet")
     told = []
-    fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", 1.0), on_progress=lambda *event: told.append(event))
+    fit_files([path], ROLES, Settings.with_choice(0.9, "auto", 1.0), on_progress=lambda *event: told.append(event))
     texts = list(dict.fromkeys(text for text, _, _ in told))
     assert texts == [f"reading {path}", "choosing lmbda and alpha"]
     chosen = [done / total for text, done, total in told if text == texts[1]]
@@ -177,7 +177,9 @@ def test_choice_reports_its_progress(tmp_path):
 def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept, chunk_rows):
     data = episodes(lengths, seed=1)
     reader = RowReader([write(data, tmp_path / "a.parquet")], ROLES, chunk_rows=chunk_rows)
-    sample = Sample(reader.chunks(), 3 * limit, ones=True)
+    sample = FirstRows(3 * limit, ones=True)
+    for chunk in reader.chunks():
+        sample.add(reader, chunk)
     assert (len(sample), sample.is_full) == (kept, sum(lengths) > limit)
     arguments = sample.rows.arguments
     assert np.array_equal(arguments["X"], np.column_stack([data["x"], data["y"], np.ones(len(data))])[:kept])
@@ -213,7 +215,7 @@ def test_report(folder, capsys, words):
 
 @pytest.mark.usefixtures("no_pictures")
 def test_report_on_the_first_rows(folder, capsys, monkeypatch):
-    monkeypatch.setattr("lstd.tables.sum_tables.SAMPLE_ENTRIES", 2 * 410)
+    monkeypatch.setattr("lstd.tables.first_rows.REPORT_ENTRIES", 2 * 410)
     assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
     assert "\nreport                 fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
     assert "LSTD(λ) for data.csv, the first 400 of 1000 rows" in Path("fit.html").read_text()

@@ -14,8 +14,8 @@ from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.tables.sum_tables import fit_stream
 from lstd.tables.table import FrameTable
+from table_files import fit_files
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
@@ -91,7 +91,7 @@ def test_tables_that_cut_groups_are_those_of_whole_data(cuts, text, chunk_rows):
     whole = LSTD(**SETTINGS).fit(**arrays)
     leaf_roles = Roles(("x0", "x1"), ("r",), "ep", "done", groups="who")
     opened = [FrameTable(str(i), table) for i, table in enumerate(tables)]
-    models = [fit_stream(opened, leaf_roles, Settings(**SETTINGS), chunk_rows=chunk_rows, n_jobs=2)[0]]
+    models = [fit_files(opened, leaf_roles, Settings(**SETTINGS), chunk_rows=chunk_rows, n_jobs=2)]
     models += [fit_tables(tables, **ROLES, **SETTINGS, n_blocks=64, **THREADS).model_] if chunk_rows is None else []
     starts = {0, *(1 + np.flatnonzero(arrays["groups"][1:] != arrays["groups"][:-1])).tolist()}
     for model in models:

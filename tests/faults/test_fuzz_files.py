@@ -13,8 +13,7 @@ from lstd.estimators.model import read_model, write_model
 from lstd.experiments.protocol import make_plan
 from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.reproduce.run import reproduce
-from lstd.tables.sum_tables import fit_stream
-from table_files import ROLES, episodes, write
+from table_files import ROLES, episodes, fit_files, write
 
 CASES = 24
 
@@ -61,7 +60,7 @@ def damaged(content, rng):
 def test_saved_sums(tmp_path, kind):
     rng = np.random.default_rng(7)
     path = tmp_path / "saved"
-    model = fit_stream([write(episodes([5] * 8, 0), tmp_path / "a.csv")], ROLES, Settings(0.9))[0]
+    model = fit_files([write(episodes([5] * 8, 0), tmp_path / "a.csv")], ROLES, Settings(0.9))
     if kind == "model":
         write_model(model, path)
     else:

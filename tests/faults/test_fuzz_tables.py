@@ -25,8 +25,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, write_model
 from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 from lstd.tables.scoring import Score, score_tables
-from lstd.tables.sum_tables import fit_stream
-from table_files import ROLES, episodes, write
+from table_files import ROLES, episodes, fit_files, write
 
 CASES = 40
 SIZES = (None, 1, 3, 7)
@@ -44,15 +43,15 @@ def models(tmp_path_factory):
     large = pa.array(1000.0 * table["r"].to_numpy())  # so that predictions overflow where features are huge
     table = table.set_column(table.column_names.index("r"), "r", large)
     sound = {ext: write(table, folder / f"sound{ext}") for ext in (".csv", ".parquet")}
-    fits = {gamma: fit_stream([sound[".csv"]], ROLES, Settings(gamma, 0.7, 1.0))[0] for gamma in (0.9, 1.0)}
+    fits = {gamma: fit_files([sound[".csv"]], ROLES, Settings(gamma, 0.7, 1.0)) for gamma in (0.9, 1.0)}
     return fits, sound
 
 
 def fit(models, path, rng):
-    return fit_stream([path], ROLES, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=_size(rng))[0]
+    return fit_files([path], ROLES, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=_size(rng))
 
 
-def fit_files(models, path, rng):
+def fit_twice(models, path, rng):
     roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
     return lstd.fit_tables(
         path, **roles, gamma=0.9, fit_intercept=bool(rng.integers(2)), n_jobs=int(rng.integers(1, 3))
@@ -85,7 +84,7 @@ def _size(rng):
     return SIZES[int(rng.integers(len(SIZES)))]
 
 
-READERS = (fit, fit_files, score, predict)
+READERS = (fit, fit_twice, score, predict)
 
 
 def numbers_of(found):
@@ -211,8 +210,8 @@ def all_readers(models, path):
     model, rng = models[0][0.9], np.random.default_rng(0)
     roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
     for n_jobs in (1, 2):
-        yield lambda: fit_stream([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
-        yield lambda: fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: fit_files([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: fit_files([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
         yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
     for sink in (csv_sink, parquet_sink):
         yield lambda: predict_tables(model.linear, [path], ["id"], sink, io.BytesIO())  # noqa: B023

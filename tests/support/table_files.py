@@ -12,6 +12,7 @@ from lstd.distributed.chunk_sums import MEMORY
 from lstd.distributed.runner import Runner
 from lstd.tables.reader import open_tables
 from lstd.tables.sum_tables import SumTables
+from lstd.tables.table_fit import TableFit
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")
 
@@ -48,3 +49,9 @@ def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
     part = Runner(n_jobs=1).sum(leaf, open_tables(paths, None))
     part.ends.check()
     return part.ends.named(part.blocks.total)
+
+
+def fit_files(paths, roles, settings, *, n_jobs=None, on_progress=None, **options):
+    """A model of tables in threads of this process; `options` are those of a fit."""
+    fit = TableFit(roles, settings, Runner(n_jobs), **options, on_progress=on_progress)
+    return fit.model(open_tables(paths, on_progress))

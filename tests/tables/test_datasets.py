@@ -17,9 +17,8 @@ import lstd
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import write_model
-from lstd.tables.sum_tables import fit_stream
 from lstd.tables.table import dataset_tables
-from table_files import ROLES, episodes, write
+from table_files import ROLES, episodes, fit_files, write
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
@@ -61,7 +60,7 @@ def test_the_same_bytes_as_of_the_files(tmp_path, extension, chunk_rows):
     dataset = ds.dataset(paths, format="csv" if "csv" in extension else "parquet")
     settings = Settings(0.9, 0.7, 2.0, "mixed", True)
     kept = [
-        fit_stream(tables, ROLES, settings, chunk_rows=chunk_rows, n_jobs=n_jobs)[0]
+        fit_files(tables, ROLES, settings, chunk_rows=chunk_rows, n_jobs=n_jobs)
         for n_jobs, tables in ((1, paths), (1, dataset_tables(dataset)), (2, dataset_tables(dataset)))
     ]
     bytes_of = [saved(model, tmp_path / "model") for model in kept]

@@ -18,8 +18,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import read_model, write_model
 from lstd.statistics.threads import Ahead
-from lstd.tables.sum_tables import fit_stream
-from table_files import ROLES, episodes, write
+from table_files import ROLES, episodes, fit_files, write
 from tolerances import assert_close
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -84,10 +83,10 @@ def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, 
     paths = [write(episodes(lengths, seed=1), tmp_path / f"a{extension}")]
     kept = {}
     for n_jobs in (1, 3):
-        model = fit_stream(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs)[0]
+        model = fit_files(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs)
         kept[n_jobs] = saved(model, tmp_path / "model")
     assert kept[1] == kept[3]
-    whole = fit_stream(paths, ROLES, settings, n_jobs=2)[0]
+    whole = fit_files(paths, ROLES, settings, n_jobs=2)
     assert_close(model.coef, whole.coef, "solve")
     assert_close(model.statistics.A, whole.statistics.A, "sums")
 
@@ -97,12 +96,12 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
     columns = {f"x{j}": rng.normal(size=40) for j in range(300)} | {"r": np.ones(40)}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     paths, roles = [str(tmp_path / "a.parquet")], Roles(None, ("r",))
-    found, _ = fit_stream(paths, roles, Settings(0.9), memory=2**24)
+    found = fit_files(paths, roles, Settings(0.9), memory=2**24)
     assert found.no_intervals == (
         "Intervals of 301 weights need at least 13.8 MB for blocks of the data; "
         '`n_blocks="auto"` may take 8 MB. Give more memory, or fit fewer features.'
     )
-    assert fit_stream(paths, roles, Settings(0.9))[0].no_intervals == ""
+    assert fit_files(paths, roles, Settings(0.9)).no_intervals == ""
 
 
 # Independent files
@@ -158,7 +157,7 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, n_jobs):
     roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings(0.99)
     rows = r"rows 301 to 400 \(the first row of data is 1\): The sums .* must be below 1e308"
     with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}"):
-        fit_stream(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
+        fit_files(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from lstd import Trajectories
 from lstd.data.roles import Roles
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.tables.sum_tables import fit_stream
-from table_files import ROLES, episodes, statistics, write
+from table_files import ROLES, episodes, fit_files, statistics, write
 
 GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
 
@@ -176,10 +175,10 @@ def test_nothing_to_fit(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y,r,id,done\n")
     with pytest.raises(InvalidInputError, match=r"no row is followed .* number of rows is 0"):
-        fit_stream([str(path)], ROLES, Settings(0.9))
+        fit_files([str(path)], ROLES, Settings(0.9))
     path.write_text("x,y,r,id,done\n1,1,1,a,0\n1,1,1,b,0\n")
     with pytest.raises(InvalidInputError, match=r"no row is followed .* number of rows is 2"):
-        fit_stream([str(path)], ROLES, Settings(0.9))
+        fit_files([str(path)], ROLES, Settings(0.9))
 
 
 CUT = Roles(("x",), ("r",), "id", "done", "cut")

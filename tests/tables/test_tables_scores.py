@@ -16,8 +16,7 @@ from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.predicting import csv_sink, predict_tables
 from lstd.tables.scoring import score_tables
-from lstd.tables.sum_tables import fit_stream
-from table_files import ROLES, episodes, write
+from table_files import ROLES, episodes, fit_files, write
 from tolerances import assert_close
 
 
@@ -34,7 +33,7 @@ def test_scores_are_those_of_the_whole(tmp_path, gamma, unobserved):
     lengths = lengths_for(gamma)
     table = episodes(lengths, seed=10)
     path = write(table, tmp_path / "a.parquet")
-    model = fit_stream([path], ROLES, Settings(gamma, 0.7))[0]
+    model = fit_files([path], ROLES, Settings(gamma, 0.7))
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     predicted = model.predict(np.column_stack([columns["x"], columns["y"]]))
     expected = observed_returns(
@@ -56,7 +55,7 @@ def test_scores_are_those_of_the_whole(tmp_path, gamma, unobserved):
 def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path, gamma):
     table = episodes([40, 1, 30, 2], seed=10)
     path = write(table, tmp_path / "a.parquet")
-    model = fit_stream([path], ROLES, Settings(gamma, 0.7))[0]
+    model = fit_files([path], ROLES, Settings(gamma, 0.7))
     with pytest.raises(InvalidInputError, match="2 terminated, and 1 of 71 rows"):
         score_tables(model, [path], ROLES, unobserved="drop")
     whole = write(table[:40], tmp_path / "b.parquet")
@@ -81,7 +80,7 @@ def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path
 
 def test_a_score_of_little_that_was_observed_says_so(tmp_path):
     path = write(episodes([30, 40], seed=12)[30:], tmp_path / "a.csv")
-    model = fit_stream([path], ROLES, Settings(1.0, fit_intercept=False))[0]
+    model = fit_files([path], ROLES, Settings(1.0, fit_intercept=False))
     with pytest.warns(UnobservedWarning, match="Only 0 % of the discounted weight"):
         assert score_tables(model, [path], ROLES).observed_share == 0.0
 
@@ -89,7 +88,7 @@ def test_a_score_of_little_that_was_observed_says_so(tmp_path):
 def test_score_without_whole_returns_says_so(tmp_path):
     table = episodes([2, 30, 2, 40], seed=12)[2:32]
     path = write(table, tmp_path / "a.csv")
-    model = fit_stream([path], ROLES, Settings(0.99))[0]
+    model = fit_files([path], ROLES, Settings(0.99))
     with pytest.raises(InvalidInputError, match=r"of 30 rows none can be scored.*longer episodes, or use"):
         score_tables(model, [path], ROLES, unobserved="drop")
     one = write(table[28:29], tmp_path / "b.csv")
@@ -102,7 +101,7 @@ def test_a_score_without_discount_joins_chunks(tmp_path):
     reward = rng.normal(1000.0, 1.0, 30_000)
     table = pa.table({"x": reward, "r": reward, "d": np.arange(30_000) == 25_000})
     path, roles = write(table, tmp_path / "a.parquet"), Roles(("x",), ("r",), None, "d")
-    model = fit_stream([path], roles, Settings(1.0, 1.0))[0]
+    model = fit_files([path], roles, Settings(1.0, 1.0))
     found = score_tables(model, [path], roles, chunk_rows=1000)
     predicted = model.predict(reward[:, np.newaxis])
     ended, cut = (np.cumsum(reward[part][::-1])[::-1] for part in (slice(0, 25_001), slice(25_001, 29_999)))
@@ -117,9 +116,9 @@ def test_a_score_without_discount_joins_chunks(tmp_path):
 def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     table = pa.table({"x": [1e200, 2e200, 1e-3], "r": [1e200, 1.0, 3.0], "d": [0, 0, 1]})
     path, roles = write(table, tmp_path / "a.parquet"), Roles(("x",), ("r",), None, "d")
-    model = fit_stream(
+    model = fit_files(
         [write(episodes([9, 9], 1), tmp_path / "b.csv")], Roles(("x",), ("r",), "id", "done"), Settings(0.9)
-    )[0]
+    )
     with pytest.raises(InvalidInputError, match=r"squares of returns or of errors must not be beyond 1e308. Scale the"):
         score_tables(model, [path], roles)
     model = model.changed(known=Solved(Solution(np.array([[1e200]]), 1.0), None, "none"))

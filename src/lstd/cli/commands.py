@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.linear import Linear
     from lstd.estimators.model import Model
+    from lstd.tables.first_rows import FirstRows
     from lstd.tables.scoring import Score
-    from lstd.tables.sum_tables import Sample
+    from lstd.tables.table_fit import TableFit
 
 TRANSITIONS = "discount importance_ratio trace_coefficient weight"
 NEEDED = ("matplotlib", "pyarrow", "jinja2")  # by `lstd reproduce`
@@ -82,6 +83,7 @@ def fit(given: Any) -> int:
     prepare_tables("fit")
     from lstd.data.settings import Settings
     from lstd.estimators.model import write_model
+    from lstd.tables.first_rows import REPORT_ENTRIES, FirstRows
 
     roles = replace(roles_of(given), prepared=True)
     numbers = given.gamma, given.lmbda, given.alpha
@@ -90,9 +92,9 @@ def fit(given: Any) -> int:
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
     steps = any(value is not None for value in (given.horizon, given.low, given.high, given.penalty))
+    sample = None if page is None else FirstRows(REPORT_ENTRIES, independent=given.independent)
     with reading(given.quiet) as on_progress:
-        fitted: Any
-        fitted, sample = (_fit_steps if steps else _fit)(given, roles, settings, page, on_progress)
+        fitted: Any = (_fit_steps if steps else _fit)(given, roles, settings, sample, on_progress)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
         fitted.save(path) if steps else write_model(fitted, path)
@@ -106,37 +108,30 @@ def fit(given: Any) -> int:
     return _describe(str(path), fitted.model_ if steps else fitted, given.json, shown)
 
 
-def _fit(
-    given: Any, roles: Roles, settings: Settings, page: Path | None, on_progress: Any
-) -> tuple[Model, Sample | None]:  # fmt: skip
-    """Return a model, and rows for its page, if there is to be one."""
+def _fit(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: Any) -> Model:
+    """Return a model, and add rows for its page to a sample, if there is to be one."""
+    from lstd.tables.reader import open_tables
     from lstd.tables.sort_and_impute import prepared
-    from lstd.tables.sum_tables import SAMPLE_ENTRIES, fit_stream
 
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
-    for warning in () if page is None else (BiasWarning, MisfitWarning):
+    for warning in () if sample is None else (BiasWarning, MisfitWarning):
         warnings.simplefilter("ignore", warning)  # its checks, of more rows, replace those after a choice
-    fitted, sample = fit_stream(
-        _tables(given, data, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
-        independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
-    )  # fmt: skip
+    tables = open_tables(_tables(given, data, roles, given.memory), on_progress)
+    fitted = _table_fit(given, roles, settings, on_progress).model(tables, sample)
     if fills and fitted.origin is not None:
         fitted = fitted.described(origin=replace(fitted.origin, fills=fills))
-    if sample is not None and sample.rows is not None:
+    rows = None if sample is None else sample.rows
+    if rows is not None:
         from lstd.estimators.bias_check import checks_for_report
 
-        fitted = fitted.described(checks=checks_for_report(sample.rows, fitted))
-    return fitted, sample
+        fitted = fitted.described(checks=checks_for_report(rows, fitted))
+    return fitted
 
 
-def _fit_steps(
-    given: Any, roles: Roles, settings: Settings, page: Path | None, on_progress: Any
-) -> tuple[HorizonLSTD, Sample | None]:  # fmt: skip
-    """Return a model of the next steps, and rows for its page, if there is to be one."""
+def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: Any) -> HorizonLSTD:
+    """Return a model of the next steps, and add rows for its page to a sample, if there is to be one."""
     from lstd.data.settings import SPREAD, VARIANT
-    from lstd.tables.fit_tables import fit_horizons
-    from lstd.tables.reader import RowReader, open_tables
-    from lstd.tables.sum_tables import SAMPLE_ENTRIES, Sample
+    from lstd.tables.reader import open_tables
 
     if given.horizon is None:
         raise InvalidInputError("`--low`, `--high` and `--penalty` need `--horizon`.")
@@ -145,18 +140,23 @@ def _fit_steps(
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
     tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
-    fitted = fit_horizons(
-        tables,
+    options = {"low": given.low, "high": given.high, "penalty": given.penalty or SPREAD}
+    return _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
+
+
+def _table_fit(given: Any, roles: Roles, settings: Settings, on_progress: Any) -> TableFit:
+    """Return how the tables are fitted, in threads of this process."""
+    from lstd.distributed.runner import Runner
+    from lstd.tables.table_fit import TableFit
+
+    return TableFit(
         roles,
-        given.horizon,
         settings,
-        given.memory,
-        low=given.low,
-        high=given.high,
-        penalty=given.penalty or SPREAD,
+        Runner(n_jobs=given.jobs),
+        memory=given.memory,
+        independent=given.independent,
+        on_progress=on_progress,
     )
-    chunks = RowReader(tables, roles, gamma=settings.gamma).chunks()
-    return fitted, None if page is None else Sample(chunks, SAMPLE_ENTRIES)
 
 
 def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | None = None) -> int:
@@ -227,7 +227,7 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles: Roles) -> str:
+def _write_report(model: Model | HorizonLSTD, sample: FirstRows, page: Path, roles: Roles) -> str:
     """Write the page; returns what it is on."""
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.lstd_cv import estimator_of
@@ -236,8 +236,9 @@ def _write_report(model: Model | HorizonLSTD, sample: Sample, page: Path, roles:
 
     origin = (model.model_ if isinstance(model, HorizonLSTD) else model).origin
     assert origin is not None
-    assert sample.rows is not None
-    columns = sample.rows.arguments
+    rows = sample.rows
+    assert rows is not None
+    columns = rows.arguments
     if roles.doubt_of_ends:
         columns["terminated"] = None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""

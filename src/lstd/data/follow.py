@@ -167,6 +167,10 @@ class Followed(NamedTuple):
     groups: SeenIds = NO_IDS
     times: TimesOfEnds = NO_TIMES
 
+    def continued_by(self, later: Followed) -> bool:
+        """Return whether the first of the rows that follow is of the same episode as the last of these."""
+        return not NO_MARKS.after([self.tail[-1], later.head[0]]).begins[1]
+
 
 class Episodes:
     """Follow the episodes of a stream of rows.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -64,11 +64,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """Sum chunks."""
+class SumChunks:
+    """Sum chunks, each on a worker, or all in threads that share them."""
 
     settings: Settings
-    n_blocks: Any  # an integer or "auto"
+    n_blocks: int | str  # an integer or "auto"
     memory: int  # bytes
     independent: bool  # each chunk begins a new episode
     alone: bool = field(default=False, kw_only=True)  # there is only one chunk
@@ -77,7 +77,7 @@ class Leaf:
         """Sum a chunk on a worker."""
         with one_blas_thread(), Ahead(1) as ahead:
             [part] = self.parts([(place, chunk)], ahead)
-        return part
+        return replace(part, first=place, last=place)
 
     @abstractmethod
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
@@ -87,19 +87,27 @@ class Leaf:
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""
 
+    @property
+    def sums_held(self) -> int:
+        """Number of sums, each with its blocks, that have a place in memory at a time."""
+        return 1 if self.alone else _SUMS_HELD
+
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
         """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""
-        return empty_blocks(nothing, self.n_blocks, self.memory // 2 // (1 if self.alone else _SUMS_HELD))
+        bytes_of_blocks = self.memory // 2
+        return empty_blocks(nothing, self.n_blocks, bytes_of_blocks // self.sums_held)
 
     def limit_of(self, blocks: Blocks, n_rows: int) -> int:
         """Return how many blocks to keep for the first `n_rows` rows of a chunk."""
-        rows = max(_BLOCK_ROWS, 16 * blocks.total.n_features)
-        return blocks.limit if self.alone else min(blocks.limit, max(_FEW_BLOCKS, n_rows // rows))
+        if self.alone:
+            return blocks.limit
+        rows_per_block = max(_BLOCK_ROWS, 16 * blocks.total.n_features)
+        return min(blocks.limit, max(_FEW_BLOCKS, n_rows // rows_per_block))
 
     def bytes_under_way(self, n_features: int, limit: int) -> int:
         """Return the bytes left for chunks and sums in progress, if each sum keeps `limit` blocks."""
-        blocks = 16 * n_features**2 * limit * (1 if self.alone else _SUMS_HELD)
-        return self.memory - bytes_ahead(self.memory) - min(self.memory // 2, blocks)
+        bytes_of_blocks = 16 * n_features**2 * limit * self.sums_held
+        return self.memory - bytes_ahead(self.memory) - min(self.memory // 2, bytes_of_blocks)
 
 
 def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:
@@ -115,12 +123,18 @@ def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:
     stack: list[tuple[int, T]] = []  # levels and nodes
     try:
         for part in parts:
-            level, node = 0, part
+            level = 0
+            node = part
             while stack and stack[-1][0] == level:
-                level, node = level + 1, merge(stack.pop()[1], node)
+                _, before = stack.pop()
+                node = merge(before, node)
+                level += 1
+                del before
             stack.append((level, node))
             del part, node
-        return reduce(lambda later, one: (0, merge(one[1], later[1])), reversed(stack))[1] if stack else None
+        if not stack:
+            return None
+        return reduce(lambda later, one: (0, merge(one[1], later[1])), reversed(stack))[1]
     finally:
         stack.clear()  # an error refers to this frame
 

@@ -21,15 +21,15 @@ from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.chunk_sums import (
     LEAST_MEMORY,
     MEMORY,
-    Leaf,
     Part,
+    SumChunks,
     Task,
     called,
     choice_entries,
     status,
 )
 from lstd.distributed.on_dask import CHUNK, Partitions, array_partitions, is_kind, listed, load
-from lstd.distributed.runner import Runner
+from lstd.distributed.runner import Runner, counted
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.estimators.model import model_of
 from lstd.statistics.blocks import check_n_blocks
@@ -123,8 +123,12 @@ def fit_chunks(
     runner = Runner(n_jobs, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory = check_integer("memory", memory, LEAST_MEMORY)
-    leaf = SumArrays(settings, check_n_blocks(n_blocks), memory, check_flag("independent", independent))
-    chunks, selection, checks = chunks_of(source), None, None
+    n_blocks = check_n_blocks(n_blocks)
+    independent = check_flag("independent", independent)
+    chunks, alone = counted(chunks_of(source))
+    leaf = SumArrays(settings, n_blocks, memory, independent, alone=alone)
+    selection = None
+    checks = None
     if settings.choose:
         chunks, first = split(chunks, client)
         settings, selection, checks = choose(first_rows(first, leaf, choice_entries(memory)), settings)
@@ -163,12 +167,15 @@ def split(chunks: Any, client: Any) -> tuple[Any, Any]:
     """Return chunks, and an iterator that loads them from the first; chunks of an iterator are drawn once."""
     if isinstance(chunks, Partitions):
         return chunks, (load(chunk, client or chunks.client) for chunk in chunks.chunks)
-    chunks, first = (chunks, iter(chunks)) if isinstance(chunks, (list, tuple)) else itertools.tee(chunks)
+    if isinstance(chunks, (list, tuple)):
+        first = iter(chunks)
+    else:
+        chunks, first = itertools.tee(chunks)
     return chunks, (load(chunk, client) for chunk in first)
 
 
 @dataclass(frozen=True)
-class SumArrays(Leaf):
+class SumArrays(SumChunks):
     """Sum one chunk of arrays; errors name its place."""
 
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
@@ -179,18 +186,20 @@ class SumArrays(Leaf):
         """Load, check and sum a chunk."""
         lmbda = self.settings.lmbda
         with naming(place):
-            columns = columns_of(chunk)
-            rows = self.rows(columns, summed=True)
+            rows = self.rows(columns_of(chunk), summed=True)
             blocks = self.no_blocks(LSTDStatistics.empty_like(rows, lmbda))
-            kept = replace(blocks, limit=self.limit_of(blocks, len(rows))).extended(rows, threads=1)
+            limit = self.limit_of(blocks, len(rows))
+            summed = replace(blocks, limit=limit).extended(rows, threads=1)
         broken = find_break(rows, lmbda)
+        if broken is not None:
+            broken = broken._replace(place=place)
         return Part(
-            replace(kept, limit=blocks.limit),
+            replace(summed, limit=blocks.limit),
             place,
             place,
-            place if rows.assumed else None,
-            broken and broken._replace(place=place),
-            episodes_seen(rows, SeenIds()),
+            assumed=place if rows.assumed else None,
+            broken=broken,
+            ends=episodes_seen(rows, SeenIds()),
         )
 
     def rows(self, columns: Mapping[str, Any], *, summed: bool = False) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any
 
 from lstd.data.arguments import shown
 from lstd.data.takes import LSTD_COLUMNS, Takes
-from lstd.distributed.chunk_sums import Leaf, Part, merged
+from lstd.distributed.chunk_sums import Part, SumChunks, merged
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.version import __version__
 
@@ -165,7 +165,7 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     return Partitions([dict(zip(blocks, part, strict=True)) for part in parts], _client_of(list(arrays.values())))
 
 
-def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:
+def on_graph(leaf: SumChunks, partitions: Partitions, client: Any) -> Part | None:
     """Sum all partitions in one graph, in which Dask computes once what they share.
 
     Without a client Dask computes it as any collection: on the cluster that holds it, by the default client, or on the

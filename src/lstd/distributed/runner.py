@@ -7,12 +7,12 @@ every runner gives the same bits, whichever workers die.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass
 from typing import Any
 
 from lstd.data.arguments import check_integer, shown
-from lstd.distributed.chunk_sums import Leaf, Part, merged
+from lstd.distributed.chunk_sums import Part, SumChunks, merged
 from lstd.distributed.on_dask import Partitions, on_graph
 from lstd.errors import InvalidInputError
 from lstd.statistics.threads import MAX_JOBS, Ahead, available_cores, one_blas_thread
@@ -45,7 +45,7 @@ class Runner:
         """Whether threads of this process sum chunks, unless they are Dask's."""
         return self.client is None
 
-    def sum(self, leaf: Leaf, chunks: Partitions | Iterable[Any]) -> Part:
+    def sum(self, leaf: SumChunks, chunks: Partitions | Iterable[Any]) -> Part:
         """Sum all chunks and merge the sums.
 
         Raises InvalidInputError when there are no chunks, or Dask holds them and `n_jobs` is given.
@@ -57,22 +57,35 @@ class Runner:
             raise InvalidInputError("`source` must hold at least one chunk; got none.")
         return part
 
-    def _on_dask(self, leaf: Leaf, partitions: Partitions) -> Part | None:
+    def _on_dask(self, leaf: SumChunks, partitions: Partitions) -> Part | None:
         """Sum chunks on the cluster of `client`, or else where Dask computes them."""
         if self.n_jobs is not None:
             raise InvalidInputError(
                 f"`n_jobs` must be None for a Dask `source`, which Dask computes; got {self.n_jobs}. Leave it out, and "
                 "pass the client of a cluster as `client`, if there is one."
             )
-        leaf = replace(leaf, alone=len(partitions.chunks) == 1)
         return on_graph(leaf, partitions, self.client)
 
-    def _on_threads(self, leaf: Leaf, chunks: Iterable[Any]) -> Part | None:
+    def _on_threads(self, leaf: SumChunks, chunks: Iterable[Any]) -> Part | None:
         """Sum chunks in threads of this process; an iterable is asked for the next chunk when a thread is free."""
-        if not isinstance(chunks, Sized):
-            rest = iter(chunks)
-            first = list(itertools.islice(rest, 2))
-            chunks = first if len(first) < 2 else itertools.chain(first, rest)
-        leaf = replace(leaf, alone=isinstance(chunks, Sized) and len(chunks) == 1)
         with one_blas_thread(), Ahead(self.n_jobs or available_cores()) as ahead:
             return merged(leaf.parts(enumerate(chunks), ahead), leaf.merge)
+
+
+def counted(chunks: Partitions | Iterable[Any]) -> tuple[Partitions | Iterable[Any], bool]:
+    """Return chunks, and whether there is only one; an iterator is asked for the first two."""
+    known = chunks.chunks if isinstance(chunks, Partitions) else chunks
+    if isinstance(known, Sized):
+        return chunks, len(known) == 1
+    rest = iter(known)
+    first = list(itertools.islice(rest, 2))
+    if len(first) < 2:
+        return first, len(first) == 1
+    return _after(first, rest), False
+
+
+def _after(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
+    """Yield the first chunks, of which none is held here once it is drawn, and the rest."""
+    while first:
+        yield first.pop(0)
+    yield from rest

@@ -7,11 +7,11 @@ The way of a row of a CSV file into a model, by the names of files here unless a
 
     fit_tables     checks arguments: data/roles, distributed/runner
     reader         opens the table: csv_table, table (Parquet, datasets, frames); sort_and_impute, if asked to
-    sum_tables     chooses settings from the first rows, if asked to
+    table_fit      chooses settings from the first rows, if asked to; first_rows keeps them
     distributed    runs on threads or a Dask cluster; each sums whole tables
     sum_tables     sums a table: draws chunks, and cuts them at the starts of blocks
     reader         makes chunks: csv_table parses text, data/parse_columns numbers, flags, ids and times,
                    data/follow checks rows
     statistics     sums the rows of a chunk and merges the sums of tables, whose ends it checks
-    sum_tables     solves for the weights: estimators/model
+    table_fit      solves for the weights: estimators/model
 """

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_columns, check_flag, check_integer, says_no_ends
 from lstd.data.roles import Roles
-from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, AUTO, LMBDA, SPREAD, VARIANT, Settings
+from lstd.data.settings import ALPHA, LMBDA, SPREAD, VARIANT, Settings
 from lstd.data.takes import Takes
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
-from lstd.errors import InvalidInputError, MissingTerminationWarning, missing_extra, warn
-from lstd.estimators.model_parts import Origin
+from lstd.errors import InvalidInputError, missing_extra
 from lstd.statistics.blocks import check_n_blocks
 
 if TYPE_CHECKING:
@@ -107,7 +104,7 @@ def fit_tables(
     unpenalised : str or iterable of str, optional
         Features without a penalty; `alpha`, given or chosen, is the ridge coefficient of the others.
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, client
-        As in :func:`lstd.fit_chunks`, where each table is a chunk.
+        As in :func:`lstd.fit_chunks`, where each table is a chunk. Only on a cluster the first tables are loaded twice.
     memory : int, default 2**29
         Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. Blocks take at
         most half of it for one table, an eighth for several; with too many features for that, there are no intervals.
@@ -146,8 +143,8 @@ def fit_tables(
     IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, UnusedRewardWarning, UnobservedWarning
         As in :meth:`lstd.LSTD.fit`.
     BoundsWarning, SupportWarning, ExtrapolationWarning
-        As in :meth:`lstd.LSTD.fit`, but only the first 5000 rows are looked at, if this process has the tables. Limits
-        of rewards and features are those of all rows.
+        As in :meth:`lstd.LSTD.fit`, but only the first 5000 rows are looked at, fewer of many features, and none that
+        only workers of a cluster have. Limits of rewards and features are those of all rows.
 
     Examples
     --------
@@ -195,60 +192,18 @@ def fit_tables(
         others |= {"client": client, "independent": independent}
         if name := next((name for name, given in others.items() if given), None):
             raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
-        return fit_horizons(
-            tables_of(source, roles),
-            roles,
-            horizon,
-            settings,
-            memory,
-            n_blocks=n_blocks,
-            low=low,
-            high=high,
-            penalty=SPREAD if penalty is None else penalty,
-        )
-    from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
-    from lstd.tables.sort_and_impute import sorted_tables
-    from lstd.tables.sum_tables import SumTables, fit_leaf
-
+    sort = check_flag("sort", sort)
     tables = tables_of(source, roles)
-    if check_flag("sort", sort):
+    from lstd.tables.table_fit import TableFit  # scikit-learn takes two seconds to import
+
+    fit = TableFit(roles, settings, runner, n_blocks, memory, independent)
+    if horizon is not None:
+        penalty = SPREAD if penalty is None else penalty
+        return fit.horizon_model(tables, horizon, low=low, high=high, penalty=penalty)
+    from lstd.estimators.lstd_cv import estimator_of
+
+    if sort:
+        from lstd.tables.sort_and_impute import sorted_tables
+
         tables = sorted_tables(tables, roles, memory, independent)
-    return estimator_of(fit_leaf(tables, SumTables(settings, n_blocks, memory, independent, roles), runner))
-
-
-def fit_horizons(
-    tables: Any, roles: Roles, horizon: int, settings: Settings, memory: int = MEMORY, **options: Any
-) -> HorizonLSTD:
-    """Fit a model of the next steps to tables that follow one another in one stream.
-
-    `options` are the parameters of :class:`lstd.HorizonLSTD` that are not settings.
-    """
-    from lstd.estimators.horizon_lstd import HorizonLSTD, check_equal
-    from lstd.tables.reader import Chunk, RowReader, opened
-
-    for name in ("next_features", "importance_ratio", "trace_coefficient"):
-        if {**roles.transitions, "next_features": roles.next_features}.get(name):
-            raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out, or use LSTD.")
-    warn(roles.doubt_of_ends, MissingTerminationWarning)
-    lmbda, alpha = (AUTO if name in settings.choose else getattr(settings, name) for name in ("lmbda", "alpha"))
-    model = HorizonLSTD(horizon, settings.gamma, lmbda, alpha, fit_intercept=settings.fit_intercept, **options)
-    opened_tables = [opened(place, table) for place, table in enumerate(tables)]
-    reader, clock = RowReader(opened_tables, roles, gamma=settings.gamma, memory=memory), None
-
-    def rows_of(chunk: Chunk) -> Rows:
-        """Return the rows of a chunk, with names of features, after a check of its times."""
-        nonlocal clock
-        try:
-            if chunk.times is not None:
-                clock = check_equal(chunk.times, chunk.rows, clock)
-        except InvalidInputError as error:
-            raise chunk.error(error) from error
-        return chunk.rows.changed(names=reader.features)
-
-    model.fit_stream((rows_of(chunk) for chunk in reader.chunks() if len(chunk.rows)), roles.rewards)
-    origin = Origin(
-        tuple(table.file for table in reader.tables), model.model_.stream.layout.n_rows, model.n_transitions_,
-        model.n_episodes_, datetime.now(UTC).isoformat(timespec="seconds"), columns=reader.roles.columns,
-    )  # fmt: skip
-    model.model_ = model.model_.described(origin=origin)
-    return model
+    return estimator_of(fit.model(tables))

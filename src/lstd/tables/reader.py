@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +38,6 @@ from lstd.tables.table import (
     dataset_tables,
 )
 
-R = TypeVar("R", bound="RowReader")
-
 
 class Chunk(NamedTuple):
     """Checked rows of a table, whose `place` is that in the file, with numbers of episodes in place of ids."""
@@ -58,12 +56,13 @@ class Chunk(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """Rows as they were read; or the end of the tables of a reader, without a table."""
+    """Rows as they were read, or a chunk of which they became one before; the end of a reader has neither."""
 
-    reader: Any  # RowReader
-    table: Any = None
+    reader: RowReader
+    table: Table | None = None
     first: int = 0  # place of its first row in the table
     batch: Any = None  # RecordBatch or TextBlock
+    chunk: Chunk | None = None
 
     def size(self) -> int:
         """Return the bytes of the rows, as read and converted."""
@@ -98,6 +97,27 @@ class RowReader:
         self.episodes = Episodes(roles, partial(_error, self.tables), part=part)
         self.gamma, self.is_part = gamma, part
         self.chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
+        self.held: list[Chunk] = []  # chunks that were read, and are to be given once more
+        self.failure: InvalidInputError | None = None  # of the row after those that were read
+        self._rest = self._read()
+
+    def raws(self) -> Iterator[Raw]:
+        """Yield the chunks that are held, then the rest of the rows as they are read, and the end.
+
+        Rows that nobody draws stay for the next caller.
+        """
+        while self.held:
+            yield Raw(self, chunk=self.held.pop(0))
+        if self.failure is not None:
+            raise self.failure
+        while (raw := next(self._rest, None)) is not None:  # `yield from` would close the rest with this generator
+            yield raw
+        yield Raw(self)
+
+    def _read(self) -> Iterator[Raw]:
+        for table in self.tables:
+            for batch in table.batches(self.columns, self.chunk_rows):
+                yield Raw(self, table, table.rows_read - len(batch), batch)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
@@ -127,39 +147,46 @@ def times_of(chunks: Sequence[Chunk]) -> NDArray[Any] | None:
     return np.concatenate(times) if len({part.dtype.kind in "mM" for part in times}) == 1 else None
 
 
-def chunks_of(readers: Iterable[R], ahead: Ahead, most_bytes: int = 0) -> Iterator[tuple[R, Chunk | None]]:
+def chunks_of(
+    readers: Iterable[RowReader], ahead: Ahead, most_bytes: int = 0
+) -> Iterator[tuple[RowReader, Chunk | None]]:
     """Yield the checked chunks of readers one after another, each with its reader, and None at the end of each.
 
     Up to `most_bytes` are read ahead, also of the next readers, and converted in the threads of `ahead`.
     """
-
-    def read() -> Iterator[Raw]:
-        for reader in readers:
-            for table in reader.tables:
-                for batch in table.batches(reader.columns, reader.chunk_rows):
-                    yield Raw(reader, table, table.rows_read - len(batch), batch)
-            yield Raw(reader)
-
-    for (reader, table, first, _), found, failure in ahead.map(_converted, read(), Raw.size, most_bytes):
-        if found is not None:
-            chunk = reader.checked(table, first, found)
-            del found
-            yield reader, chunk
-            del chunk
+    raws = itertools.chain.from_iterable(reader.raws() for reader in readers)
+    for raw, found, failure in ahead.map(_converted, raws, Raw.size, most_bytes):
+        reader = raw.reader
         if failure is not None:
-            raise failure
-        if table is None:
+            reader.failure = failure
+        if raw.chunk is not None:
+            yield reader, raw.chunk
+        elif raw.table is None:
             if not reader.is_part:
                 reader.episodes.finish()
             yield reader, None
+        elif found is not None:
+            chunk = reader.checked(raw.table, raw.first, found)
+            del found
+            yield reader, chunk
+            del chunk
+        del raw
+        if failure is not None:
+            raise failure
 
 
 def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | None]:
     """Convert rows up to the first one that cannot be read, and return the error for that; what was read is let go."""
-    batch, reader, failure = raw.batch, raw.reader, None
-    if batch is not None and raw.table.text:
+    if raw.table is None:
+        return raw, None, None
+    reader = raw.reader
+    batch = raw.batch
+    failure = None
+    if raw.table.text:
         batch, failure = batch.parsed(reader.columns, reader.roles.numbers)
-    found = None if batch is None else Converted(batch, reader.roles, reader.gamma)
+    found = None
+    if batch is not None:
+        found = Converted(batch, reader.roles, reader.gamma)
     return raw._replace(batch=None), found, failure
 
 

@@ -1,0 +1,280 @@
+"""Fits to tables: one way from named columns to a model of either kind.
+
+The first rows are read once: they are kept for a choice of settings, for doubts that sums do not show, and for a
+report, while the same rows are summed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lstd.data.doubts import warn_of_break
+from lstd.data.roles import Roles
+from lstd.data.rows import Rows
+from lstd.data.settings import AUTO, Settings
+from lstd.distributed.chunk_sums import MEMORY, Part, choice_entries
+from lstd.distributed.on_dask import Partitions, load
+from lstd.distributed.runner import Runner, counted
+from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, warn
+from lstd.estimators.choose_settings import Choice, OnProgress, choose
+from lstd.estimators.model import Model, model_of
+from lstd.estimators.model_parts import Checks, Origin, Selection
+from lstd.statistics.threads import available_cores, one_blas_thread
+from lstd.tables.first_rows import FirstRows
+from lstd.tables.reader import Chunk, RowReader, opened
+from lstd.tables.sum_tables import Ends, SumTables, memory_suffices
+
+if TYPE_CHECKING:
+    from lstd.estimators.horizon_lstd import HorizonLSTD
+
+_DOUBTED_ROWS = 5000  # the first, which are looked at for doubts that sums do not show
+_LOG = logging.getLogger("lstd")
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """How tables are fitted; the arguments are the checked ones of :func:`lstd.fit_tables`.
+
+    `on_progress` is called with a description of the work of a choice, the bytes done and the bytes in all.
+    """
+
+    roles: Roles
+    settings: Settings
+    runner: Runner = Runner()  # noqa: RUF009
+    n_blocks: int | str = "auto"
+    memory: int = MEMORY
+    independent: bool = False
+    chunk_rows: int | None = None
+    on_progress: OnProgress | None = None
+
+    def model(self, tables: Any, sample: FirstRows | None = None) -> Model:
+        """Fit a model of discounted rewards by the sums of each table; the first rows are added to a `sample`.
+
+        `tables` are those of :func:`lstd.tables.reader.tables_of`.
+        """
+        assumed = self.roles.doubt_of_ends
+        warn(assumed, MissingTerminationWarning)
+        at_hand = isinstance(tables, list) and not any(map(callable, tables))
+        is_here = self.runner.is_here and not isinstance(tables, Partitions)
+        roles = self.roles
+        if at_hand and is_here:  # all tables must have the columns, which are then named
+            reader = RowReader(tables, roles)
+            tables = reader.tables
+            roles = reader.roles
+        files = [getattr(table, "file", table) for table in tables] if at_hand else []
+
+        tables, alone = counted(tables)
+        settings = self.settings
+        if roles.features is not None:
+            settings = settings.named(roles.features)
+        sums = SumTables(settings, self.n_blocks, self.memory, self.independent, roles, self.chunk_rows, alone=alone)
+        selection: Selection | None = None
+        checks: Checks | None = None
+        if settings.choose:
+            tables, (settings, selection, checks) = self._chosen(tables, sums)
+            sums = replace(sums, settings=settings)
+
+        doubted = FirstRows(choice_entries(self.memory) // 4, _DOUBTED_ROWS, independent=self.independent)
+        first = (doubted,) if sample is None else (doubted, sample)
+        if is_here:
+            sums = replace(sums, first=first)
+        part = self.runner.sum(sums, tables)
+        self._check_ends(part, tables)
+        if not is_here and at_hand and _can_be_read(tables):
+            _read_first(map(sums.reader, enumerate(tables)), first)
+
+        closed = part.ends.rows.times.doubt()
+        warn(closed, TerminationWarning)
+        if part.broken is not None:
+            warn_of_break(part.broken, part.broken.place, columns=True)
+        model = self._solved(part, settings, files, selection=selection, checks=checks, assumed=bool(assumed))
+        if closed:
+            model = model.described(said=(closed,))
+        rows = doubted.rows
+        if rows is None:
+            return model
+        return model.with_doubts(rows)
+
+    def horizon_model(
+        self, tables: Iterable[Any], horizon: int, sample: FirstRows | None = None, **options: Any
+    ) -> HorizonLSTD:
+        """Fit a model of the next steps to tables that follow one another; the first rows are added to a `sample`.
+
+        `options` are the parameters of :class:`lstd.HorizonLSTD` that are not settings.
+        """
+        from lstd.estimators.horizon_lstd import HorizonLSTD  # scikit-learn takes two seconds to import
+
+        roles = self.roles
+        given = {**roles.transitions, "next_features": roles.next_features}
+        for name in ("next_features", "importance_ratio", "trace_coefficient"):
+            if given.get(name):
+                raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out, or use LSTD.")
+        warn(roles.doubt_of_ends, MissingTerminationWarning)
+        settings = self.settings
+        model = HorizonLSTD(
+            horizon,
+            settings.gamma,
+            AUTO if "lmbda" in settings.choose else settings.lmbda,
+            AUTO if "alpha" in settings.choose else settings.alpha,
+            fit_intercept=settings.fit_intercept,
+            n_blocks=self.n_blocks,
+            **options,
+        )
+        reader = RowReader(
+            [opened(place, table) for place, table in enumerate(tables)],
+            roles,
+            gamma=settings.gamma,
+            chunk_rows=self.chunk_rows,
+            memory=self.memory,
+        )
+        model.fit_stream(_steps(reader, sample), roles.rewards)
+        origin = Origin(
+            files=tuple(table.file for table in reader.tables),
+            rows=model.model_.stream.layout.n_rows,
+            transitions=model.n_transitions_,
+            episodes=model.n_episodes_,
+            date=_now(),
+            columns=reader.roles.columns,
+        )
+        model.model_ = model.model_.described(origin=origin)
+        return model
+
+    def _chosen(self, tables: Any, sums: SumTables) -> tuple[Any, Choice]:
+        """Choose settings from the first rows; return the tables, of which some were begun, and the choice.
+
+        What Dask sums is loaded here, and once more by its workers.
+        """
+        first = FirstRows(choice_entries(self.memory), ones=self.settings.fit_intercept, independent=self.independent)
+        if isinstance(tables, Partitions):
+            client = self.runner.client or tables.client
+            loaded = (load(chunk, client) for chunk in tables.chunks)
+            _read_first(map(sums.reader, enumerate(loaded)), (first,))
+        elif not self.runner.is_here:
+            tables = list(tables)
+            _read_first(map(sums.reader, enumerate(tables)), (first,))
+        else:
+            tables = _begun(tables, sums, first)
+        rows = first.rows
+        if rows is None:
+            raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
+        return tables, choose(rows, sums.settings.named(rows.names or ()), self.on_progress)
+
+    def _check_ends(self, part: Part, tables: Any) -> None:
+        """Check the first and the last rows of several tables, and say that rows without ids go on."""
+        if self.independent or part.last == part.first:
+            return
+        part.ends.check()
+        if self.roles.episode is None and not isinstance(tables, Partitions):
+            _LOG.warning(
+                "without a column of episodes, the first row of each table is taken as the successor of the last row "
+                "of the table before, unless that ended its episode"
+            )
+
+    def _solved(
+        self,
+        part: Part,
+        settings: Settings,
+        files: Iterable[str],
+        *,
+        selection: Selection | None,
+        checks: Checks | None,
+        assumed: bool,
+    ) -> Model:
+        """Return the model of sums over all tables."""
+        ends: Ends = part.ends
+        features = ends.roles.features or ()
+        total = ends.named(part.blocks.total)
+        origin = Origin(
+            files=tuple(files),
+            rows=total.n_rows,
+            transitions=total.n_transitions,
+            episodes=total.n_episodes,
+            date=_now(),
+            next_features=ends.roles.next_features,
+            columns=ends.roles.columns,
+        )
+        # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
+        with one_blas_thread(), memory_suffices(len(features)):
+            model = model_of(
+                replace(part.blocks, total=total),
+                settings.named(features),
+                selection,
+                self.n_blocks,
+                checks=checks,
+                warned=frozenset({"ends"} if assumed else ()),
+                rewards=ends.roles.rewards,
+                threads=self.runner.n_jobs or available_cores(),
+                origin=origin,
+                episodes=None if self.independent else ends.rows.seen,
+                limits=ends.limits,
+            )
+            _ = model.no_intervals  # so that the influence of blocks is computed here
+        return model
+
+
+def _begun(tables: Iterable[Any], sums: SumTables, first: FirstRows) -> Iterator[Any]:
+    """Read the first rows, and return all tables; those that were begun go on with what was not read."""
+    begun: list[RowReader] = []
+    rest = iter(enumerate(tables))
+    for task in rest:
+        reader = sums.reader(task)
+        begun.append(reader)
+        if _hold(reader, first):
+            break
+        if sums.roles.features is None:
+            sums = replace(sums, roles=replace(sums.roles, features=reader.features))
+    return itertools.chain(begun, (table for _, table in rest))
+
+
+def _hold(reader: RowReader, first: FirstRows) -> bool:
+    """Read the first rows of a reader, which holds them, and return whether there is no room for more."""
+    held: list[Chunk] = []
+    for chunk in reader.chunks():
+        held.append(first.add(reader, chunk))
+        if first.is_full:
+            break
+    reader.held = held
+    return first.is_full
+
+
+def _read_first(readers: Iterable[RowReader], first: Iterable[FirstRows]) -> None:
+    """Read rows until all have their first rows."""
+    for reader in readers:
+        for chunk in reader.chunks():
+            for one in first:
+                one.add(reader, chunk)
+            if all(one.is_full for one in first):
+                return
+
+
+def _can_be_read(tables: list[Any]) -> bool:
+    """Return whether this process has tables that workers read; they may be files of other machines."""
+    return not isinstance(tables[0], str) or Path(tables[0]).exists()
+
+
+def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
+    """Yield the rows of a reader with names of features, after a check that steps are equal."""
+    from lstd.estimators.horizon_lstd import check_equal
+
+    clock = None
+    for chunk in reader.chunks():
+        if not len(chunk.rows):
+            continue
+        if chunk.times is not None:
+            try:
+                clock = check_equal(chunk.times, chunk.rows, clock)
+            except InvalidInputError as error:
+                raise chunk.error(error) from error
+        if sample is not None:
+            sample.add(reader, chunk)
+        yield chunk.rows.changed(names=reader.features)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
