@@ -1,5 +1,8 @@
 """Units of features make no difference to LSTDCV, nor does what is added to a dense one if there is an intercept."""
 
+import re
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,9 +13,9 @@ from scipy import sparse
 
 import lstd
 import naive
-from lstd import LSTD, LSTDCV, LSTDStatistics, RecursiveLSTD, fit_tables
+from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics, RecursiveLSTD, fit_tables
 from lstd.data.check_rows import check_rows
-from lstd.errors import RidgeWarning
+from lstd.metrics import observed_returns
 from lstd.ope import LSTDQ
 from support.tolerances import assert_close
 
@@ -162,41 +165,90 @@ def test_a_constant_column():
     assert not little.all()
 
 
+SMALL = np.array([1e-3, 1.0, 1.0])  # the first feature in units a thousand times larger
+
+
+def texts_of_scales(act):
+    """The texts of the warnings about scales that an act gives."""
+    with warnings.catch_warnings(record=True) as given_warnings:
+        warnings.simplefilter("always")
+        act()
+    return [str(one.message) for one in given_warnings if "times less than" in str(one.message)]
+
+
+def moved_in_units(make, X, y, columns, ridge, spread):
+    """Mean square by which predictions would move with a penalty in units, as a share of that of the residuals."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, other = (make(alpha).fit(X, y, **columns) for alpha in (ridge, ridge * spread))
+    before, after = model.predict(X), other.predict(X)
+    if isinstance(model, HorizonLSTD):
+        found = model.observed_returns(X, y, **columns)
+    else:
+        found = observed_returns(y, gamma=GAMMA, prediction=before, **columns)
+    return np.mean((after - before) ** 2) / np.average((found.returns - before) ** 2, weights=found.weight)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_warning_of_scales_comes_where_predictions_would_move(seed, intercept):
+    random = np.random.default_rng(seed)
+    X, y, columns = log(seed)
+    X = X * 10.0 ** random.uniform(-2.0, 2.0, 3)
+    X[:, 0] += X[:, 0].std()
+    spread = np.array([naive.column_units(x, np.ones(len(X)), centred=intercept)[1] for x in X.T])
+    ridge = np.full(3, 10.0 ** random.uniform(-1.0, 2.0))
+    for make in (
+        lambda alpha: LSTD(GAMMA, 0.9, alpha, fit_intercept=intercept),
+        lambda alpha: HorizonLSTD(5, GAMMA, 0.9, alpha, penalty="raw", fit_intercept=intercept),
+    ):
+        share = moved_in_units(make, X, y, columns, ridge, spread)
+        assert not 0.019 < share < 0.021, "another seed: too near for spreads of some of the rows"
+        texts = texts_of_scales(lambda: make(ridge[0]).fit(X, y, **columns))  # noqa: B023
+        differ = np.ptp(np.log(spread)) > np.log(10.0)
+        assert len(texts) == (share >= 0.02 and differ)
+        assert not texts_of_scales(lambda: make(ridge[0]).fit(X / np.sqrt(spread), y, **columns))  # noqa: B023
+
+
 def test_lstd_warns_of_scales_once():
     X, y, columns = log()
-    for model in (LSTD(GAMMA), LSTD(GAMMA, fit_intercept=False)):
-        with pytest.warns(RidgeWarning, match=r"`alpha` penalises x0 .* times less than x[12]: ") as given_warnings:
-            model.fit(X * [1e4, 1.0, 1.0], y, **columns)
-        assert len([one for one in given_warnings if "times less" in str(one.message)]) == 1
-        assert "times less" in model.summary().facts["doubt"]
+    for model in (LSTD(GAMMA), LSTD(GAMMA, fit_intercept=False), HorizonLSTD(5, penalty="raw")):
+        (text,) = texts_of_scales(lambda: model.fit(X * SMALL, y, **columns))  # noqa: B023
+        assert re.match(r"`alpha` penalises x[12] \S+ times less than x0: the squares .* it would move the", text)
+        assert text in model.model_.said
+    assert not texts_of_scales(lambda: HorizonLSTD(5).fit(X * SMALL, y, **columns))
+    assert not texts_of_scales(lambda: LSTD(GAMMA).fit(X * [1e4, 1.0, 1.0], y, **columns))  # which changes nothing
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
 def test_tables_action_values_and_streams_warn_of_scales_too():
     X, y, columns = log()
-    X = X * [1e4, 1.0, 1.0]
+    X = X * SMALL
     names = [f"f{j}" for j in range(X.shape[1])]
     frame = pd.DataFrame(X, columns=names).assign(y=y, **columns)
     given = {"gamma": GAMMA, "features": names, "reward": "y", "episode": "episode", "terminated": "terminated"}
-    half = np.full((len(X), 2), 0.5)
-    columns = columns | {"actions": np.arange(len(X)) % 2, "target_policy": half}
+    policy = {"actions": np.arange(len(X)) % 2, "target_policy": np.full((len(X), 2), 0.5)}
+
+    def pairs(X, actions):
+        return np.column_stack([X, actions])
+
     for fit in (
         lambda: fit_tables(frame, **given),
-        lambda: LSTD(GAMMA).partial_fit(X, y, **log()[2]),
-        lambda: LSTDQ(GAMMA, trace="none").fit(X, y, **columns),
-        lambda: RecursiveLSTD(X.shape[1], GAMMA).partial_fit(X, np.nan_to_num(y)),
+        lambda: LSTD(GAMMA).partial_fit(X, y, **columns),
+        lambda: LSTDQ(GAMMA, trace="none").fit(X, y, **columns, **policy),
+        lambda: LSTDQ(GAMMA, trace="none", features=pairs).fit(X, y, **columns, **policy),
+        lambda: RecursiveLSTD(X.shape[1], GAMMA).partial_fit(X, y, **columns),
     ):
-        with pytest.warns(RidgeWarning, match=r"`alpha` penalises (x|f)0 .* times less than"):
-            fit()
+        (text,) = texts_of_scales(fit)
+        assert re.match(r"`alpha` penalises (x|f)[123] \S+ times less than (x|f)0:", text)
 
 
 @few_pairs
-@pytest.mark.parametrize("alpha", [0.0, [1.0, 0.0, 0.0], [1e12, 1.0, 1.0]], ids=["none", "one column", "by column"])
-def test_no_warning_of_scales_where_alpha_is_for_them(alpha, recwarn):
+@pytest.mark.parametrize("alpha", [0.0, [1.0, 0.0, 0.0], [1e-6, 1.0, 1.0]], ids=["none", "one column", "by column"])
+def test_no_warning_of_scales_where_alpha_is_for_them(alpha):
     X, y, columns = log()
-    LSTD(GAMMA, alpha=alpha).fit(X * [1e6, 1.0, 1.0], y, **columns)
-    LSTDCV(GAMMA, LMBDAS).fit(X * [1e6, 1.0, 1.0], y, **columns)
-    assert not [one for one in recwarn if "times less" in str(one.message)]
+    assert not texts_of_scales(lambda: LSTD(GAMMA, alpha=alpha).fit(X * SMALL, y, **columns))
+    assert not texts_of_scales(lambda: LSTDCV(GAMMA, LMBDAS).fit(X * SMALL, y, **columns))
 
 
 # ---------------------------------------------------------------- the grid of α

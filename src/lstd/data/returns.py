@@ -286,6 +286,14 @@ def observed(
     return ObservedReturns(returns, shares, weight, at_end)
 
 
+@np.errstate(over="ignore", invalid="ignore")
+def mean_squared_residual(rows: Rows, values: Array, ahead: Array | None = None) -> Array:
+    """Compute the mean square over full rows of returns, completed as by :func:`observed`, less values, (m,)."""
+    residual = completed_returns(rows, values, ahead) - values
+    square: Array = np.average(residual**2, axis=0, weights=rows.full * rows.weight)
+    return square
+
+
 def horizon_returns(rows: Rows, curve: Array, horizon: int, unobserved: str = "predict") -> ObservedReturns:
     """Compute the returns of the next `horizon` steps of checked rows, completed where an episode was cut off.
 

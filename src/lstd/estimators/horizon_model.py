@@ -38,7 +38,7 @@ from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.statistics.blocks import check_n_blocks, default_limit
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units
 from lstd.statistics.intervals import Influence, check_count
-from lstd.statistics.ridge import scales_doubt
+from lstd.statistics.ridge import Scales
 from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
@@ -263,13 +263,13 @@ class HorizonModel(Record):
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
-        bounds, ridge = self.limits.bounds(self.settings, steps), self.ridge[: self.n_features]
+        bounds = self.limits.bounds(self.settings, steps)
         warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
             UnobservedWarning: with_backtest(self.unobserved, tested),
             ExtrapolationWarning: growing_doubt(near),
             BoundsWarning: beyond_bounds(self.at().predict(rows.part), bounds, "a smaller `horizon`"),
-            RidgeWarning: scales_doubt(rows, ridge, self.settings.fit_intercept),
+            RidgeWarning: self._scales_doubt(rows),
         }
         for category, text in found.items():
             warn(text, category)
@@ -281,6 +281,34 @@ class HorizonModel(Record):
         if self.checks is not None:
             return self.checks
         return Checks(_UNCHECKED.format("bias_check"), _UNCHECKED.format("misfit_check"))
+
+    def _scales_doubt(self, rows: Rows) -> str:
+        """Say that predictions of the longest horizon depend on the units of the features, if they do.
+
+        Nothing is said where `alpha` was chosen or has a number for each feature, or the penalty is in units.
+        """
+        settings = self.settings
+        if self.unit_of_penalty != RAW or "alpha" in settings.choose or isinstance(settings.alpha, tuple):
+            return ""
+        n = self.n_features
+        scales = Scales.of(rows, self.ridge[:n], intercept=settings.fit_intercept)
+        if scales is None:
+            return ""
+        ridge = self.ridge.copy()
+        ridge[:n] = scales.in_units
+        system = self.total.system(self.solved.lmbda, ridge, self.penalty, intercept=settings.fit_intercept)
+        theta = HorizonSolution.of_system(system, self.stream.horizon).run()
+        change = settings.uncentred(theta[-1].T) - self.solved.weights[-1].T
+        moved = rows.part @ change[:, :n].T + change[:, n:].sum(axis=1)
+        predictions = self.at().predict(rows.part).reshape(moved.shape)
+
+        def residual() -> Array:
+            found = self.returns(rows, self.stream.horizon, "predict")
+            error = found.returns.reshape(len(rows), -1) - self.at().predict(rows.X).reshape(len(rows), -1)
+            square: Array = np.average(error**2, axis=0, weights=found.weight)
+            return square
+
+        return scales.doubt(moved, predictions, residual)
 
     def _influence(self, recursion: HorizonSolution, theta: Array) -> Influence:
         """Compute the influence of each block on centred weights θ; raises InvalidInputError with too few blocks."""

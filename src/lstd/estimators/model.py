@@ -30,6 +30,7 @@ from lstd.data.doubts import (
     with_backtest,
 )
 from lstd.data.feature_arrays import Features
+from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
@@ -50,7 +51,7 @@ from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import Influence, Interval, influence_of
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.ridge import scales_doubt, warn_of_ridge
+from lstd.statistics.ridge import Scales, warn_of_ridge
 from lstd.statistics.solve import Solution
 from lstd.statistics.system import System
 from lstd.types import Array, Flags
@@ -456,7 +457,33 @@ class Model(Record):
         return self._with_said(texts)
 
     def _scales_doubt(self, rows: Rows) -> str:
-        return scales_doubt(rows, self.ridge[: self.n_features], self.settings.fit_intercept)
+        """Say that predictions depend on the units of the features, if they do; nothing where `alpha` is for them."""
+        settings = self.settings
+        is_for_them = self.selection is not None or isinstance(settings.alpha, tuple)
+        if is_for_them or self.matrix_free is not None or self.solution.unbounded:
+            return ""
+        scales = Scales.of(rows, self.ridge[: self.n_features], intercept=settings.fit_intercept)
+        if scales is None:
+            return ""
+        system = self.system
+        n = self.n_features
+        if not scales.may_move(system.A.diagonal()[:n], self.solution.condition_number):
+            return ""
+        change = settings.uncentred(scales.moved_weights(system, self._centred_weights).T)
+        part = rows.part
+        moved = part @ change[:, :n].T
+        if settings.fit_intercept:
+            moved += change[:, -1]
+        predictions = self.predict(part).reshape(moved.shape)
+        return scales.doubt(moved, predictions, lambda: self._mean_squared_residual(rows))
+
+    def _mean_squared_residual(self, rows: Rows) -> Array:
+        """Compute the mean square of returns less predictions, (m,), where predictions complete returns at cuts."""
+        prediction = self.predict(rows.X).reshape(rows.y.shape)
+        ahead = None
+        if rows.X_next is not None:
+            ahead = self.predict(rows.X_next).reshape(rows.y.shape)
+        return mean_squared_residual(rows, prediction, ahead)
 
     def _with_said(self, texts: Mapping[type[Warning], str]) -> Model:
         """Warn of texts that are not empty, unless the stream has had them, and add them to what was said."""

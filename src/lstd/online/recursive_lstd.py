@@ -19,6 +19,7 @@ from lstd._kernels.online_state import BAD, CHANGED, DONE, JUMP, LOOK, NEXT
 from lstd._kernels.online_step import step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
+from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, boundary_share, check_ridge
 from lstd.data.takes import Takes
@@ -30,7 +31,8 @@ from lstd.online.recorded_rows import Name, learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
-from lstd.statistics.ridge import scales_doubt
+from lstd.statistics.ridge import Scales
+from lstd.statistics.system import System
 from lstd.types import Array
 
 _PARTIAL_FIT, _UPDATE = (  # beside the named arguments
@@ -381,9 +383,10 @@ class RecursiveLSTD(OnlinePredictor):
         T, m = rows.y.shape
         told = np.empty((T, m + 2)) if asked else np.empty((0, m + 2))
         if T:
-            if not self.n_updates and T >= FEWEST:
-                warn(scales_doubt(rows, np.zeros(self.n_features) + self.alpha, intercept=False), RidgeWarning)
+            is_first = not self.n_updates
             learn(self, rows, told if asked else None, name)
+            if is_first and T >= FEWEST:
+                warn(self._scales_doubt(rows), RidgeWarning)
             self.drifts_ = told[:, -2:] if asked else None
             if self.n_updates <= 8 * T:
                 self._core.warn_of_ratios()
@@ -391,6 +394,27 @@ class RecursiveLSTD(OnlinePredictor):
         if asked and T:
             self._beyond = warn_of_bounds(self._beyond, rows, predictions, boundary_share(self.variant, self.lmbda))
         return predictions[:, 0] if self.n_rewards is None else predictions
+
+    def _scales_doubt(self, rows: Rows) -> str:
+        """Say that predictions for the first rows depend on the units of the features, if they do."""
+        if not is_single(self.alpha):
+            return ""
+        ridge = np.full(self.n_features, float(self.alpha))
+        scales = Scales.of(rows, ridge, intercept=False)
+        if scales is None:
+            return ""
+        system = System.of(self.reader.total(), self.variant, ridge, intercept=False)
+        solution = system.solve()
+        weights = solution.weights
+        if solution.unbounded or not scales.may_move(system.A.diagonal(), solution.condition_number):
+            return ""
+        moved = rows.part @ scales.moved_weights(system, weights)
+
+        def residual() -> Array:
+            ahead = None if rows.X_next is None else rows.X_next @ weights
+            return mean_squared_residual(rows, rows.X @ weights, ahead)
+
+        return scales.doubt(moved, rows.part @ weights, residual)
 
     # ------------------------------------------------------------ reading
 

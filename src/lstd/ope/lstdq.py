@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_choice
+from lstd.data.doubts import FEWEST
 from lstd.data.feature_arrays import Features, check_features, check_not_overflowed
-from lstd.data.rows import Columns, PerRow
+from lstd.data.rows import COMPARED, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
 from lstd.data.takes import Takes
@@ -30,9 +31,10 @@ from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, states_of, summed_pairs, warn_of_support
 from lstd.ope.pairs import StateActionFeatures, probabilities_of
 from lstd.ope.value_by_blocks import dual_solution
-from lstd.statistics.ridge import scales_doubt
+from lstd.statistics.ridge import Scales
 from lstd.types import Array
 
+_PAIR_ENTRIES = 2**18  # entries of features of pairs that are compared at once
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
 _FIT = Takes("LSTDQ.fit", (), {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED})  # beside the named
 
@@ -455,12 +457,52 @@ def row_factor(logged: LoggedRows) -> Array:
     return np.asarray(0.99 * logged.ratio + 0.01)
 
 
+def _scales_doubt(model: Model, logged: LoggedRows, rows: Rows) -> str:
+    """Say that action values depend on the units of the features, if they do; nothing where `alpha` is for them.
+
+    `rows` are the transitions. Residuals are TD errors.
+    """
+    settings = model.settings
+    if isinstance(settings.alpha, tuple) or model.solution.unbounded:
+        return ""
+    k = model.n_features
+    states = logged.rows
+    n_blocks = logged.features.n_actions
+    if logged.features.phi is not None:  # features of pairs, without a block for each action
+        states = rows
+        n_blocks = 1
+    scales = Scales.of(states, np.full(k // n_blocks, settings.alpha), intercept=settings.fit_intercept)
+    if scales is None:
+        return ""
+    weights = model.solution.weights
+    change = scales.moved_weights(model.system, weights)
+    n_compared = max(FEWEST, min(COMPARED, _PAIR_ENTRIES // k))
+    some = slice(None, None, -(-len(rows) // n_compared))
+    pairs = rows.X[some]
+    values = _values(pairs, weights)
+    moved = _values(pairs, change)
+
+    def residual() -> Array:
+        assert rows.X_next is not None
+        ahead = _values(rows.X_next[some], weights)
+        td_error = rows.y[some] + rows.discount[some, np.newaxis] * ahead - values
+        square: Array = np.mean(td_error**2, axis=0)
+        return square
+
+    return scales.doubt(moved, values, residual)
+
+
+def _values(pairs: Features, weights: Array) -> Array:
+    """Return the values of pairs (T, k), by weights (k, m), or (k + 1, m) with that of the ones."""
+    k = pairs.shape[1]
+    values: Array = pairs @ weights[:k]
+    values += weights[k:].sum(axis=0)
+    return values
+
+
 def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: Any) -> Model:
     """Fit to transitions."""
     rows = pair_rows(logged)
-    if not isinstance(settings.alpha, tuple):  # one for all features of states
-        ridge = np.full(logged.rows.n_features, settings.alpha)
-        warn(scales_doubt(logged.rows, ridge, settings.fit_intercept), RidgeWarning)
     if solver.takes(logged.rows.X, rows.n_features):
         rows = rows.changed(X=rows.X[:], X_next=rows.X_next[:])  # type: ignore[index]
         return (
@@ -470,6 +512,7 @@ def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: An
         )
     blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks)
     fitted = model_of(blocks, settings, None, n_blocks, episodes=episodes_seen(rows))
+    warn(_scales_doubt(fitted, logged, rows), RidgeWarning)
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
     n_systems = len(blocks.prefixes) + 1
     if logged.wide and 3 * len(rows) * logged.rows.n_features >= n_systems * logged.width**2:

@@ -7,12 +7,19 @@ that of the ridge term. The movement
 
 is (α/2)/(g + α/2) in a direction in which A is g: 0 where the data decide, 1 where the ridge term does. An intercept is
 eliminated first, so that the movement is that about the mean.
+
+The same α penalises a feature of small numbers more than one of large numbers. Whether that matters, the predictions
+say: those with ridge coefficients α s², s² the squared spreads of the features, beside those with α.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 import numpy as np
 
+from lstd.data.doubts import FEWEST
 from lstd.data.feature_arrays import column_spread
 from lstd.data.rows import Rows
 from lstd.errors import RidgeWarning, warn
@@ -23,8 +30,9 @@ MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen set
 NOTHING = 1e-12  # share of bᵀθ that is rounding
 _SMALL_FACTOR = 2.0**-20  # of α, or of A if it is less, at which weights without a bound still grow
 _SMALLEST_FACTOR = 2.0**-60
-_ALIKE = 1e3  # ratio of penalties, by ranges, below which spreads need not be computed
-_UNEQUAL = 1e6  # ratio of penalties from which there is a warning
+_ALIKE = 10.0  # ratio of penalties, in units of squared spreads, up to which scales do not differ
+_MOVED = 0.02  # mean square by which predictions would move, as a share of that of the residuals, for a warning
+_HARDLY = 1e-4  # share of the variance of the predictions: residuals of noise are larger than 50 times that
 _ENTRIES_COMPARED = 2**13  # features whose scales are looked at, but at least 64 rows of them
 _ROWS_COMPARED = 64
 
@@ -130,31 +138,104 @@ def warn_of_movement(
     warn(f"Halving `alpha` moves the predictions by {100.0 * movement:.0f} % of their {what}: {why}.", RidgeWarning)
 
 
-@np.errstate(all="ignore")
-def scales_doubt(rows: Rows, ridge: Array, intercept: bool) -> str:
-    """Say which ridge coefficients, relative to the squared spreads of features, differ too much; empty if none do.
+class Scales(NamedTuple):
+    """Ridge coefficients of features whose scales differ."""
 
-    `ridge` is (n,), without the column of ones. Spreads are those of some of the rows.
-    """
-    n = len(ridge)
-    if not len(rows) or not n:
-        return ""
-    n_compared = max(_ROWS_COMPARED, _ENTRIES_COMPARED // n)
-    X = rows.X[:: max(1, len(rows) // n_compared)]
-    if isinstance(X, np.ndarray) and _ranges_are_alike(X[:, :n], ridge, intercept):
-        return ""
-    _, spread, square = column_spread(X, about_zero=not intercept)[:, :n]
-    relative = np.where((square > 0.0) & (ridge > 0.0), ridge / spread, np.nan)
-    if not np.nanmax(relative, initial=0.0) > _UNEQUAL * np.nanmin(relative, initial=np.inf):
-        return ""
-    names = rows.names or [f"x{j}" for j in range(n)]
-    least = int(np.nanargmin(relative))
-    most = int(np.nanargmax(relative))
-    return (
-        f"`alpha` penalises {names[least]} {relative[most] / relative[least]:.1g} times less than {names[most]}: the "
-        "squares of their spreads differ so much. Divide the columns by their spreads, or give `alpha` one number per "
-        "column; LSTDCV, whose choice does not depend on scales, has them as `ridge_`."
-    )
+    ridge: Array  # (n,), without the column of ones
+    spread: Array  # (n,) squared; 1 where a feature is constant, or not penalised
+    relative: Array  # (n,) ridge coefficient in units of the squared spread; NaN there
+    names: Sequence[str]
+
+    @classmethod
+    @np.errstate(all="ignore")
+    def of(cls, rows: Rows, ridge: Array, *, intercept: bool) -> Scales | None:
+        """Return the scales of some of the rows; None where all features are penalised alike.
+
+        Spreads are about zero without an `intercept`. `ridge` is (n,), without the column of ones.
+        """
+        n = len(ridge)
+        if len(rows) < FEWEST or not ridge.any():
+            return None
+        n_compared = max(_ROWS_COMPARED, _ENTRIES_COMPARED // n)
+        X = rows.X[:: max(1, len(rows) // n_compared)]
+        if isinstance(X, np.ndarray) and _ranges_are_alike(X[:, :n], ridge, intercept):
+            return None
+        _, spread, square = column_spread(X, about_zero=not intercept)[:, :n]
+        penalised = (square > 0.0) & (ridge > 0.0)
+        penalties = ridge[penalised] / spread[penalised]
+        if not penalties.max(initial=0.0) > _ALIKE * penalties.min(initial=np.inf):
+            return None
+        relative = np.where(penalised, ridge / spread, np.nan)
+        return cls(ridge, np.where(penalised, spread, 1.0), relative, rows.names or [f"x{j}" for j in range(n)])
+
+    @property
+    def in_units(self) -> Array:
+        """Ridge coefficients in units of the squared spreads, (n,)."""
+        return self.ridge * self.spread
+
+    def may_move(self, diagonal: Array, condition_number: float) -> bool:
+        """Return whether other units may move predictions at all; else nothing need be solved.
+
+        In units in which A has a unit diagonal, weights move by at most κ max_j |α s_j² − α| / |A_jj| of their size,
+        and predictions, which may be smaller than the weights, by κ times that.
+
+        Parameters
+        ----------
+        diagonal : ndarray of shape (n,)
+            Diagonal of A of the features.
+        condition_number : float
+            κ, that of the system in such units.
+        """
+        change = np.abs(self.in_units - self.ridge)
+        size = np.abs(diagonal)
+        bound = condition_number**2 * change
+        return not bool(np.all(bound <= np.sqrt(_HARDLY) * size))
+
+    @np.errstate(all="ignore")
+    def moved_weights(self, system: System, weights: Array) -> Array:
+        """Return how far the weights, (k, m), of a system would move, were the penalty in units; zero if it cannot be.
+
+        The features repeat in the blocks of a system, which may have the column of ones behind them.
+        """
+        n_blocks = len(system.ridge) // len(self.ridge)
+        ridge = system.ridge.copy()
+        ridge[: n_blocks * len(self.ridge)] = np.tile(self.in_units, n_blocks)
+        try:
+            moved: Array = np.linalg.solve(system.A + np.diag(ridge), system.b) - weights
+        except np.linalg.LinAlgError:
+            return np.zeros_like(weights)
+        return moved
+
+    @np.errstate(all="ignore")
+    def doubt(self, moved: Array, predictions: Array, residual: Callable[[], Array]) -> str:
+        """Say that predictions depend on the units of the features; empty if they hardly do.
+
+        Parameters
+        ----------
+        moved : ndarray of shape (T, m)
+            How far predictions for rows of the fit would move, were the penalty in units.
+        predictions : ndarray of shape (T, m)
+            Those predictions.
+        residual : callable
+            Returns the mean squared residual of each reward, (m,). It is not called if predictions hardly move.
+        """
+        square = np.mean(moved**2, axis=0)
+        if not np.isfinite(square).all() or not (square > _HARDLY * np.var(predictions, axis=0)).any():
+            return ""
+        share = square / residual()
+        most = float(np.nanmax(share, initial=0.0))
+        if not most >= _MOVED:
+            return ""
+        least = int(np.nanargmin(self.relative))
+        strongest = int(np.nanargmax(self.relative))
+        ratio = self.relative[strongest] / self.relative[least]
+        how_far = f"{100.0 * most:.2g} % of the mean squared residual" if most < 1.0 else "more than the residuals"
+        return (
+            f"`alpha` penalises {self.names[least]} {ratio:.1g} times less than {self.names[strongest]}: the squares "
+            f"of their spreads differ so much. In units of these, it would move the predictions by {how_far}. Divide "
+            "the columns by their spreads, or give `alpha` one number per column; LSTDCV, and HorizonLSTD with its "
+            "default `penalty`, have such units."
+        )
 
 
 def _ranges_are_alike(X: Array, ridge: Array, intercept: bool) -> bool:
