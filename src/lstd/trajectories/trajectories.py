@@ -687,7 +687,7 @@ class Trajectories:
         >>> data = Trajectories([[1.0], [2.0]], [0.5, 0.0], terminated=[0, 1], actions=["a", "b"], feature_names=["u"])
         >>> longer = data.with_history(1)
         >>> longer.feature_names[1:]
-        ('age_1_back', 'action_a_1_back', 'action_b_1_back', 'reward_1_back', 'known_1_back')
+        ('u_1_back', 'action_a_1_back', 'action_b_1_back', 'reward_1_back', 'known_1_back')
         >>> longer.X.tolist()
         [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [2.0, 1.0, 1.0, 0.0, 0.5, 1.0]]
         """
