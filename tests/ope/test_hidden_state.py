@@ -8,7 +8,7 @@ import naive
 from logged_actions import PROCESS
 from lstd.errors import MisfitWarning
 from lstd.ope import compare_policies, evaluate_policy
-from lstd.ope.hidden_state import hidden_state_check, predicted_rewards
+from lstd.ope.hidden_state import hidden_state_check, reward_errors
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import LoggedStates
 from tolerances import assert_close
@@ -44,19 +44,25 @@ def test_the_check_is_that_of_the_definition():
     data["groups"] = data["episode"] // 2
     log = log_of(data, state)
     found = hidden_state_check(log)
-    error = log.logged.rewards - predicted_rewards(log)
     episode, group = log.logged.episode, data["groups"][log.logged.full]
     u = dict.fromkeys(group.tolist(), 0.0)
-    for t in range(1, len(error)):
-        if episode[t] == episode[t - 1] and log.logged.codes[t] == log.logged.codes[t - 1]:
-            u[group[t]] += error[t] * error[t - 1]
+    for one, two in reward_errors(log):
+        for t in range(1, len(one)):
+            if episode[t] == episode[t - 1] and log.logged.codes[t] == log.logged.codes[t - 1]:
+                u[group[t]] += one[t] * two[t - 1] + two[t] * one[t - 1]
     z = sum(u.values()) / np.sqrt(sum(x**2 for x in u.values()))
     assert_close(found.z, z, "sums")
     assert_close(found.p_value, stats.norm.sf(z), "sums")
-    for k in range(3):  # rewards are predicted for groups that did not teach them
+    for k in range(3):  # rewards are predicted for groups that did not teach them, by others in the two errors
         changed = data | {"y": data["y"] + (log.folds == k)}
-        again = predicted_rewards(log_of(changed, state))
-        np.testing.assert_array_equal(again[log.fold == k], predicted_rewards(log)[log.fold == k])
+        for before, after in zip(reward_errors(log), reward_errors(log_of(changed, state)), strict=True):
+            moved = np.array(
+                [[np.abs(y - x)[log.fold == j].max() for j in range(3)] for x, y in zip(before, after, strict=True)]
+            )
+            assert_close(moved[:, k], 1.0, "sums")
+            others = np.delete(moved, k, axis=1) > 1e-9
+            assert others.sum(axis=1).tolist() == [1, 1]
+            assert others.sum(axis=0).tolist() == [1, 1]
 
 
 def test_what_lasts_and_is_not_recorded_is_noticed():

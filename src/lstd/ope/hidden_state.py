@@ -1,25 +1,28 @@
 """Does the state of a log hide something that lasts, such as a disease that is not recorded?
 
-Given a state in the sense of Markov, what is unusual about a reward says nothing about the next one. Let ε_t be the
-reward of a transition less its prediction from the raw columns of the state and the action, by boosted trees fitted to
-other groups. For each group or episode e,
+Given a state in the sense of Markov, what is unusual about a reward says nothing about the next one. Let ε_t and ε'_t
+be the reward of a transition less two predictions from the raw columns of the state and the action: by boosted trees
+and by extremely randomised trees, fitted to different thirds of the groups, neither of which holds the transition. For
+each group or episode e,
 
-    u_e = Σ_t ε_t ε_{t−1} 1[a_t = a_{t−1}],   z = Σ_e u_e / √Σ_e u_e²,
+    u_e = Σ_t (ε_t ε'_{t−1} + ε'_t ε_{t−1}) 1[a_t = a_{t−1}],   z = Σ_e u_e / √Σ_e u_e²,
 
-which is nearly normal if nothing is hidden. What is hidden and lasts makes z large: the same action fails again. Only
-pairs with the same action count, where effects of what is hidden agree.
+summed over both ways to deal out the thirds, is nearly normal if nothing is hidden. What is hidden and lasts makes z
+large: the same action fails again. Only pairs with the same action count, where effects of what is hidden agree. With
+one prediction for both errors, its own error is in both, and z is large where states differ little from row to row; the
+errors of two kinds of trees, from different data, hardly agree.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
-from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from threadpoolctl import threadpool_limits
 
-from lstd.ope.logged_states import LEAF_OF_VALUES, ROUNDING, LoggedStates, boosting
+from lstd.ope.logged_states import N_FOLDS, ROUNDING, LoggedStates
 from lstd.types import Array
 
 CHANCE = 0.05  # of a warning where nothing is hidden
@@ -64,21 +67,52 @@ class HiddenStateCheck:
 def hidden_state_check(log: LoggedStates) -> HiddenStateCheck:
     """Compare errors of predicted rewards with those of the row before, with the same action."""
     logged = log.logged
-    error = logged.rewards - predicted_rewards(log)
-    if np.abs(error).max() <= ROUNDING * np.abs(logged.rewards).max():
-        error = np.zeros_like(error)
     same = ~logged.begins
     same[1:] &= logged.codes[1:] == logged.codes[:-1]
-    products = np.where(same, error * np.roll(error, 1), 0.0)
-    by_group = np.bincount(logged.group, products)
+    products = np.zeros(len(same))
+    if same.any() and np.ptp(logged.rewards) > 0.0:
+        for one, two in reward_errors(log):
+            products += one * np.roll(two, 1) + two * np.roll(one, 1)
+    by_group = np.bincount(logged.group, np.where(same, products, 0.0))
     size = float(np.linalg.norm(by_group))
     z = float(by_group.sum()) / size if size else 0.0
     return HiddenStateCheck(z, float(special.ndtr(-z)) if size else 1.0)
 
 
-def predicted_rewards(log: LoggedStates) -> Array:
-    """Predict the reward of each transition from its state and action, out of fold, (N,)."""
-    pairs = log.pairs(log.at, log.logged.codes)
+def reward_errors(log: LoggedStates) -> list[tuple[Array, Array]]:
+    """Return the errors of boosted and of randomised trees, (N,) each, for both ways to deal out the other folds.
+
+    What rounding may leave of an error is zero.
+    """
+    rewards, fold = log.logged.rewards, log.fold
+    pairs = log.pairs(_without_nan(log.at), log.logged.codes)
+    rounding = ROUNDING * float(np.abs(rewards).max())
+    found = []
     with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
-        trees = boosting(LEAF_OF_VALUES)
-        return np.asarray(cross_val_predict(trees, pairs, log.logged.rewards, cv=PredefinedSplit(log.fold)))
+        for ahead in (1, 2):
+            errors = np.empty((2, len(rewards)))
+            for k in np.unique(fold):
+                own = fold == k
+                for error, trees, taught in zip(errors, _trees(), (k + ahead, k - ahead), strict=True):
+                    rest = fold == taught % N_FOLDS
+                    error[own] = rewards[own] - trees.fit(pairs[rest], rewards[rest]).predict(pairs[own])
+            errors[np.abs(errors) <= rounding] = 0.0
+            found.append((errors[0], errors[1]))
+    return found
+
+
+def _trees() -> tuple[Any, Any]:
+    """Return two kinds of trees whose errors hardly agree."""
+    from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+
+    boosted = HistGradientBoostingRegressor(
+        learning_rate=0.35, max_iter=40, min_samples_leaf=2, early_stopping=False, random_state=0
+    )
+    return boosted, ExtraTreesRegressor(30, min_samples_leaf=3, random_state=0)
+
+
+def _without_nan(columns: Array) -> Array:
+    """Return columns with what is not known below all that is."""
+    if not np.isnan(columns).any():
+        return columns
+    return np.where(np.isnan(columns), np.nanmin(columns, axis=0) - 1.0, columns)
