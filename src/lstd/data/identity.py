@@ -30,6 +30,10 @@ _TOO_FINE = "is a time finer than nanoseconds; round it, or convert ids to text.
 _NO_LENGTH = "is a duration of no fixed length; convert ids to text."
 _NO_ID_TYPE = "is of type {}, which cannot be an id; convert ids to text or integers."
 
+_BOOLEANS = ("true", "false")
+_LONGEST_WORD = max(map(len, (*MISSING, *_BOOLEANS)))
+_UUID_LENGTH = 36
+_OF_NUMBERS = "-0123456789"  # the first letters of integers and times
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0)?")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(
@@ -91,6 +95,26 @@ def identity(name: Any) -> Identity:
     return _of_moment(name)
 
 
+def plain_keys(names: list[Any]) -> list[Identity] | None:
+    """Return the keys of ids that are all integers, or all text that is nothing else; None if some are not.
+
+    They are those of :func:`identity`, in a fraction of the time.
+    """
+    kinds = {*map(type, names)}
+    if kinds == {int} and min(names) >= -(2**63) and max(names) < 2**63:
+        return names
+    if kinds != {str}:
+        return None
+    lengths = {*map(len, names)}
+    if min(lengths) <= _LONGEST_WORD or _UUID_LENGTH in lengths:
+        return None
+    if any(letter in _OF_NUMBERS or letter.isspace() for letter in {name[0] for name in names}):
+        return None
+    if any(letter.isspace() for letter in {name[-1] for name in names}):
+        return None
+    return ["text " + name for name in names]
+
+
 def _is_missing(name: Any) -> bool:
     if name is None or type(name).__name__ == "NAType":
         return True
@@ -110,9 +134,9 @@ def _of_text(text: str) -> Identity:
     lower = text.lower()
     if lower in MISSING:
         raise NotAnIdError(_NO_ID)
-    if lower in ("true", "false"):
+    if lower in _BOOLEANS:
         return f"boolean {lower}"
-    if text[0] in "-0123456789":
+    if text[0] in _OF_NUMBERS:
         whole = _INTEGER.fullmatch(text)
         if whole is not None:
             digits = whole[1]
@@ -122,7 +146,7 @@ def _of_text(text: str) -> Identity:
         if moment is not None:
             with contextlib.suppress(ValueError):  # there is no such time
                 return _of_iso(moment)
-    if len(text) == 36 and _UUID.fullmatch(lower):
+    if len(text) == _UUID_LENGTH and _UUID.fullmatch(lower):
         return f"uuid {lower}"
     return f"text {text}"
 

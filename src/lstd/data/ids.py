@@ -6,6 +6,7 @@ converted by `lstd.data.parse_columns`; nothing here needs another package.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.identity import NANOSECONDS, NO_VALUE, Identity, NotAnIdError, exact_below, identity, name_of, order_of
+from lstd.data.identity import (
+    NANOSECONDS,
+    NO_VALUE,
+    Identity,
+    NotAnIdError,
+    exact_below,
+    identity,
+    name_of,
+    order_of,
+    plain_keys,
+)
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 
@@ -126,13 +137,16 @@ def ids_of(
     `names` are those of the rows `changes`, (k,): row 0, and those that differ from the row before. `fault` is the
     first row without an id, if it comes after these rows.
     """
+    keys = plain_keys(names)
+    if keys is not None:
+        return up_to(Ids(changes, names, keys), fault)
     keys, wrong = _keys_until_fault(names)
     if wrong:
         fault = Fault(int(changes[len(keys)]), column, wrong)
-    if keys is names:  # integers
-        return up_to(Ids(changes, names, keys), fault)
-    plain = [name.strip() if isinstance(name, str) else name for name in names[: len(keys)]]
-    forms = dict(zip(reversed(keys), reversed(plain), strict=True))  # the first one of each key
+    names = [_plain(name) for name in names[: len(keys)]]
+    if len({*keys}) == len(keys) == len({*names}):
+        return up_to(Ids(changes[: len(keys)], names, keys), fault)
+    forms = dict(zip(reversed(keys), reversed(names), strict=True))  # the first one of each key
     if len({*forms.values()}) < len(forms):  # Python takes True as 1
         forms = {key: str(name) if type(name) is bool else name for key, name in forms.items()}
         if len({*forms.values()}) < len(forms):  # as of tuples
@@ -142,11 +156,17 @@ def ids_of(
     return up_to(Ids(changes[new], [forms[key] for key in kept], kept), fault)
 
 
-def _keys_until_fault(names: list[Any]) -> tuple[Sequence[Identity], str]:
-    """Return the keys of ids up to the first that has none, and what is wrong with it; for integers, the same list."""
-    kinds = {*map(type, names)}
-    if kinds == {int} and min(names) >= -(2**63) and max(names) < 2**63:
-        return names, ""
+def _plain(name: Any) -> Any:
+    """Return an id without white space around it, and numbers as those of Python."""
+    if isinstance(name, str):
+        return name.strip()
+    if isinstance(name, np.generic) and name.dtype.kind in "biuf":
+        return float(name) if name.dtype.kind == "f" else name.item()
+    return name
+
+
+def _keys_until_fault(names: list[Any]) -> tuple[list[Identity], str]:
+    """Return the keys of ids up to the first that has none, and what is wrong with that one."""
     keys: list[Identity] = []
     try:
         for name in names:
@@ -176,14 +196,33 @@ def in_one_form(ids: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | N
     if kind in "fmM":
         rows = np.flatnonzero(_doubtful(ids))
         return ids, ids_of(rows, scalars(ids[rows]), column)[1]
-    names = ids.tolist()
-    if kind not in "US":
-        plain = array_of(names)
-        if plain.dtype.kind != "O":
-            return in_one_form(plain, column)
-    starts = _starts(ids) if kind in "US" else _starts_of_objects(names)
-    found, fault = ids_of(starts, [names[row] for row in starts.tolist()], column)
+    same_kind = kind in "US"
+    if not same_kind:
+        names = ids.tolist()
+        kinds = {*map(type, names)}
+        same_kind = kinds == {str}
+        if len(kinds) > 1:
+            names = [*map(_of_python, names)]
+        if kinds == {int}:
+            ids = array_of(names)
+        if ids.dtype.kind == "i":
+            return ids, None
+    starts = _starts(ids) if same_kind else _starts_of_objects(names)
+    names = ids[starts].tolist() if same_kind else [names[row] for row in starts.tolist()]
+    found, fault = ids_of(starts, names, column)
+    if kind == "U" and found.names == names:
+        return ids, fault
     return found.per_row(len(ids)), fault
+
+
+def _of_python(name: Any) -> Any:
+    """Return a time or a duration of NumPy, which cannot be compared with all objects, as Python has it, if it can."""
+    if not isinstance(name, (np.datetime64, np.timedelta64)):
+        return name
+    moment = name.astype(f"{name.dtype.kind}8[us]").item()
+    with contextlib.suppress(NotAnIdError):
+        return moment if identity(moment) == identity(name) else name
+    return name
 
 
 def _doubtful(ids: NDArray[Any]) -> Flags:
@@ -200,19 +239,19 @@ def _starts(ids: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _starts_of_objects(names: list[Any]) -> NDArray[np.intp]:
-    """Return rows as `_starts` does, and more: objects that are equal may be different ids, as True and 1 are."""
-    differ = [one is not two and (type(one) is not str or one != two) for one, two in pairwise(names)]
+    """Return row 0, and the rows with another object: those that are equal may be different ids, as True and 1 are."""
+    differ = [one is not two for one, two in pairwise(names)]
     return np.flatnonzero([True, *differ][: len(names)])
 
 
 def array_of(names: Sequence[Any]) -> NDArray[Any]:
-    """Return ids as an array: of integers or of text where all are, else of objects."""
+    """Return ids as an array: of integers, text or times where all are, else of objects."""
     kinds = {*map(type, names)}
     if kinds == {int} and min(names) >= -(2**63) and max(names) < 2**63:
         return np.array(names, np.int64)
-    if kinds in ({np.datetime64}, {np.timedelta64}) and len({name.dtype for name in names}) == 1:
+    if kinds == {str} and "\0" not in "".join(names):  # which NumPy leaves out at the end
         return np.array(names)
-    if kinds == {str} and not any(name.endswith("\0") for name in names):  # which NumPy leaves out
+    if kinds in ({np.datetime64}, {np.timedelta64}) and len({name.dtype for name in names}) == 1:
         return np.array(names)
     return np.fromiter(names, dtype=object, count=len(names))
 
@@ -226,12 +265,14 @@ def scalars(ids: NDArray[Any]) -> list[Any]:
 
 def identities(ids: NDArray[Any]) -> Sequence[Identity]:
     """Return the keys of checked ids, (T,)."""
-    return _keys_until_fault(scalars(ids))[0]
+    names = scalars(ids)
+    keys = plain_keys(names)
+    return [*map(identity, names)] if keys is None else keys
 
 
 def joined_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return checked ids of consecutive rows as one array, whose elements are equal where ids are one."""
-    if len({part.dtype for part in parts}) == 1:
+    if len({part.dtype for part in parts}) == 1 and parts[0].dtype.kind in "iubfmM":
         return np.concatenate(parts)
     names = [name for part in parts for name in scalars(part)]
     return in_one_form(np.fromiter(names, dtype=object, count=len(names)), "")[0]
