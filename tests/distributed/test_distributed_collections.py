@@ -323,6 +323,7 @@ BAD = {
     "series": (dd.from_pandas(frame(), npartitions=2)["r"], ROLES, "`source` must be a Dask DataFrame"),
     "column": (dd.from_pandas(frame(), npartitions=2), ROLES | {"reward": "z"}, "must have a column 'z', once; the"),
     "n_jobs": ((X, X[:, 0]), {"n_jobs": 2}, "`n_jobs` must be None for a Dask `source`, which Dask computes; got 2"),
+    "horizon": (dd.from_pandas(frame(), npartitions=2), ROLES | {"horizon": 3}, "be a Dask collection with `horizon`"),
     "none": ([], {}, "`source` must hold at least one chunk"),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 
 import lstd
 from lstd import LSTD
-from lstd.data.roles import Roles
+from lstd.cli import main
 from lstd.errors import (
     BrokenEpisodeWarning,
     IllConditionedWarning,
@@ -24,7 +24,6 @@ from lstd.errors import (
 )
 from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
-from lstd.tables.scoring import score_tables
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # successors and rewards are drawn at random
@@ -201,7 +200,7 @@ def test_score_with_successors_goes_on_while_rows_follow_one_another():
 @pytest.mark.parametrize(
     ("name", "of", "same"), [("importance_ratio", "another policy", 1.0), ("discount", "other discounts", 0.9)]
 )
-def test_returns_of_another_policy_or_discount_are_refused(name, of, same, tmp_path):
+def test_returns_of_another_policy_or_discount_are_refused(name, of, same, tmp_path, capsys):
     random = np.random.default_rng(0)
     X, y, ends = random.normal(size=(60, 2)), random.normal(size=60), np.arange(60) % 6 == 5
     model = LSTD(0.9, 0.5).fit(X, y, terminated=ends, **{name: random.uniform(0.5, 1.0, 60)})
@@ -213,9 +212,10 @@ def test_returns_of_another_policy_or_discount_are_refused(name, of, same, tmp_p
             with pytest.raises(InvalidInputError, match=rf"`{name}` must be given .* {of}\. Pass"):
                 method(X, y, terminated=ends)
     model.score(X, y, terminated=ends, **{name: same})
-    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "end": ends}).to_csv(tmp_path / "table.csv", index=False)
-    with pytest.raises(InvalidInputError, match=rf"{of}\. Name its column\."):
-        score_tables(model.model_, [str(tmp_path / "table.csv")], Roles(("a", "b"), ("y",), terminated="end"))
+    pd.DataFrame({"x0": X[:, 0], "x1": X[:, 1], "y": y, "end": ends}).to_csv(tmp_path / "table.csv", index=False)
+    shell = ["score", str(tmp_path / "model"), str(tmp_path / "table.csv"), "--reward", "y", "--terminated", "end"]
+    assert main(shell) == 2
+    assert f"{of}. Name its column." in capsys.readouterr().err
     LSTD(0.9).fit(X, y, terminated=ends, **{name: same}).score(X, y, terminated=ends)  # the same policy and discount
 
 

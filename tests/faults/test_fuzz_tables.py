@@ -59,7 +59,7 @@ def fit_twice(models, path, rng):
 
 
 def score(models, path, rng):
-    return score_tables(models[0][float(rng.choice([0.9, 1.0]))], [path], ROLES, chunk_rows=_size(rng))
+    return score_tables(models[0][float(rng.choice([0.9, 1.0]))].linear, [path], ROLES, chunk_rows=_size(rng))
 
 
 def predict(models, path, rng):
@@ -215,7 +215,7 @@ def all_readers(models, path):
         yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
     for sink in (csv_sink, parquet_sink):
         yield lambda: predict_tables(model.linear, [path], ["id"], sink, io.BytesIO())  # noqa: B023
-    yield lambda: score_tables(model, [path], ROLES)
+    yield lambda: score_tables(model.linear, [path], ROLES)
     yield lambda: score(models, path, rng)
 
 

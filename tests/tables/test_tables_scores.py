@@ -44,7 +44,7 @@ def test_scores_are_those_of_the_whole(tmp_path, gamma, unobserved):
     mse = np.average((returns - predicted) ** 2, weights=weight)
     variance = np.average((returns - np.average(returns, weights=weight)) ** 2, weights=weight)
     for chunk_rows in (13, 10_000) if gamma == 0.99 else (1, 100):
-        score = score_tables(model, [path], ROLES, unobserved=unobserved, chunk_rows=chunk_rows)
+        score = score_tables(model.linear, [path], ROLES, unobserved=unobserved, chunk_rows=chunk_rows)
         assert (score.rows, score.scored) == (sum(lengths), np.count_nonzero(weight))
         assert_close(score.mse, [mse], "solve")
         assert_close(score.r2, [1 - mse / variance], "solve")
@@ -57,9 +57,9 @@ def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path
     path = write(table, tmp_path / "a.parquet")
     model = fit_files([path], ROLES, Settings(gamma, 0.7))
     with pytest.raises(InvalidInputError, match="2 terminated, and 1 of 71 rows"):
-        score_tables(model, [path], ROLES, unobserved="drop")
+        score_tables(model.linear, [path], ROLES, unobserved="drop")
     whole = write(table[:40], tmp_path / "b.parquet")
-    found = [score_tables(model, [whole], ROLES, unobserved=way) for way in ("predict", "drop", "ipcw")]
+    found = [score_tables(model.linear, [whole], ROLES, unobserved=way) for way in ("predict", "drop", "ipcw")]
     assert found[0].observed_share == 1.0
     for other in found[1:]:
         assert_close(other.r2, found[0].r2, "solve")
@@ -71,9 +71,9 @@ def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path
             ("ipcw", "cut off after 38 steps at the latest"),
         ):
             with pytest.raises(InvalidInputError, match=message):
-                score_tables(model, [cut], roles, unobserved=way)
+                score_tables(model.linear, [cut], roles, unobserved=way)
     else:
-        dropped, weighted = (score_tables(model, [cut], roles, unobserved=way) for way in ("drop", "ipcw"))
+        dropped, weighted = (score_tables(model.linear, [cut], roles, unobserved=way) for way in ("drop", "ipcw"))
         assert dropped.scored == weighted.scored == 38 - 9  # 0.6^10 is below 0.01
         assert_close(dropped.mse, weighted.mse, "solve")
 
@@ -82,7 +82,7 @@ def test_a_score_of_little_that_was_observed_says_so(tmp_path):
     path = write(episodes([30, 40], seed=12)[30:], tmp_path / "a.csv")
     model = fit_files([path], ROLES, Settings(1.0, fit_intercept=False))
     with pytest.warns(UnobservedWarning, match="Only 0 % of the discounted weight"):
-        assert score_tables(model, [path], ROLES).observed_share == 0.0
+        assert score_tables(model.linear, [path], ROLES).observed_share == 0.0
 
 
 def test_score_without_whole_returns_says_so(tmp_path):
@@ -90,10 +90,10 @@ def test_score_without_whole_returns_says_so(tmp_path):
     path = write(table, tmp_path / "a.csv")
     model = fit_files([path], ROLES, Settings(0.99))
     with pytest.raises(InvalidInputError, match=r"of 30 rows none can be scored.*longer episodes, or use"):
-        score_tables(model, [path], ROLES, unobserved="drop")
+        score_tables(model.linear, [path], ROLES, unobserved="drop")
     one = write(table[28:29], tmp_path / "b.csv")
     with pytest.raises(InvalidInputError, match=r"of 1 rows none can be scored.*longer episodes\."):
-        score_tables(model, [one], ROLES)
+        score_tables(model.linear, [one], ROLES)
 
 
 def test_a_score_without_discount_joins_chunks(tmp_path):
@@ -102,7 +102,7 @@ def test_a_score_without_discount_joins_chunks(tmp_path):
     table = pa.table({"x": reward, "r": reward, "d": np.arange(30_000) == 25_000})
     path, roles = write(table, tmp_path / "a.parquet"), Roles(("x",), ("r",), None, "d")
     model = fit_files([path], roles, Settings(1.0, 1.0))
-    found = score_tables(model, [path], roles, chunk_rows=1000)
+    found = score_tables(model.linear, [path], roles, chunk_rows=1000)
     predicted = model.predict(reward[:, np.newaxis])
     ended, cut = (np.cumsum(reward[part][::-1])[::-1] for part in (slice(0, 25_001), slice(25_001, 29_999)))
     returns = np.concatenate([ended, cut + predicted[-1]])
@@ -120,10 +120,10 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
         [write(episodes([9, 9], 1), tmp_path / "b.csv")], Roles(("x",), ("r",), "id", "done"), Settings(0.9)
     )
     with pytest.raises(InvalidInputError, match=r"squares of returns or of errors must not be beyond 1e308. Scale the"):
-        score_tables(model, [path], roles)
+        score_tables(model.linear, [path], roles)
     model = model.changed(known=Solved(Solution(np.array([[1e200]]), 1.0), None, "none"))
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row 1 \(.*\): the prediction is beyond 1e308; look for"):
-        score_tables(model, [path], roles)
+        score_tables(model.linear, [path], roles)
     with open(tmp_path / "out.csv", "wb") as file, pytest.raises(InvalidInputError, match=r"row 1 .* is beyond 1e308"):
         predict_tables(model.linear, [path], [], csv_sink, file)
 
@@ -142,7 +142,7 @@ def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
     roles = Roles(("x0",), ("r",), "id", "done")
     path = write(frame.rename_columns(["x0", "r", "id", "done"]), tmp_path / "a.parquet")
     with pytest.warns(BoundsWarning, match=r"outside of what the rewards allow: "):
-        score_tables(model, [path], roles, chunk_rows=chunk_rows)
+        score_tables(model.linear, [path], roles, chunk_rows=chunk_rows)
     far = write(
         frame.rename_columns(["x0", "r", "id", "done"]).set_column(0, "x0", pa.array(50 + x)), tmp_path / "b.csv"
     )

@@ -371,10 +371,11 @@ def score(given: Any) -> int:
         raise InvalidInputError(
             f"`--horizon` needs `--backtest`, or a model of the next steps; {given.model} predicts the sum of all."
         )
+    model.check_given(roles.transitions, remedy="Name its column.")
     treatment = {"unobserved": given.unobserved, "tolerance": given.tolerance}
     with reading(given.quiet) as on_progress:
         tables = _tables(given, prepared_as(model, given.data), roles, MEMORY)
-        found = score_tables(model, tables, roles, **treatment, on_progress=on_progress)
+        found = score_tables(model.linear, tables, roles, **treatment, on_progress=on_progress)
     return _say_scores(given, treatment, roles.rewards, {None: found})
 
 

@@ -19,7 +19,7 @@ from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.limits import Limits, beyond_bounds
-from lstd.estimators.model import Model
+from lstd.estimators.linear import Linear
 from lstd.tables.predicting import predictions_of
 from lstd.tables.reader import Chunk, RowReader, open_tables, times_of
 from lstd.tables.table import Table
@@ -59,7 +59,7 @@ class Score:
 
 
 def score_tables(
-    model: Model,
+    linear: Linear,
     paths: Sequence[str | Table],
     roles: Roles,
     *,
@@ -70,16 +70,19 @@ def score_tables(
 ) -> Score:
     """Compare predictions with discounted returns, as :meth:`lstd.LSTD.score` does.
 
+    `linear` is that of a :class:`Model`, with its settings, whose columns of ratios and discounts `roles` have.
+
     Raises InvalidInputError at the first bad row, when fewer than two rows are scored, or when `unobserved` has no
     answer. Warns if little was observed, and if predictions are outside of what the rewards allow.
     """
-    model.check_given(roles.transitions, remedy="Name its column.")
+    settings = linear.settings
+    assert settings is not None
     tolerance = check_treatment(unobserved, tolerance)
     if unobserved == "ipcw" and roles.next_features:
         raise InvalidInputError('`unobserved` must not be "ipcw" with features of successors; use "predict".')
-    reader = RowReader(open_tables(paths, on_progress), roles, gamma=model.settings.gamma, chunk_rows=chunk_rows)
+    reader = RowReader(open_tables(paths, on_progress), roles, gamma=settings.gamma, chunk_rows=chunk_rows)
     files = ", ".join(table.file for table in reader.tables)
-    parts = [_with_values(model, chunk) for chunk in reader.chunks()]
+    parts = [_with_values(linear, chunk) for chunk in reader.chunks()]
     if not parts:
         raise InvalidInputError(f"{files}: there are no rows to score.")
     rows = _joined(parts)
@@ -96,18 +99,23 @@ def score_tables(
             f"are needed. Give longer episodes{other}."
         )
     warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
-    limits = Limits.of_rows(rows) if model.limits is None else replace(model.limits, ranges=None).then(rows, False)
+    limits = Limits.of_rows(rows)
+    if linear.limits is not None:
+        limits = replace(linear.limits, ranges=None).then(rows, False)
     some = rows.X[:: 1 + len(rows) // _MOST_COMPARED]
-    warn(beyond_bounds(some, limits.bounds(model.settings)), BoundsWarning)
+    warn(beyond_bounds(some, limits.bounds(settings)), BoundsWarning)
     return score
 
 
-def _with_values(model: Model, chunk: Chunk) -> Rows:
+def _with_values(linear: Linear, chunk: Chunk) -> Rows:
     """Return rows with their predictions in place of features, which would take more memory."""
-    rows, coef, X_next = chunk.rows, model.coef.reshape(chunk.rows.y.shape[1], -1), None
+    rows = chunk.rows
+    values = predictions_of(linear, chunk)
+    successors = None
     if rows.X_next is not None:  # that of a terminal state may have no features
-        X_next = np.where(rows.terminated[:, np.newaxis], 0.0, rows.X_next @ coef.T + model.intercept)
-    return rows.changed(X=predictions_of(model.linear, chunk), X_next=X_next, names=None, single=False)
+        after = predictions_of(linear, chunk._replace(rows=rows.changed(X=rows.X_next)))
+        successors = np.where(rows.terminated[:, np.newaxis], 0.0, after)
+    return rows.changed(X=values, X_next=successors, names=None, single=False)
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
@@ -117,8 +125,11 @@ def _joined(parts: Sequence[Rows]) -> Rows:
 
 def _score(found: ObservedReturns, values: Array) -> Score | None:
     """Return the score of predictions (T, m); None if fewer than two rows have a weight."""
-    n_scored = np.count_nonzero(found.weight)
-    return Score(*found.scores(values), len(values), int(n_scored), found.share) if n_scored > 1 else None
+    n_scored = int(np.count_nonzero(found.weight))
+    if n_scored < 2:
+        return None
+    r2, mse = found.scores(values)
+    return Score(r2, mse, len(values), n_scored, found.share)
 
 
 # ------------------------------------------------------------ scores of a number of steps
@@ -131,7 +142,8 @@ def score_horizons(
     check_treatment(unobserved, TOLERANCE)
     for h in horizons:
         found = model.returns(rows.changed(single=False), h, unobserved)
-        if (score := _score(found, model.at([h]).predict(rows.X))) is None:
+        score = _score(found, model.at([h]).predict(rows.X))
+        if score is None:
             raise InvalidInputError(
                 f"Two rows must have {h} steps to score. Give longer episodes, or a smaller number."
             )

@@ -102,7 +102,7 @@ class TableFit:
         return model.with_doubts(rows)
 
     def horizon_model(
-        self, tables: Iterable[Any], horizon: int, sample: FirstRows | None = None, **options: Any
+        self, tables: Partitions | Iterable[Any], horizon: int, sample: FirstRows | None = None, **options: Any
     ) -> HorizonLSTD:
         """Fit a model of the next steps to tables that follow one another; the first rows are added to a `sample`.
 
@@ -115,6 +115,11 @@ class TableFit:
         for name in ("next_features", "importance_ratio", "trace_coefficient"):
             if given.get(name):
                 raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out, or use LSTD.")
+        if isinstance(tables, Partitions):
+            raise InvalidInputError(
+                "`source` must not be a Dask collection with `horizon`, whose sums are made in this process. Give its "
+                "files, or data frames, such as `source.compute()`."
+            )
         warn(roles.doubt_of_ends, MissingTerminationWarning)
         settings = self.settings
         model = HorizonLSTD(
