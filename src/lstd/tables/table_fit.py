@@ -29,6 +29,7 @@ from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.first_rows import FirstRows
 from lstd.tables.reader import Chunk, RowReader, opened
 from lstd.tables.sum_tables import Ends, SumTables, memory_suffices
+from lstd.tables.table import Table
 
 if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD
@@ -60,40 +61,30 @@ class TableFit:
         """
         assumed = self.roles.doubt_of_ends
         warn(assumed, MissingTerminationWarning)
-        at_hand = isinstance(tables, list) and not any(map(callable, tables))
-        is_here = self.runner.is_here and not isinstance(tables, Partitions)
-        roles = self.roles
-        if at_hand and is_here:  # all tables must have the columns, which are then named
-            reader = RowReader(tables, roles)
-            tables = reader.tables
-            roles = reader.roles
-        files = [getattr(table, "file", table) for table in tables] if at_hand else []
-
-        tables, alone = counted(tables)
-        settings = self.settings
-        if roles.features is not None:
-            settings = settings.named(roles.features)
-        sums = SumTables(settings, self.n_blocks, self.memory, self.independent, roles, self.chunk_rows, alone=alone)
+        files = _files_of(tables)
+        sums, tables = self._sums(tables)
         selection: Selection | None = None
         checks: Checks | None = None
-        if settings.choose:
+        if self.settings.choose:
             tables, (settings, selection, checks) = self._chosen(tables, sums)
             sums = replace(sums, settings=settings)
 
         doubted = FirstRows(choice_entries(self.memory) // 4, _DOUBTED_ROWS, independent=self.independent)
         first = (doubted,) if sample is None else (doubted, sample)
+        is_here = self._is_here(tables)
         if is_here:
             sums = replace(sums, first=first)
         part = self.runner.sum(sums, tables)
         self._check_ends(part, tables)
-        if not is_here and at_hand and _can_be_read(tables):
-            _read_first(map(sums.reader, enumerate(tables)), first)
+        if not is_here and _can_be_read(files, tables):
+            readers = map(replace(sums, chunk_rows=_DOUBTED_ROWS).reader, enumerate(tables))
+            _read_first(readers, first)
 
         closed = part.ends.rows.times.doubt()
         warn(closed, TerminationWarning)
         if part.broken is not None:
             warn_of_break(part.broken, part.broken.place, columns=True)
-        model = self._solved(part, settings, files, selection=selection, checks=checks, assumed=bool(assumed))
+        model = self._solved(part, sums.settings, files, selection=selection, checks=checks, assumed=bool(assumed))
         if closed:
             model = model.described(said=(closed,))
         rows = doubted.rows
@@ -149,6 +140,24 @@ class TableFit:
         )
         model.model_ = model.model_.described(origin=origin)
         return model
+
+    def _is_here(self, tables: Any) -> bool:
+        """Return whether threads of this process read the tables."""
+        return self.runner.is_here and not isinstance(tables, Partitions)
+
+    def _sums(self, tables: Any) -> tuple[SumTables, Any]:
+        """Return what sums tables, and the tables; those that this process reads must have the columns."""
+        roles = self.roles
+        if _files_of(tables) and self._is_here(tables):
+            reader = RowReader(tables, roles)
+            tables = reader.tables
+            roles = reader.roles
+        tables, alone = counted(tables)
+        settings = self.settings
+        if roles.features is not None:
+            settings = settings.named(roles.features)
+        sums = SumTables(settings, self.n_blocks, self.memory, self.independent, roles, self.chunk_rows, alone=alone)
+        return sums, tables
 
     def _chosen(self, tables: Any, sums: SumTables) -> tuple[Any, Choice]:
         """Choose settings from the first rows; return the tables, of which some were begun, and the choice.
@@ -258,9 +267,16 @@ def _read_first(readers: Iterable[RowReader], first: Iterable[FirstRows]) -> Non
                 return
 
 
-def _can_be_read(tables: list[Any]) -> bool:
-    """Return whether this process has tables that workers read; they may be files of other machines."""
-    return not isinstance(tables[0], str) or Path(tables[0]).exists()
+def _files_of(tables: Any) -> list[str]:
+    """Return the names of tables that are at hand; none of functions, of an iterator and of what Dask holds."""
+    if not isinstance(tables, list) or any(map(callable, tables)):
+        return []
+    return [table.file if isinstance(table, Table) else table for table in tables]
+
+
+def _can_be_read(files: list[str], tables: Any) -> bool:
+    """Return whether this process has tables that workers read, and not files of other machines."""
+    return bool(files) and (not isinstance(tables[0], str) or Path(tables[0]).exists())
 
 
 def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
