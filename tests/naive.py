@@ -981,6 +981,21 @@ def step_score(tests, phi, rewards, discounts, last, terminated, weight, horizon
     return found / sum(weight[t] for t in full)
 
 
+def age_columns(X, place, horizon):
+    """The other columns, e^(−s/4ᵏ) of the age s for k = 0, 1, … while 4ᵏ ≤ H, and products with the first and the last.
+
+    If there is but one of them, the products come once.
+    """
+    scales = [4**k for k in range(horizon.bit_length()) if 4**k <= horizon]
+    rows = []
+    for row in X:
+        others = [x for j, x in enumerate(row) if j != place]
+        decays = [math.exp(-row[place] / scale) for scale in scales]
+        multiplied = decays[:1] if len(decays) == 1 else [decays[0], decays[-1]]
+        rows.append([*others, *decays, *(x * decay for decay in multiplied for x in others)])
+    return np.array(rows)
+
+
 # ---------------------------------------------------------------- the spread of one return
 
 

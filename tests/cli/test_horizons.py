@@ -140,7 +140,10 @@ def test_errors_are_one_line(rows, capsys):
     for words, message in (
         ([*FIT, "--gamma", "1", "--horizon", "0", "-o", "new"], "`--horizon` must be"),
         ([*FIT, "--gamma", "1", "--horizon", "3", "--variant", "mixed", "-o", "new"], "`--variant` must not be given"),
-        ([*FIT, "--gamma", "1", "--low", "0", "-o", "new"], "`--low`, `--high` and `--penalty` need `--horizon`"),
+        (
+            [*FIT, "--gamma", "1", "--low", "0", "-o", "new"],
+            "`--low`, `--high`, `--penalty` and `--age` need `--horizon`",
+        ),
         (["predict", "plain", "rows.csv", "--horizon", "3"], "needs a model that `lstd fit --horizon` wrote"),
         (["predict", "model", "rows.csv", "--horizon", "7"], "`--horizon` must be"),
         (["predict", "model", "rows.csv", "--horizon", "a"], "`--horizon` must be"),

@@ -65,9 +65,8 @@ def prepare_tables(name: str) -> None:
 
 @command(
     "data! reward! gamma! out! features all_others exclude episode terminated no_terminated truncated groups "
-    f"{TRANSITIONS} next_features categories impute time sort horizon low high penalty lmbda alpha unpenalised variant "
-    "no_intercept "
-    "independent jobs memory report force json quiet"
+    f"{TRANSITIONS} next_features categories impute time sort horizon low high penalty age lmbda alpha unpenalised "
+    "variant no_intercept independent jobs memory report force json quiet"
 )
 def fit(given: Any) -> int:
     """Fit a model of discounted future rewards to tables.
@@ -91,7 +90,8 @@ def fit(given: Any) -> int:
     page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
-    steps = any(value is not None for value in (given.horizon, given.low, given.high, given.penalty))
+    of_steps = given.horizon, given.low, given.high, given.penalty, given.age
+    steps = any(value is not None for value in of_steps)
     sample = None if page is None else FirstRows(REPORT_ENTRIES, independent=given.independent)
     with reading(given.quiet) as on_progress:
         fitted: Any = (_fit_steps if steps else _fit)(given, roles, settings, sample, on_progress)
@@ -134,13 +134,13 @@ def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows |
     from lstd.tables.reader import open_tables
 
     if given.horizon is None:
-        raise InvalidInputError("`--low`, `--high` and `--penalty` need `--horizon`.")
+        raise InvalidInputError("`--low`, `--high`, `--penalty` and `--age` need `--horizon`.")
     others = {name: getattr(given, name) for name in ("unpenalised", "independent", "categories", "impute")}
     for name, extra in (others | {"variant": given.variant != VARIANT}).items():
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
     tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
-    options = {"low": given.low, "high": given.high, "penalty": given.penalty or SPREAD}
+    options = {"low": given.low, "high": given.high, "penalty": given.penalty or SPREAD, "age": given.age}
     return _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
 
 

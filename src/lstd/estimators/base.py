@@ -200,7 +200,7 @@ class Predictor(Regressor):
             prediction = linear.clipped(prediction)
         if not return_std:
             return prediction
-        return prediction, linear.influence.standard_error(phi).reshape(prediction.shape)
+        return prediction, linear.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, scale: str = "identity"

@@ -156,15 +156,14 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
 
 def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
     """Check a model with chosen settings on some of its rows; with an intercept, rows have the column of ones."""
-    some = rows_of_check(rows)
+    some = rows_of_check(rows, rows.n_features)
     model = Model(no_blocks(some, settings.lmbda, "auto").extended(some), settings)
     quiet = IllConditionedWarning, RidgeWarning  # the model gives its own
     return _checks(some, model, quiet, note=note_of_check(len(some), len(rows)), tree=False)
 
 
-def rows_of_check(rows: Rows) -> Rows:
-    """Return the rows that are checked after a fit: whole groups or episodes from all over, the same ones each time."""
-    n = rows.n_features
+def rows_of_check(rows: Rows, n: int) -> Rows:
+    """Return the rows that are checked after a fit of n weights: whole groups or episodes from all over."""
     most = max(_ENTRIES_OF_CHOICE // n, _ROWS_OF_CHOICE)
     return rows_from_all_over(rows, most, _GROUPS_OF_CHOICE, _ENTRIES // n)
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from lstd.data.age_columns import AgeColumns
 from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import two_digits
-from lstd.types import Array
+from lstd.statistics.intervals import Influence
+from lstd.types import Array, Flags
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +33,10 @@ class Contributions:
         Prediction at the means.
     x : ndarray of shape (T, n)
         The features of the rows.
-    means, coef : ndarray of shape (n,), and (n,) or (m, n)
+    means : ndarray of shape (n,)
+    coef : ndarray of shape (n,) or (m, n)
+        Of a HorizonLSTD with an age, the slopes of the predictions at each row, as `values`: the contribution of a
+        feature has that of its products with functions of the age.
     names : tuple of str
         Names of the features.
 
@@ -75,6 +80,8 @@ class Contributions:
                 )
             means = linear.limits.total / linear.limits.n_rows
         x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
+        if linear.age is not None:
+            return cls._with_age(linear, linear.age, x, means)
         if columns is None:
             columns = slice(linear.n_features)
         coef = linear.coef[..., columns]
@@ -89,10 +96,35 @@ class Contributions:
             names = linear.feature_names
         return cls(distance * coef, np.abs(distance) * error, base, x, means, coef, names)
 
+    @classmethod
+    def _with_age(cls, linear: Linear, age: AgeColumns, x: Array, means: Array) -> Contributions:
+        """Compute the contributions of features (T, n), one of which is the age, from means of its columns."""
+        coef = linear.coef
+        distance = age.columns(x) - means
+        parts = distance * (coef if linear.single else coef[:, np.newaxis])  # (T, c), or (m, T, c)
+        of_features = np.arange(age.n_given) == age.sources[:, np.newaxis]  # (c, n): columns count with their feature
+        values = parts @ of_features
+        error = np.full(values.shape, np.nan)
+        if not linear.no_intervals:
+            error = _error_of_sums(linear.influence, distance, of_features).reshape(error.shape)
+        if not linear.single:
+            values, error = values.swapaxes(0, 1), error.swapaxes(0, 1)
+        of_age = age.total / max(1, age.n_rows)
+        return cls(
+            values=values,
+            standard_error=error,
+            base=coef @ means + linear.intercept,
+            x=x,
+            means=np.insert(means[: age.n_given - 1], age.place, of_age),
+            coef=age.slopes(x, coef),
+            names=linear.feature_names,
+        )
+
     def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one row and reward, the heading first, the largest contribution on top."""
         of = row if self.values.ndim == 2 else (row, reward)
-        values, error, coef = self.values[of], self.standard_error[of], np.atleast_2d(self.coef)[reward]
+        values, error = self.values[of], self.standard_error[of]
+        coef = self.coef[of] if self.coef.shape == self.values.shape else np.atleast_2d(self.coef)[reward]
         base = float(np.ravel(self.base)[reward])
         lines = [
             [
@@ -111,6 +143,16 @@ class Contributions:
         return "\n".join([f"Contributions to the prediction of {more}", *aligned(self.table())])
 
     __repr__ = __str__
+
+
+def _error_of_sums(influence: Influence, distance: Array, of_features: Flags) -> Array:
+    """Compute standard errors (m, T, n) of the sums of columns (T, c) times weights, over those of each feature."""
+    vectors = influence.vectors[:, :, : distance.shape[1]]
+    errors = []
+    for own in of_features.T:
+        moves = np.einsum("tc,emc->emt", distance[:, own], vectors[:, :, own])
+        errors.append(np.sqrt(np.sum(moves**2, axis=0)))
+    return np.stack(errors, axis=-1)
 
 
 def aligned(table: list[list[str]]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_array, check_choice, check_flag, check_integer, check_real, shown
 from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
 from lstd.data.follow import StreamEnd
@@ -81,10 +82,19 @@ class HorizonLSTD(Regressor):
         2¹⁶ features in all, or 2000 rows or 64 groups if these are more. :func:`lstd.fit_tables` takes them from the
         first chunk that it reads. `partial_fit` checks nothing, as no row is kept, and forgets what was found before:
         call :meth:`misfit_check` and :meth:`bias_check`. Files keep what was found.
+    age : str or int, optional
+        Name or number of a feature: steps since the subject was first seen, such as `since_first` of
+        :class:`lstd.Trajectories`. The columns e^(−s/4ᵏ), k = 0, 1, … while 4ᵏ ≤ H, and the products of the other
+        features with the first and the last of them, replace it. So an effect of a beginning may fade at any speed, and
+        predictions for older subjects than any that was seen stay in range. `alpha` and `penalty` per feature count for
+        the products of a feature too.
 
     Attributes
     ----------
     coef_ : ndarray of shape (H, n), or (H, m, n) for several rewards
+        With `age`, n is the number of columns with the age replaced.
+    coef_names_ : ndarray of shape (n,)
+        Names of the columns of `coef_`: of the features, or of what replaces the age, such as "exp(-since_first/4)".
     intercept_ : ndarray of shape (H,) or (H, m)
     lmbda_, alpha_ : float
         The trace decay and the ridge coefficient, chosen or given; for `alpha` per feature their factor, 1.
@@ -132,11 +142,11 @@ class HorizonLSTD(Regressor):
     def __init__(
         self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
         fit_intercept: bool = True, n_blocks: int | str = "auto", low: float | None = None, high: float | None = None,
-        penalty: str | ArrayLike = SPREAD, check: bool = True,
+        penalty: str | ArrayLike = SPREAD, check: bool = True, age: str | int | None = None,
     ) -> None:  # fmt: skip
         self.horizon, self.n_blocks, self.low, self.high = horizon, n_blocks, low, high
         self.gamma, self.lmbda, self.alpha, self.fit_intercept = gamma, lmbda, alpha, fit_intercept
-        self.penalty, self.check = penalty, check
+        self.penalty, self.check, self.age = penalty, check, age
 
     def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
@@ -236,12 +246,18 @@ class HorizonLSTD(Regressor):
         """Return the model with the next rows of a stream, or of its first rows."""
         horizon, settings, bounds = self._parameters()
         spreads = self._spreads
+        age = None
+        if self.age is not None:
+            names = rows.names if before is None else before.names
+            age = AgeColumns.in_place_of(self.age, names, rows.n_features, horizon)
         about["check"] = check_flag("check", self.check)
         if before is None:
             about["episodes"] = episodes_seen(rows) if keep_ids else None
-            return HorizonModel.of_rows(rows, horizon, settings, self.n_blocks, bounds=bounds, spreads=spreads, **about)
-        was = before.stream.horizon, replace(before.settings, centre=None), before.spreads
-        if (horizon, settings, spreads) != was:
+            return HorizonModel.of_rows(
+                rows, horizon, settings, self.n_blocks, age=age, bounds=bounds, spreads=spreads, **about
+            )
+        was = before.stream.horizon, replace(before.settings, centre=None), before.spreads, _place(before.age)
+        if (horizon, settings, spreads, _place(age)) != was:
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
@@ -291,7 +307,8 @@ class HorizonLSTD(Regressor):
         Warns
         -----
         ExtrapolationWarning
-            When features are far outside of their range in `fit`.
+            When features are far outside of their range in `fit`, or half of the rows have an `age` that at most a
+            tenth of the rows had that were followed by others.
         """
         linear = self._at(horizon)
         phi = checked_features(self, X, raw=True)
@@ -299,7 +316,7 @@ class HorizonLSTD(Regressor):
         linear.warn_of_unlike(self._model, phi)
         if not return_std:
             return prediction
-        return prediction, linear.influence.standard_error(phi).reshape(prediction.shape)
+        return prediction, linear.standard_error(phi).reshape(prediction.shape)
 
     def predict_curve(self, X: Any) -> Array:
         """Predict the sums of rewards over the next 1, 2, …, H steps from each row.
@@ -522,6 +539,8 @@ class HorizonLSTD(Regressor):
     alpha_ = Fitted(attrgetter("solved.alpha"))
     ridge_ = Fitted(lambda model: model.ridge[: model.n_features])
     cv_results_ = Fitted(attrgetter("choice.results"))
+    n_features_in_ = Fitted(attrgetter("n_given"), weights=False)
+    coef_names_ = Fitted(lambda model: np.array(model.feature_names, dtype=object), weights=False)
     bias_check_ = Fitted(attrgetter("known_checks.bias"))
     misfit_check_ = Fitted(attrgetter("known_checks.misfit"))
     n_transitions_ = Fitted(attrgetter("n_transitions"))
@@ -541,8 +560,15 @@ class HorizonLSTD(Regressor):
             penalty = s.penalty
         model = cls(record.stream.horizon, s.gamma, lmbda, alpha, s.fit_intercept, "auto", *record.bounds, penalty)
         model.check = record.check
+        if record.age is not None:
+            model.age = record.age.place if record.names is None else record.names[record.age.place]
         model.model_ = record
         return model
+
+
+def _place(age: AgeColumns | None) -> int | None:
+    """Return the number of the feature that is the age, if there is one."""
+    return None if age is None else age.place
 
 
 class Clock(NamedTuple):

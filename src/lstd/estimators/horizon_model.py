@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
 from lstd.data.returns import ObservedReturns, horizon_returns
@@ -63,7 +64,11 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class HorizonModel(Record):
-    """A model of the next h steps for all h up to a horizon; n features, m rewards. Files hold it as `saved`."""
+    """A model of the next h steps for all h up to a horizon; n features, m rewards. Files hold it as `saved`.
+
+    Rows have their features as they are given. With an age, sums and weights are of the columns that replace it; n is
+    then the number of these.
+    """
 
     file_kind: ClassVar[str] = "model of horizons"
 
@@ -72,7 +77,8 @@ class HorizonModel(Record):
     spreads: bool  # whether the penalty of each feature is its squared spread
     single: bool  # whether rewards were given as a vector
     names: tuple[str, ...] | None
-    limits: Limits  # of rewards and features
+    limits: Limits  # of rewards, and of features or the columns that replace the age
+    age: AgeColumns | None = None  # the columns that replace the age, if one of the features is
     bounds: tuple[float | None, float | None] = (None, None)  # of predictions
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
@@ -86,10 +92,23 @@ class HorizonModel(Record):
     clock: Any = None  # what the steps so far say of the next rows, as files do not
 
     @classmethod
-    def of_rows(cls, rows: Rows, horizon: int, settings: Settings, n_blocks: Any, **about: Any) -> HorizonModel:
+    def of_rows(
+        cls,
+        rows: Rows,
+        horizon: int,
+        settings: Settings,
+        n_blocks: Any,
+        *,
+        age: AgeColumns | None = None,
+        **about: Any,
+    ) -> HorizonModel:
         """Return the model of the first rows of a stream, checked and without the column of ones."""
+        settings.factors(rows.n_features)  # checks the number of coefficients
+        given = rows
+        if age is not None:
+            age = age.then(rows)
+            rows = _with_columns(rows, age)
         n = rows.n_features
-        settings.factors(n)  # checks the number of coefficients
         if settings.fit_intercept and isinstance(rows.X, np.ndarray):
             centre = _centre_of(rows)
             if centre.any():
@@ -101,13 +120,21 @@ class HorizonModel(Record):
             settings=settings,
             single=rows.single,
             names=rows.names,
-            limits=Limits.of_rows(rows),
+            limits=_limits_of(Limits.of_rows(rows), age),
+            age=age,
             **about,
         )
-        return empty.changed(stream=nothing.extended(empty.prepared(rows)))
+        return empty.changed(stream=nothing.extended(empty.prepared(given)))
+
+    def with_columns(self, rows: Rows) -> Rows:
+        """Return rows with the columns that replace the age, if there is one."""
+        if self.age is None:
+            return rows
+        return _with_columns(rows, self.age)
 
     def prepared(self, rows: Rows) -> Rows:
         """Return rows from which sums subtract the centre, and to which they append the column of ones."""
+        rows = self.with_columns(rows)
         if not self.settings.fit_intercept:
             return rows
         centre = None
@@ -117,9 +144,20 @@ class HorizonModel(Record):
 
     def then(self, rows: Rows, **about: Any) -> HorizonModel:
         """Return the model of the stream with its next rows, at least one."""
-        limits = self.limits.then(rows, self.stream.goes_on_with(rows))
+        age = self.age
+        if age is not None:
+            age = age.then(rows)
+        limits = self.limits.then(self.with_columns(rows), self.stream.goes_on_with(rows))
         stream = self.stream.extended(self.prepared(rows))
-        return self.changed(stream=stream, limits=limits, known=None, checks=None, held_out=None, **about)
+        return self.changed(
+            stream=stream,
+            limits=_limits_of(limits, age),
+            age=age,
+            known=None,
+            checks=None,
+            held_out=None,
+            **about,
+        )
 
     def described(self, **about: Any) -> HorizonModel:
         """Return the model with more of what a file says of it, without solving again."""
@@ -133,8 +171,13 @@ class HorizonModel(Record):
 
     @property
     def n_features(self) -> int:
-        """Number of features, without the column of ones."""
+        """Number of features, or of the columns that replace the age, without the column of ones."""
         return len(self.stream.blocks[0].full[0]) - self.settings.fit_intercept
+
+    @property
+    def n_given(self) -> int:
+        """Number of features as they are given."""
+        return self.n_features if self.age is None else self.age.n_given
 
     @property
     def n_transitions(self) -> int:
@@ -173,9 +216,11 @@ class HorizonModel(Record):
     @cached_property
     def factors(self) -> Array:
         """Factor of the ridge coefficient for each weight, zero for the column of ones."""
-        factors = self.settings.factors(self.n_features)
+        factors = self.settings.factors(self.n_given)
+        if self.age is not None:
+            factors = factors[self.age.sources]
         if self.spreads:
-            factors *= self.units.spread
+            factors = factors * self.units.spread
         return np.append(factors, [0.0] * self.settings.fit_intercept)
 
     @property
@@ -263,11 +308,13 @@ class HorizonModel(Record):
         steps, T = self.stream.horizon, len(rows)
         far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
         near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
+        if self.age is not None:
+            near = self.age.without(near)
         bounds = self.limits.bounds(self.settings, steps)
         warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         found = {
             UnobservedWarning: with_backtest(self.unobserved, tested),
-            ExtrapolationWarning: growing_doubt(near),
+            ExtrapolationWarning: growing_doubt(near) if near.n_features else "",
             BoundsWarning: beyond_bounds(self.at().predict(rows.part), bounds, "a smaller `horizon`"),
             RidgeWarning: self._scales_doubt(rows),
         }
@@ -291,7 +338,8 @@ class HorizonModel(Record):
         if self.unit_of_penalty != RAW or "alpha" in settings.choose or isinstance(settings.alpha, tuple):
             return ""
         n = self.n_features
-        scales = Scales.of(rows, self.ridge[:n], intercept=settings.fit_intercept)
+        columns = self.with_columns(rows)
+        scales = Scales.of(columns, self.ridge[:n], intercept=settings.fit_intercept)
         if scales is None:
             return ""
         ridge = self.ridge.copy()
@@ -299,7 +347,7 @@ class HorizonModel(Record):
         system = self.total.system(self.solved.lmbda, ridge, self.penalty, intercept=settings.fit_intercept)
         theta = HorizonSolution.of_system(system, self.stream.horizon).run()
         change = settings.uncentred(theta[-1].T) - self.solved.weights[-1].T
-        moved = rows.part @ change[:, :n].T + change[:, n:].sum(axis=1)
+        moved = columns.part @ change[:, :n].T + change[:, n:].sum(axis=1)
         predictions = self.at().predict(rows.part).reshape(moved.shape)
 
         def residual() -> Array:
@@ -359,6 +407,7 @@ class HorizonModel(Record):
             tuple(names),
             find_influence,
             limits=self.limits,
+            age=self.age,
             low=low,
             high=high,
         )
@@ -388,8 +437,9 @@ class HorizonModel(Record):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features; x0, x1, … if none were given."""
-        return self.names or tuple(f"x{j}" for j in range(self.n_features))
+        """Names of the features, x0, x1, … if none were given, or of the columns that replace the age."""
+        names = self.names or tuple(f"x{j}" for j in range(self.n_given))
+        return names if self.age is None else self.age.names(names)
 
     @property
     def reward_names(self) -> tuple[str, ...]:
@@ -406,6 +456,20 @@ class HorizonModel(Record):
     def shaped(self, values: Array) -> Array:
         """Return values (·, m, …) without the axis of rewards if those were a vector."""
         return values[:, 0] if self.single else values
+
+
+def _with_columns(rows: Rows, age: AgeColumns) -> Rows:
+    """Return rows with the columns that replace the age."""
+    return rows.changed(X=age.columns(rows.X, rows.names))
+
+
+def _limits_of(limits: Limits, age: AgeColumns | None) -> Limits:
+    """Return limits that leave out the ranges of decays, and of their products, which are no reason to warn."""
+    if age is None or limits.ranges is None:
+        return limits
+    ranges = limits.ranges.copy()
+    ranges[:, age.n_given - 1 :] = [[-np.inf], [np.inf]]
+    return limits.changed(ranges=ranges)
 
 
 def _centre_of(rows: Rows) -> Array:

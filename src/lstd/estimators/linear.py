@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lstd._kernels.scales import any_outside
+from lstd.data.age_columns import AgeColumns
 from lstd.data.doubts import FEWEST, percent
 from lstd.data.feature_arrays import Features, product
 from lstd.data.rows import COMPARED
@@ -30,13 +31,16 @@ _MOST_NAMED = 3  # features that a warning names
 class Linear:
     """A fitted linear function, φᵀ coef + intercept; n features, k values a row (of rewards, or of horizons).
 
+    Rows have their features as they are given. With an age, the columns that replace it are made of them, and n is the
+    number of these.
+
     Attributes
     ----------
     coef : ndarray of shape (n,) or (k, n)
         One-dimensional if values have shape (T,).
     intercept : float or ndarray of shape (k,)
     names : tuple of str, or None
-        Names of the features, if given.
+        Names of the features as they are given, if they have any.
     rewards : tuple of str
         Names of the k values.
     find_influence : callable
@@ -52,6 +56,8 @@ class Linear:
         Whether the fit compared predictions for its own rows with `bounds`.
     low, high : float, optional
         Ends of the range to which predictions are limited.
+    age : AgeColumns, optional
+        The columns that replace the age.
     """
 
     coef: Array
@@ -65,6 +71,7 @@ class Linear:
     compared: bool = True
     low: float | None = None
     high: float | None = None
+    age: AgeColumns | None = None
 
     @property
     def n_features(self) -> int:
@@ -78,10 +85,11 @@ class Linear:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features; x0, x1, … if none were given."""
+        """Names of the features as they are given; x0, x1, … if they have none."""
         if self.names is not None:
             return self.names
-        return tuple(f"x{i}" for i in range(self.n_features))
+        n = self.n_features if self.age is None else self.age.n_given
+        return tuple(f"x{i}" for i in range(n))
 
     @property
     def bounds(self) -> Array | None:
@@ -107,8 +115,18 @@ class Linear:
     # ------------------------------------------------------------ values
 
     def predict(self, phi: Features) -> Array:
-        """Predict values, (T,) or (T, k), from features (T, n); refuse those that are not finite."""
-        return self.limited(product("X", phi, self.coef.T, self.intercept, self.names))
+        """Predict values, (T,) or (T, k), from features; refuse those that are not finite."""
+        return self.limited(self._values(self.columns(phi)))
+
+    def columns(self, phi: Features) -> Features:
+        """Return the columns (T, n) that have weights, from features as they are given."""
+        if self.age is None:
+            return phi
+        return self.age.columns(phi, self.names)
+
+    def _values(self, columns: Features) -> Array:
+        """Return values, (T,) or (T, k), from columns (T, n)."""
+        return product("X", columns, self.coef.T, self.intercept, self.names)
 
     def limited(self, values: Array) -> Array:
         """Return predictions, or ends of intervals, within the range from `low` to `high`."""
@@ -132,14 +150,19 @@ class Linear:
     # ------------------------------------------------------------ intervals
 
     def along(self, phi: Features, weights: ArrayLike | None) -> tuple[Features, Array, float]:
-        """Return features, values (T, k) and the column of ones, of rows or of their weighted sum."""
-        values = product("X", phi, self.coef.T, self.intercept, self.names)
-        return summed(phi, values.reshape(phi.shape[0], len(self.rewards)), weights)
+        """Return columns, values (T, k) and the column of ones, of rows or of their weighted sum."""
+        columns = self.columns(phi)
+        values = self._values(columns)
+        return summed(columns, values.reshape(phi.shape[0], len(self.rewards)), weights)
+
+    def standard_error(self, phi: Features) -> Array:
+        """Compute the standard errors of values, (T, k), from features."""
+        return self.influence.standard_error(self.columns(phi))
 
     def interval(
         self, phi: Features, level: float, weights: ArrayLike | None = None, scale: str = "identity"
     ) -> Interval:
-        """Compute intervals for values, arrays of shape (T,) or (T, k), from finite features (T, n).
+        """Compute intervals for values, arrays of shape (T,) or (T, k), from finite features.
 
         With `weights` (T,), compute one interval for the weighted sum of the values: numbers, or arrays of shape (k,).
         The range from `low` to `high` does not apply to a sum.
@@ -165,7 +188,7 @@ class Linear:
     # ------------------------------------------------------------ rows unlike those of the fit
 
     def warn_of_unlike(self, state: object, X: Features, prediction: Array | None = None) -> None:
-        """Warn if features, (T, n), are far outside of their ranges in the fit, or predictions outside of bounds.
+        """Warn if features are far outside of their ranges in the fit, or predictions outside of bounds.
 
         Predictions are compared if those of the rows of the fit were not. The fitted `state` has each warning once, and
         another one for other features.
@@ -175,29 +198,42 @@ class Linear:
             return
         if not self.compared and prediction is not None and n_rows >= FEWEST:
             warn_once(state, beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
+        if self.age is not None:
+            self._warn_of_ages(state, X)
         ranges = self.limits.ranges
         if ranges is None or not isinstance(X, np.ndarray):
             return
         if n_rows > COMPARED:
             X = X[:: -(-n_rows // COMPARED)]
-        X = np.ascontiguousarray(X, np.float64)
+        X = np.ascontiguousarray(self.columns(X), np.float64)
         if not any_outside(X, ranges):
             return
         wide = self.limits.wide
         if wide is None or not any_outside(X, wide):
             return
         share = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
-        far = {self.feature_names[j]: j for j in np.flatnonzero(share > _FEW).tolist()}
+        far = {self._column_names[j]: j for j in np.flatnonzero(share > _FEW).tolist()}
         names = unsaid(state, ExtrapolationWarning, far)
         if names:
             text = self._outside([far[name] for name in names], share, X, ranges)
             warn_once(state, text, ExtrapolationWarning, names)
 
+    def _warn_of_ages(self, state: object, X: Features) -> None:
+        """Warn if most rows are as old as the oldest of the fit."""
+        assert self.age is not None
+        name = self.feature_names[self.age.place]
+        warn_once(state, self.age.doubt(X, name), ExtrapolationWarning, [f"age: {name}"])
+
+    @property
+    def _column_names(self) -> tuple[str, ...]:
+        """Names of the columns that have weights."""
+        return self.feature_names if self.age is None else self.age.names(self.feature_names)
+
     def _outside(self, far: list[int], share: Array, X: Array, ranges: Array) -> str:
         """Say that `far` features are outside of their ranges in a `share` (n,) of the rows."""
         farthest = sorted(far, key=lambda j: -share[j])[:_MOST_NAMED]
         found = [
-            f"{self.feature_names[j]} of {percent(share[j])} of the rows, from {X[:, j].min():.4g} to "
+            f"{self._column_names[j]} of {percent(share[j])} of the rows, from {X[:, j].min():.4g} to "
             f"{X[:, j].max():.4g} ({ranges[0, j]:.4g} to {ranges[1, j]:.4g} in the fit)"
             for j in farthest
         ]

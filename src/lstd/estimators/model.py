@@ -185,6 +185,11 @@ class Model(Record):
         return self.statistics.n_features - self.settings.fit_intercept
 
     @property
+    def n_given(self) -> int:
+        """Number of features as they are given."""
+        return self.n_features
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the features, if given."""
         if self.matrix_free is not None:

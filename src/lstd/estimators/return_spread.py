@@ -253,6 +253,13 @@ class ReturnSpread(Saved):
     n_groups_ = property(lambda self: self._fitted.n_groups, doc="Number of groups.")
     n_floored_ = property(lambda self: sum(one.n_floored for one in self.spreads_), doc="Number of raised variances.")
 
+    def _columns(self, X: Any) -> Features:
+        """Return the columns that have weights, from rows to predict for."""
+        phi = checked_features(self.model, X)
+        if self.horizon_ is None:
+            return phi
+        return self.model.model_.at().columns(phi)
+
     @property
     def options(self) -> dict[str, int]:
         """Arguments of predictions of the same returns by `model`: the horizon, if it has one."""
@@ -282,7 +289,7 @@ class ReturnSpread(Saved):
         -------
         ndarray of shape (T,) or (T, m)
         """
-        spreads, phi = self.spreads_, checked_features(self.model, X)
+        spreads, phi = self.spreads_, self._columns(X)
         found = np.column_stack([spread.std(phi) for spread in spreads])
         return np.asarray(found[:, 0] if self._fitted.single else found)
 
@@ -315,7 +322,7 @@ class ReturnSpread(Saved):
         prediction = np.asarray(self.model.predict(X, **self.options))
         if not len(prediction):
             return ReturnInterval(prediction, prediction.copy(), prediction.copy(), prediction.copy(), level)
-        phi, values = checked_features(self.model, X), prediction.reshape(len(prediction), -1)
+        phi, values = self._columns(X), prediction.reshape(len(prediction), -1)
         ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
         lower, upper, std, few = (np.column_stack(part) for part in zip(*ends, strict=True))
         if share := float(np.mean(few)):

@@ -53,7 +53,7 @@ _RIDGE = 2.0**-36  # changes no relevant digit, in units of the squared spread o
 
 def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
     """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it."""
-    some = rows_of_check(rows)
+    some = rows_of_check(rows, model.n_features)
     note = note_of_check(len(some), model.stream.layout.n_rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
@@ -130,7 +130,8 @@ class Refit:
     model : HorizonModel
         The model that is checked.
     given, rows : Rows
-        Some of its rows, and these with the column of ones if the model has an intercept.
+        Some of its rows, and these with the columns that replace the age, and that of ones if the model has an
+        intercept.
     fitted : HorizonModel
         The sums of these rows, in blocks.
     returns : StepReturns
@@ -147,10 +148,10 @@ class Refit:
         """Sum rows without the column of ones."""
         settings = replace(model.settings, alpha=1.0, choose=(), penalty=None, centre=None)
         horizon = model.stream.horizon
-        fitted = HorizonModel.of_rows(rows, horizon, settings, "auto", spreads=True)
-        with_ones = rows
+        fitted = HorizonModel.of_rows(rows, horizon, settings, "auto", age=model.age, spreads=True)
+        with_ones = model.with_columns(rows)
         if settings.fit_intercept:
-            with_ones = rows.with_ones()
+            with_ones = with_ones.with_ones()
         return cls(model, rows, with_ones, fitted, StepReturns.of(rows, horizon))
 
     @property
@@ -176,7 +177,7 @@ class Refit:
     def check_enough(self, what: str, fewest: tuple[int, int]) -> None:
         """Refuse too few rows for `what`, and features that are not finite."""
         check_enough(what, self.rows, *fewest)
-        check_finite("X", self.rows.X, self.rows.names)
+        check_finite("X", self.given.X, self.given.names)
 
 
 # ------------------------------------------------------------ checks
@@ -195,7 +196,7 @@ def check_misfit_of_steps(refit: Refit, note: str = "") -> MisfitCheck:
         scores = _scores_of(tests, refit, gram)
     errors = None
     if not linear.no_intervals:
-        errors = linear.influence.standard_error(rows.X[:, : linear.n_features]).mean(axis=0)
+        errors = linear.standard_error(refit.given.X).mean(axis=0)
     return result(tests, scores, errors, note=note, single=refit.model.single)
 
 

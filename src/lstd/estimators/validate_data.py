@@ -76,7 +76,7 @@ def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
 def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, reset: bool = False) -> None:
     """Check the number and the names of the features; with `reset`, set them on `estimator`."""
     model = vars(estimator).get("model_")
-    if not reset and type(X) is np.ndarray and model and not model.names and model.n_features == phi.shape[1]:
+    if not reset and type(X) is np.ndarray and model and not model.names and model.n_given == phi.shape[1]:
         return  # scikit-learn takes some 50 µs for the same
     names = column_names(name, X)  # checks that they differ
     if not reset and names and names == tuple(getattr(estimator, "feature_names_in_", ())):

@@ -59,6 +59,8 @@ def fit_tables(
     low: float | None = None,
     high: float | None = None,
     penalty: str | ArrayLike | None = None,
+    age: str | None = None,
+    check: bool = True,
     **others: Any,
 ) -> LSTD | LSTDCV | HorizonLSTD:
     """Fit a model to tables that are read in chunks, by threads here or on a Dask cluster.
@@ -119,6 +121,10 @@ def fit_tables(
         Bounds of its predictions.
     penalty : {"spread", "raw"} or array-like of shape (n_features,), optional
         Factor of its `alpha` for each feature, as in :class:`lstd.HorizonLSTD`.
+    age : str, optional
+        Feature of steps since the subject was first seen, as in :class:`lstd.HorizonLSTD`.
+    check : bool, default True
+        Whether it is checked, on rows of the first chunk that is read.
 
     Returns
     -------
@@ -187,6 +193,10 @@ def fit_tables(
         raise InvalidInputError("`low` and `high` need `horizon`. Leave them out, or use `numpy.clip`.")
     if horizon is None and penalty is not None:
         raise InvalidInputError("`penalty` needs `horizon`. Leave it out, or name features that are `unpenalised`.")
+    if horizon is None and age is not None:
+        raise InvalidInputError(
+            "`age` needs `horizon`. Leave it out, or add columns such as exp(-age) to the features."
+        )
     if horizon is not None:
         others = {"variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "sort": sort}
         others |= {"client": client, "independent": independent}
@@ -199,7 +209,7 @@ def fit_tables(
     fit = TableFit(roles, settings, runner, n_blocks, memory, independent)
     if horizon is not None:
         penalty = SPREAD if penalty is None else penalty
-        return fit.horizon_model(tables, horizon, low=low, high=high, penalty=penalty)
+        return fit.horizon_model(tables, horizon, low=low, high=high, penalty=penalty, age=age, check=check)
     from lstd.estimators.lstd_cv import estimator_of
 
     if sort:

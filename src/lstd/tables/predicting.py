@@ -153,7 +153,7 @@ def predict_tables(
     """
     roles = Roles(features=linear.feature_names, kept=tuple(kept))
     reader = RowReader(open_tables(paths, on_progress), roles, chunk_rows=chunk_rows)
-    zero = np.zeros((1, linear.n_features))  # which raises before anything is written
+    zero = np.zeros((1, len(linear.feature_names)))  # which raises before anything is written
     names = [*kept, *_columns(linear, zero, linear.predict(zero), level, contributions)]
     if twice := [name for name in kept if names.count(name) > 1]:
         raise InvalidInputError(f"column {twice[0]!r} would appear twice in the output; rename it in the data.")
@@ -216,7 +216,8 @@ def _columns(
 def predictions_of(linear: Linear, chunk: Chunk) -> Array:
     """Return predictions for a chunk, (T, m); raises InvalidInputError at the first that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        predicted = (chunk.rows.X @ linear.coef.T + linear.intercept).reshape(len(chunk.rows), -1)
+        columns = linear.columns(chunk.rows.X)
+        predicted = (columns @ linear.coef.T + linear.intercept).reshape(len(chunk.rows), -1)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         raise InvalidInputError(
