@@ -14,6 +14,7 @@ writing as in reading:
     Any                             numbers, flags and texts, or lists of them
     tuple[T, ...], tuple[X, Y], frozenset[T], Mapping[str, T], X | Y, None, and records
     a class with `packed`           the document that `packed` returns, and `unpacked` takes
+    a class with `record_kind`      the record of this kind that `to_record` returns, and `of_record` takes
 
 A letter in a shape is the same length in all arrays of a file; "_" is any length.
 """
@@ -47,7 +48,7 @@ from lstd.errors import InvalidInputError, OutputError
 
 T = TypeVar("T")
 
-VERSION = 14
+VERSION = 15
 BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what content of another form raises
 # No space, quota or file size left: a failed output. Any other error is the fault of the folder.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
@@ -516,6 +517,10 @@ class _Walk:
             return {_plain(key, str, None): self.value(item, of[1], inner + key) for key, item in value.items()}
         if hasattr(kind, "packed"):
             return value.packed() if self.writing else kind.unpacked(value)
+        if record_kind := getattr(kind, "record_kind", None):
+            if self.writing:
+                return self.value(value.to_record(), record_kind, name)
+            return kind.of_record(self.value(value, record_kind, name))
         if types := _types_of(kind):
             if self.writing and not isinstance(value, kind):
                 raise TypeError(value)

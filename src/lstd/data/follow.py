@@ -1,7 +1,18 @@
 """Rows that follow one another: where episodes begin, and every rule about neighbouring rows.
 
-What is known of a stream between two chunks, files or processes is its last two rows and the ids so far. The rules are
-the same for data frames and files; only how an error names a place differs.
+**Arrays.** The state of a stream between two chunks is its last row: :class:`lstd.data.rows.Rows` of length one, which
+:meth:`lstd.data.rows.Rows.kept` copies. For fixed horizons it is the last rows of the last episode, up to the horizon.
+Sums, estimators, snapshots and files hold such rows and no other form of them. :func:`follows` says whether the next
+rows continue the episode, and it alone refuses those that may not follow:
+
+- `X_next` and `groups` are given for all chunks or none; so is `episode`, where an episode may go on,
+- an episode that terminated does not go on under its id,
+- an episode lies in one group,
+- the reward of a row whose episode goes on is not missing, unless its successor was given with it.
+
+**Tables.** :class:`Episodes` follows the rows of tables and data frames, whose flags may also say that an episode was
+cut off, and whose errors name the place of a row. What is known between two files or processes is the last two rows
+and the ids so far.
 """
 
 from __future__ import annotations
@@ -53,6 +64,66 @@ _SAME_TIME = "has the time of the row before it, of the same episode; drop or me
 _EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."
 _ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
 AGAIN_IN_TABLES = f"{EPISODE_AGAIN} `sort=True` sorts them, if `time` names their column of time."
+
+
+def follows(last: Rows, first: Rows, *, begins: bool | None = None) -> bool:
+    """Return whether the first of the rows `first` continues the episode of the last of the rows `last`.
+
+    Both have at least one row. `begins` says whether the next rows begin an episode; by default the ids do.
+
+    Raises
+    ------
+    InvalidInputError
+        When the rows may not follow one another in a stream.
+    """
+    for name in ("X_next", "groups"):
+        if (getattr(last, name) is None) != (getattr(first, name) is None):
+            raise InvalidInputError(f"`{name}` must be given for all chunks of a stream or for none.")
+    if begins is None:
+        goes_on = _is_same_episode(last, first)
+    else:
+        goes_on = not begins
+        if goes_on and last.terminated[-1]:
+            raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
+    if not goes_on:
+        return False
+    if not in_group(last, first):
+        raise InvalidInputError(
+            f"`groups` must be the same on all rows of an episode; one chunk ends with {shown_key(last.last_group)}, "
+            f"and the next one, which continues its episode, begins with {shown_key(first.first_group)}. Give rows of "
+            "different groups different ids in `episode`."
+        )
+    if not last.known[-1] and last.X_next is None:
+        raise InvalidInputError(
+            "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
+            "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was "
+            "truncated."
+        )
+    return True
+
+
+def in_group(last: Rows, first: Rows) -> bool:
+    """Return whether the first of the rows `first` is of the group of the last of `last`; also without groups."""
+    return last.last_group == first.first_group
+
+
+def _is_same_episode(last: Rows, first: Rows) -> bool:
+    """Return whether the ids, or their absence, say that the last episode goes on; raises InvalidInputError."""
+    one = last.last_episode
+    two = first.first_episode
+    if last.terminated[-1]:
+        if one == two and two is not None:
+            raise InvalidInputError(
+                f"This chunk begins with `episode` {shown_key(two)}, which terminated on the last row of the chunk "
+                "before. Give the new rows another id."
+            )
+        return False
+    if (one is None) != (two is None):
+        raise InvalidInputError(
+            "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
+            "episode of the previous chunk."
+        )
+    return one == two
 
 
 class StreamEnd(NamedTuple):

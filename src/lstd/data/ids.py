@@ -270,6 +270,11 @@ def identities(ids: NDArray[Any]) -> Sequence[Identity]:
     return [*map(identity, names)] if keys is None else keys
 
 
+def ids_of_keys(keys: Sequence[Identity]) -> NDArray[Any]:
+    """Return ids that have these keys, (T,)."""
+    return np.fromiter(map(name_of, keys), dtype=object, count=len(keys))
+
+
 def joined_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return checked ids of consecutive rows as one array, whose elements are equal where ids are one."""
     if len({part.dtype for part in parts}) == 1 and parts[0].dtype.kind in "iubfmM":

@@ -11,7 +11,7 @@ is read as any other. Its name is not in `Rows.given`, for warnings and for sums
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -23,7 +23,7 @@ from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.identity import Identity, identity
-from lstd.data.ids import joined_ids, last_rows
+from lstd.data.ids import identities, ids_of_keys, joined_ids, last_rows
 from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ records that are made and copied often
@@ -86,6 +86,9 @@ class ReadOnly(Record):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         _lock(state)
+        for value in state.values():
+            if isinstance(value, Record):
+                _lock(value.__dict__)
 
 
 def _lock(values: dict[str, Any]) -> None:
@@ -132,9 +135,30 @@ _ONE = struct.pack("d", 1.0)
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
 
 
+class SavedRows(NamedTuple):
+    """What a file holds of the rows that a stream keeps."""
+
+    X: Annotated[Array, "t features"]
+    X_next: Annotated[Array, "t features"] | None
+    y: Annotated[Array, "t m"]
+    flags: Mapping[str, Annotated[Flags, "t"]]
+    numbers: Mapping[str, Annotated[Array, "t"]]  # those of `COLUMNS`
+    episode: tuple[Annotated[Any, "episode"], ...] | None  # keys of the ids
+    groups: tuple[Annotated[Any, "groups"], ...] | None
+    centre: Annotated[Array, "features"] | None
+    plain: Mapping[str, bool]
+    gamma: Annotated[float, (0.0, 1.0)]
+
+
+_FLAGS = ("known", "last", "terminated")
+_PLAIN = ("single", "assumed", "intercept")
+
+
 @dataclass(frozen=True)
 class Rows(Record):
     """Checked rows of one chunk of a stream; T rows, n features, m rewards."""
+
+    record_kind: ClassVar[Any] = SavedRows
 
     X: Features  # (T, n)
     y: Array  # (T, m), zero where the reward of a horizon row is missing
@@ -264,6 +288,65 @@ class Rows(Record):
         )
         return self.changed(X=X, X_next=X_next, **self.columns(rows))
 
+    def kept(self, rows: slice) -> Rows:
+        """Return rows as a stream keeps them: read-only copies, dense, of float64 and without the column of ones."""
+        width = self.n_features - self.intercept
+        values = self.columns(rows)
+        for name, column in values.items():
+            if column is not None and not uniform(column):
+                values[name] = column.copy()
+        values["X"] = _copied(self.X, rows, width)
+        values["X_next"] = None if self.X_next is None else _copied(self.X_next, rows, width)
+        _lock(values)
+        return self.changed(**values, names=None, order=None, appended=int(self.intercept))
+
+    @property
+    def last_row(self) -> Rows:
+        """The last row, as a stream keeps it between two chunks."""
+        return self.kept(slice(len(self) - 1, len(self)))
+
+    def named(self, episode: Identity | None) -> Rows:
+        """Return the rows, all of one episode, with the id of this key; None for rows without ids."""
+        return self.changed(episode=None if episode is None else ids_of_keys([episode] * len(self)))
+
+    def to_record(self) -> SavedRows:
+        """Return what a file holds of rows that a stream keeps."""
+        return SavedRows(
+            X=self.X,
+            X_next=self.X_next,
+            y=self.y,
+            flags={name: getattr(self, name) for name in _FLAGS},
+            numbers={name: getattr(self, name) for name in COLUMNS},
+            episode=None if self.episode is None else tuple(identities(self.episode)),
+            groups=None if self.groups is None else tuple(identities(self.groups)),
+            centre=self.centre,
+            plain={name: getattr(self, name) for name in _PLAIN},
+            gamma=self.gamma,
+        )
+
+    @classmethod
+    def of_record(cls, record: SavedRows) -> Rows:
+        """Return the rows of a file; raises LookupError or ValueError where it lacks a column or an id."""
+        ids: dict[str, Any] = {}
+        for name, keys in (("episode", record.episode), ("groups", record.groups)):
+            ids[name] = None if keys is None else ids_of_keys(keys)
+            if keys is not None and len(keys) != len(record.y):
+                raise ValueError(keys)
+        if not len(record.y):
+            raise ValueError(record.y)
+        return cls.of(
+            X=record.X,
+            X_next=record.X_next,
+            y=record.y,
+            **{name: record.flags[name] for name in _FLAGS},
+            **{name: record.numbers[name] for name in COLUMNS},
+            **ids,
+            centre=record.centre,
+            **{name: record.plain[name] for name in _PLAIN},
+            gamma=record.gamma,
+            appended=int(record.plain["intercept"]),
+        )
+
     @property
     def arguments(self) -> dict[str, Any]:
         """The rows as arguments of `fit`, by name; rewards that are not known are NaN."""
@@ -334,6 +417,12 @@ def spread(n: int, most: int) -> NDArray[np.intp]:
     edges = np.arange(n_intervals + 1) * n // max(1, n_intervals)
     fractions = (0.5 + np.arange(n_intervals) * 0.5 * (np.sqrt(5.0) - 1.0)) % 1.0
     return np.asarray(edges[:-1] + (fractions * np.diff(edges)).astype(np.intp))
+
+
+def _copied(phi: Features, rows: slice, width: int) -> Array:
+    """Return the first `width` features of some rows, dense."""
+    part = phi[rows] if isinstance(phi, np.ndarray) else rows_of(phi, rows).toarray()
+    return np.array(part[:, :width], np.float64)
 
 
 def _with_ones(phi: Features) -> Features:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_array, check_choice, check_flag, check_integer, check_real, shown
 from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
-from lstd.data.follow import StreamEnd
+from lstd.data.follow import follows
 from lstd.data.ids import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import Columns, PerRow, Rows
@@ -262,7 +262,7 @@ class HorizonLSTD(Regressor):
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
         if keep_ids:
-            goes_on = before.stream.goes_on_with(rows)
+            goes_on = before.stream.continued_by(rows)
             about["episodes"] = episodes_seen(rows, before.episodes, continues=goes_on)
         return before.then(rows, bounds=bounds, **about)
 
@@ -576,7 +576,7 @@ class Clock(NamedTuple):
 
     time: float  # of the last row
     step: float | None  # the usual one; None if there was none
-    end: StreamEnd
+    last: Rows  # of length one
 
 
 def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
@@ -586,7 +586,7 @@ def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
         raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
     times = (times.astype(f"{times.dtype.kind}8[us]") if times.dtype.kind in "mM" else times).astype(np.float64)
     times = times if rows.order is None else times[rows.order]
-    goes_on = before is not None and before.end.goes_on_with(rows.first_episode)
+    goes_on = before is not None and follows(before.last, rows)
     steps = np.diff(times, prepend=before.time if before and goes_on else times[0])  # that lead to each row
     within = np.append(goes_on, ~rows.last[:-1])
     usual = (before and before.step) or (float(np.median(steps[within])) if within.any() else None)
@@ -598,4 +598,4 @@ def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
             "episode. Make equal steps of a log with Trajectories.from_events, or repeat the last known features in "
             "the steps that are missing."
         )
-    return Clock(float(times[-1]), usual, StreamEnd.of(rows))
+    return Clock(float(times[-1]), usual, rows.last_row)

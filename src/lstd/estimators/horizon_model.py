@@ -147,7 +147,7 @@ class HorizonModel(Record):
         age = self.age
         if age is not None:
             age = age.then(rows)
-        limits = self.limits.then(self.with_columns(rows), self.stream.goes_on_with(rows))
+        limits = self.limits.then(self.with_columns(rows), self.stream.continued_by(rows))
         stream = self.stream.extended(self.prepared(rows))
         return self.changed(
             stream=stream,
@@ -363,7 +363,10 @@ class HorizonModel(Record):
         blocks, layout = [block for block in self.blocks if block.weight > 0.0], self.stream.layout
         if self.kept:
             raise InvalidInputError("Intervals need blocks of the data, which files do not keep. Fit the model again.")
-        unit = ("groups" if self.stream.group is not None else "episodes") if layout.by_episode else "rows"
+        unit = "rows"
+        if layout.by_episode:
+            grouped = self.stream.last is not None and self.stream.last.groups is not None
+            unit = "groups" if grouped else "episodes"
         check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
         check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
         lmbda, alpha, _ = self.choice

@@ -24,10 +24,11 @@ from itertools import count, islice, pairwise
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense, rows_of
-from lstd.data.follow import StreamEnd
+from lstd.data.follow import follows, in_group
 from lstd.data.identity import Identity
 from lstd.data.rows import Record, Rows
 from lstd.statistics.blocks import Layout
@@ -256,49 +257,6 @@ def _beside(phi: Features, y: Array) -> Features:
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
-    """The last t rows of an episode that may go on, up to the horizon; the last one is not yet summed."""
-
-    X: Annotated[Array, "t features"]
-    y: Annotated[Array, "t m"]
-    discount: Annotated[Array, "t"]
-    weight: Annotated[Array, "t"]
-    known: bool  # whether the last row has its reward
-    assumed: bool  # whether all episodes are assumed to be truncated
-    episode: Annotated[Any, "episode"]  # key of its id; None without ids
-    intercept: bool = False  # whether sums append the column of ones,
-    centre: Annotated[Array, "features"] | None = None  # and what they subtract from `X`
-
-    @classmethod
-    def of(cls, rows: Rows, horizon: int, episode: Identity | None) -> Tail | None:
-        """Return the last rows of the last episode, whose id has this key; None if it terminated."""
-        if rows.terminated[-1]:
-            return None
-        first = max(np.flatnonzero(rows.last[:-1]).max(initial=-1) + 1, len(rows) - horizon)
-        tail = rows.taken(np.arange(first, len(rows)))
-        y, discount, weight = (np.array(column) for column in (tail.y, tail.discount, tail.weight))
-        return cls(
-            dense(tail.X), y, discount, weight, bool(tail.known[-1]), tail.assumed, episode, tail.intercept,
-            tail.centre,
-        )  # fmt: skip
-
-    @property
-    def end(self) -> StreamEnd:
-        """The last row, by the rules of neighbouring rows."""
-        return StreamEnd(self.episode, terminated=False, missing=not self.known)
-
-    @property
-    def rows(self) -> Rows:
-        """The rows, without ids."""
-        ends, ones = np.arange(len(self.y)) == len(self.y) - 1, np.ones(len(self.y))
-        return Rows(
-            self.X, self.y, ~ends | self.known, ends, np.zeros(len(ones), np.bool_), self.discount, ones, ones,
-            self.weight, None, None, single=False, gamma=1.0, assumed=self.assumed,
-            intercept=self.intercept, appended=int(self.intercept), centre=self.centre,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
 class LagBlocks(Record):
     """Sums of lags over a stream, in blocks of the data, and the rows that later rows of the stream need.
 
@@ -309,17 +267,15 @@ class LagBlocks(Record):
         Where blocks end; their number is at most its `limit`.
     blocks : tuple of LagSums
         Without the last row of an episode that may go on.
-    tail : Tail or None
-        Rows of the episode that may go on.
-    group : int or str
-        Key of the id of the last group; None without groups.
+    last : Rows or None
+        The last rows of the last episode, up to the horizon, which pairs with later rows need; of one that terminated
+        the last row alone. None without data.
     """
 
     horizon: int
     layout: Layout
     blocks: tuple[LagSums, ...]
-    tail: Tail | None = None
-    group: Annotated[Any, "groups"] = None
+    last: Rows | None = None
     n_episodes: int = 0
 
     @classmethod
@@ -336,44 +292,72 @@ class LagBlocks(Record):
     @property
     def closed(self) -> tuple[LagSums, ...]:
         """The blocks if the stream ends here: its last row is a horizon row."""
-        if self.tail is None:
+        rows = self.last
+        if rows is None or rows.terminated[-1]:
             return self.blocks
-        rows = self.tail.rows
         (of_last_row,) = lag_sums(rows, self.horizon, [len(rows) - 1, len(rows)])
         return (*self.blocks[:-1], self.blocks[-1].plus(of_last_row))
 
-    def goes_on_with(self, rows: Rows) -> bool:
-        """Return whether the first of the next rows is of the last episode."""
-        return self.tail is not None and bool(self.tail.end.goes_on_with(rows.first_episode))
+    def continued_by(self, rows: Rows) -> bool:
+        """Return whether the first of the next rows is of the last episode; raises InvalidInputError as `follows`."""
+        return self.last is not None and follows(self.last, rows)
+
+    def named(self, episode: Identity | None) -> LagBlocks:
+        """Return the blocks with the id of this key for the last episode; None for rows without ids."""
+        return self.changed(last=None if self.last is None else self.last.named(episode))
 
     def extended(self, rows: Rows) -> LagBlocks:
         """Return the blocks with the next rows of the stream, at least one.
 
-        Raises InvalidInputError when the episode of the last row goes on and lacks its reward.
+        Raises InvalidInputError when they may not follow the last row.
         """
-        goes_on = self.goes_on_with(rows)
-        new = int(rows.last.sum()) - goes_on
-        blocks, n_before = self.blocks if goes_on else self.closed, 0
+        goes_on = self.continued_by(rows)
         begins = rows.begins
-        begins[0] = not goes_on and (rows.groups is None or self.group != rows.first_group)
+        if self.last is not None:
+            begins[0] = not (goes_on if rows.groups is None else in_group(self.last, rows))
         layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
-        episode, group = rows.last_episode, rows.last_group
-        if goes_on and self.tail is not None:
-            self.tail.end.check_continued()
-            before = self.tail.rows
-            n_before = len(before)
-            last = np.append(before.last, rows.last)
-            last[n_before - 1] = False
-            rows = Rows.joined((before, rows), last=last)
+        n_episodes = self.n_episodes + int(rows.last.sum()) - goes_on
+
+        blocks = self.closed
+        n_before = 0
+        if self.last is not None and goes_on:
+            blocks = self.blocks
+            n_before = len(self.last)
+            rows = _joined(self.last, rows)
         edges = [max(0, n_before - 1), *(n_before + start for start in starts), len(rows) - (not rows.terminated[-1])]
         sums = lag_sums(rows, self.horizon, edges)
-        step = layout.size // self.layout.size if layout.by_episode == self.layout.by_episode else len(blocks)
+        step = len(blocks)
+        if layout.by_episode == self.layout.by_episode:
+            step = layout.size // self.layout.size
         merged = [reduce(LagSums.plus, blocks[i : i + step]) for i in range(0, len(blocks), step)]
         return self.changed(
-            layout=layout, blocks=(*merged[:-1], merged[-1].plus(sums[0]), *sums[1:]),
-            tail=Tail.of(rows, self.horizon, episode), group=group,
-            n_episodes=self.n_episodes + new,
-        )  # fmt: skip
+            layout=layout,
+            blocks=(*merged[:-1], merged[-1].plus(sums[0]), *sums[1:]),
+            last=_last_rows(rows, self.horizon),
+            n_episodes=n_episodes,
+        )
+
+
+def _joined(last: Rows, rows: Rows) -> Rows:
+    """Return the last rows of an episode and the rows that continue it as one chunk."""
+    n_before = len(last)
+    ends = np.append(last.last, rows.last)
+    ends[n_before - 1] = False
+    ids = {name: _preceded(getattr(rows, name), n_before) for name in ("episode", "groups")}
+    return Rows.joined((last, rows), last=ends, **ids)
+
+
+def _preceded(ids: NDArray[Any] | None, n_before: int) -> NDArray[Any] | None:
+    """Return the ids of rows, and before them as many of the first one."""
+    return None if ids is None else np.concatenate([ids[:1].repeat(n_before), ids])
+
+
+def _last_rows(rows: Rows, horizon: int) -> Rows:
+    """Return the last rows of the last episode, up to the horizon; the last one alone if it terminated."""
+    first = len(rows) - 1
+    if not rows.terminated[-1]:
+        first = max(np.flatnonzero(rows.last[:-1]).max(initial=-1) + 1, len(rows) - horizon)
+    return rows.kept(slice(first, len(rows)))
 
 
 # ------------------------------------------------------------ weights

@@ -138,7 +138,9 @@ class TableFit:
             date=_now(),
             columns=reader.roles.columns,
         )
-        model.model_ = model.model_.described(origin=origin)
+        last_episode = reader.episodes.state.tail[-1].name  # of numbered ones, which `partial_fit` does not know
+        stream = model.model_.stream.named(last_episode)
+        model.model_ = model.model_.described(origin=origin, stream=stream)
         return model
 
     def _is_here(self, tables: Any) -> bool:
