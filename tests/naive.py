@@ -1136,6 +1136,43 @@ def excesses(heights):
 # ---------------------------------------------------------------- fingerprints
 
 
+# ---------------------------------------------------------------- causes and states
+
+
+def aalen_johansen(exits, causes, n_causes, h, entries=None):
+    """Probability of each cause within h steps, F_j(h) = Σ_{u≤h} S(u − 1) d_j(u) / n(u); Aalen and Johansen (1978).
+
+    A subject leaves at step `exits` of one of the causes 1…J, or of 0 if it was still there when last seen. n(u) are
+    the subjects seen in step u, the u-th one, and d_j(u) those who leave in it of cause j;
+    S(u) = Π_{v≤u} (1 − Σ_j d_j(v)/n(v)). A subject is seen from the step after `entries` on, by default from the first.
+    """
+    entries = [0] * len(exits) if entries is None else entries
+    survival, found = 1.0, [0.0] * n_causes
+    for u in range(1, h + 1):
+        seen = [i for i in range(len(exits)) if entries[i] < u <= exits[i]]
+        shares = [sum(exits[i] == u and causes[i] == j for i in seen) / len(seen) for j in range(1, n_causes + 1)]
+        found = [before + survival * share for before, share in zip(found, shares, strict=True)]
+        survival *= 1.0 - sum(shares)
+    return found
+
+
+def state_probabilities(paths, n_states, start, h):
+    """Probability of each state after h steps, row `start` of Π_{u<h} Q(u), Q_ij(u) the share of i at u that is j next.
+
+    A path lists the states of a subject from step 0 on, for as long as it was seen; a state that is never left stays
+    in it.
+    """
+    found = [float(state == start) for state in range(n_states)]
+    for u in range(h):
+        pairs = [(path[u], path[u + 1]) for path in paths if len(path) > u + 1]
+        left = [sum(i == state for i, _ in pairs) for state in range(n_states)]
+        found = [
+            sum(found[i] * sum(pair == (i, j) for pair in pairs) / left[i] for i in range(n_states) if left[i])
+            for j in range(n_states)
+        ]
+    return found
+
+
 # ---------------------------------------------------------------- backtests
 
 
