@@ -19,7 +19,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
-from streams import Stream, streams
+from streams import Stream, cut, streams
 from tolerances import assert_close
 
 pytestmark = [  # successors, ratios and weights are drawn at random
@@ -90,13 +90,41 @@ def test_a_stream_of_a_million_steps_does_not_drift():
 @quick
 @given(streams())
 def test_python_bodies_of_the_kernels_give_the_sums_of_the_compiled_ones(stream):
-    names = ("dense_traces", "sparse_sums", "add_entries")
+    names = ("add_few", "add_transition", "dense_traces", "sparse_sums", "add_entries")
     bodies = {name: getattr(getattr(running_module, name), "py_func", getattr(running_module, name)) for name in names}
-    for one, dense_from in ((stream, 0.0), (stream.sparse, 0.0), (stream.sparse, np.inf)):
-        with mock.patch.object(running_module, "DENSE_FROM", dense_from):
+    cases = (stream, 0.0, 2**14), (stream, 0.0, 0), (stream.sparse, 0.0, 0), (stream.sparse, np.inf, 0)
+    for one, dense_from, few in cases:
+        with mock.patch.multiple(running_module, DENSE_FROM=dense_from, FEW_PRODUCTS=few):
             compiled = of(one)
             with mock.patch.multiple(running_module, **bodies):
                 assert_alike(of(one), compiled)
+
+
+@quick
+@given(st.data(), streams())
+def test_few_rows_have_the_sums_of_many(data, stream):
+    """The sums of rows added one by one are those of a matrix product, alone, in chunks and after other rows."""
+    parts = cut(data.draw, stream)
+    found = reduce(LSTDStatistics.then, map(of, parts))
+    with mock.patch.object(running_module, "FEW_PRODUCTS", 0):
+        assert_alike(reduce(LSTDStatistics.then, map(of, parts)), found)
+        assert_alike(of(stream), found)
+    one, many = [followed(parts, few) for few in (2**14, 0)]
+    assert_alike(one, many)
+    assert_close(one.counts.observed, many.counts.observed, "sums")
+
+
+def followed(parts, few):
+    """The statistics of a stream whose chunks follow one another."""
+    found = None
+    with mock.patch.object(running_module, "FEW_PRODUCTS", few):
+        for part in parts:
+            rows = check_rows(part.X, part.y, gamma=part.gamma, warn=False, finite=False, **part.columns)
+            if found is None:
+                found = LSTDStatistics.empty_like(rows, part.lmbda)
+            if len(rows):
+                found = found.followed(rows, [len(rows)])[0]
+    return found
 
 
 # ---------------------------------------------------------------- weights

@@ -15,6 +15,8 @@ from lstd._kernels.compilation import lean_kernel as kernel
 
 # Sums of an effective sample: the traces e and f, in the next row u and v; Σ g and the double sum.
 E, F, TOTAL, SQUARE = range(4)
+# What rows do to (1, v, observed weight), each a row of a matrix.
+ONE, ENTERING, OBSERVED = range(3)
 
 
 @kernel
@@ -45,6 +47,56 @@ def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, cut, kept, u,
             left[t, i] = weight * z_i - subtracted * u[i]
             u[i] = discount * z_i
             b[0, i] += reward * z_i
+
+
+@kernel
+def add_transition(phi, rewards, ratio, discount, lmbda, weight, u, v, sums):  # type: ignore[no-untyped-def]
+    """Add the transition that leaves a row: (w z − v) φᵀ to A and w z r to b.
+
+    Parameters: `phi`, features, of which the last may be left out if it is one; `rewards` (m,); `u` and `v` (k,), the
+    traces that enter the row, replaced by those that enter the next; `sums` (n + m, k), A and below it b, transposed.
+    """
+    n, width, given = len(sums) - len(rewards), len(u), len(phi)
+    for j in range(n):
+        x = phi[j] if j < given else 1.0
+        for i in range(width):
+            sums[j, i] += x * (weight * ratio * lmbda * u[i] - v[i])
+        for i in range(given):
+            sums[j, i] += x * (weight * ratio * phi[i])
+        for i in range(given, n):
+            sums[j, i] += x * (weight * ratio)
+    for j in range(len(rewards)):
+        _add_trace(weight * rewards[j] * ratio, lmbda, phi, u, sums[n + j], width)
+        for i in range(given, n):
+            sums[n + j, i] += weight * rewards[j] * ratio
+    for i in range(width):
+        z_i = ratio * lmbda * u[i]
+        if i < given:
+            z_i += ratio * phi[i]
+        elif i < n:
+            z_i += ratio
+        u[i] = discount * z_i
+        v[i] = weight * discount * z_i
+
+
+@kernel
+def add_few(phi, rewards, discounts, ratios, lmbdas, weights, cut, u, v, sums, cuts):  # type: ignore[no-untyped-def]
+    """Add a few rows, with dense features and without successors, as `add_transition` does; where `cut`, φ vᵀ to B.
+
+    Rows: `phi` (T, n), or (T, n − 1) without the column of ones; `rewards` (T, m); `cut` (T,); the others (T,), or (1,)
+    for all rows. `cuts` (n, k) is B, transposed.
+    """
+    for t in range(len(rewards)):
+        if cut[t]:
+            for j in range(len(cuts)):
+                x = phi[t, j] if j < phi.shape[1] else 1.0
+                for i in range(len(v)):
+                    cuts[j, i] += x * v[i]
+            u[:] = 0.0
+            v[:] = 0.0
+        else:
+            factors = _of(ratios, t), _of(discounts, t), _of(lmbdas, t), _of(weights, t)
+            add_transition(phi[t], rewards[t], *factors, u, v, sums)
 
 
 @kernel
@@ -154,23 +206,23 @@ def add_entries(factors, shift, indptr, indices, values, starts, rows, entries, 
 
 
 @kernel
-def observed_weight(discounts, full, coefficients, weights):  # type: ignore[no-untyped-def]
-    """Compute what rows do to v and to the observed weight of `lstd.statistics`: ((v, by v), (weight, by v)).
+def carry_observed(discounts, full, coefficients, weights, observed):  # type: ignore[no-untyped-def]
+    """Carry the observed weight of `lstd.statistics` through rows; `observed` (3, 3) is replaced.
 
-    Rows: `discounts`; `full`, false in horizon rows; `coefficients` and `weights`, empty if all are one.
+    Rows: `full` (T,), false in horizon rows; `discounts`, `coefficients` and `weights`, (T,), or (1,) for all rows.
     """
-    v, e, seen, share = 0.0, 1.0, 0.0, 0.0
-    for t in range(len(discounts)):
+    entering, seen = observed[ENTERING], observed[OBSERVED]
+    for t in range(len(full)):
         if not full[t]:
-            v, e = 0.0, 0.0
+            entering[:] = 0.0
             continue
-        discount, kept = discounts[t], min(coefficients[t], 1.0) if len(coefficients) else 1.0
-        weight = weights[t] if len(weights) else 1.0
-        seen += (1.0 - discount) * (weight + kept * v)
-        share += (1.0 - discount) * kept * e
-        v = (discount * kept) * v + discount * weight  # one fused step from row to row
-        e = (discount * kept) * e if e > 1e-290 else 0.0  # denormals are slow
-    return (v, e), (seen, share)
+        discount, kept, weight = _of(discounts, t), min(_of(coefficients, t), 1.0), _of(weights, t)
+        for k in range(3):
+            passed = weight * observed[ONE, k] + kept * entering[k]
+            seen[k] += (1.0 - discount) * passed
+            entering[k] = discount * passed
+        if entering[1] < 1e-290:  # denormals are slow
+            entering[1] = 0.0
 
 
 @kernel

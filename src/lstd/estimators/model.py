@@ -153,7 +153,7 @@ class Model(Record):
         if forgetting < 1.0:
             blocks = blocks.scaled(forgetting)
         if len(rows):
-            blocks = blocks.extended(rows)
+            blocks = blocks.extended(rows, goes_on=goes_on)
         return Model.of(
             blocks=blocks,
             settings=settings,

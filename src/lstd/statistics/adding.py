@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.traces import add_entries, add_later_sums, dense_traces, sparse_sums
+from lstd._kernels.traces import (
+    add_entries,
+    add_few,
+    add_later_sums,
+    add_transition,
+    dense_traces,
+    sparse_sums,
+)
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.rows import ReadOnly, Rows, uniform
 from lstd.errors import InvalidInputError
@@ -26,11 +33,13 @@ _SHORTEST_BATCH = 512  # rows: each batch passes over A, which is larger than an
 _LONGEST_BATCH = 4096  # rows
 SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
 DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
+FEW_PRODUCTS = 2**14  # in the sums of a few rows, up to which a loop is faster than a matrix product
 _TINY = 2.0**-200  # share of an entering trace that is far below rounding at any scale of the features
 ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
 CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
 _MERGE_SHARE = 128  # of the work of a chunk of sparse rows to n², which merging takes
 _NEVER = np.zeros(1, np.bool_)
+_NO_CUTS = np.empty((0, 0))
 _memory = threading.local()
 
 
@@ -103,21 +112,14 @@ class Added(NamedTuple):
 
     def continued(self, row: Pending, lmbda: float) -> Added:
         """Add the transition that leaves the pending row; if it is in the sums, the successor that was left out."""
-        n = len(row.phi)
-        u, v = self.trace
-        more = np.zeros_like(self.sums)
+        sums = self.sums.copy()
         if row.complete:
-            np.multiply.outer(row.phi, -v, out=more[:n])
-            more += self.sums
-            return self._replace(sums=more)
-        z = row.ratio * row.coefficient * lmbda * u
-        z[:n] += row.ratio * row.phi
-        np.multiply.outer(row.phi, row.weight * z - v, out=more[:n])
-        np.multiply.outer(row.weight * row.reward, z, out=more[n:])
-        more += self.sums
-        u_next = row.discount * z
-        v_next = row.weight * row.discount * z
-        return Added(more, self.cuts, np.stack([u_next, v_next]))
+            sums[: len(row.phi)] -= np.multiply.outer(row.phi, self.trace[1])
+            return self._replace(sums=sums)
+        trace = self.trace.copy()
+        decay = row.coefficient * lmbda
+        add_transition(row.phi, row.reward, row.ratio, row.discount, decay, row.weight, *trace, sums)
+        return Added(sums, self.cuts, trace)
 
 
 class SummingFeatures(Protocol):
@@ -171,13 +173,61 @@ def is_short(rows: Rows, lmbda: float) -> bool:
     return lmbda == 0.0 or not rows.trace_coefficient.any()
 
 
-class _Columns(NamedTuple):
-    """Columns of numbers as kernels take them: (T,), or (1,) for one number of all rows."""
+class TransitionColumns(NamedTuple):
+    """What transitions are multiplied by, as kernels take it: (T,), or (1,) for one number of all rows."""
 
-    discount: Array  # zero where a trace ends
+    discount: Array
     ratio: Array
-    decay: Array  # trace decay times trace coefficient
+    coefficient: Array  # of the trace
     weight: Array
+
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        """Return the columns of rows."""
+        columns = (rows.discount, rows.importance_ratio, rows.trace_coefficient, rows.weight)
+        return cls(*map(column_of, columns))
+
+    def part(self, rows: slice) -> Self:
+        """Return the columns of some rows."""
+        return type(self)(*[column if len(column) == 1 else column[rows] for column in self])
+
+
+def added_few(
+    rows: Rows, columns: TransitionColumns, lmbda: float, before: Added
+) -> tuple[Added, Pending | None] | None:
+    """Add rows to sums as :class:`Adding` does, in a shorter way; None if they are many, sparse or have successors."""
+    X = rows.X
+    n_rows = len(rows)
+    if not isinstance(X, np.ndarray) or rows.X_next is not None or rows.centre is not None:
+        return None
+    if n_rows * before.sums.size > FEW_PRODUCTS:
+        return None
+    pending = Pending.of_row(rows, n_rows - 1)
+    if pending is not None:
+        n_rows -= 1  # whose transition is not in the sums
+    part = slice(0, n_rows)
+    columns = columns.part(part)
+    cut = rows.last[part] & ~rows.terminated[part]
+    sums = _writeable(before.sums)
+    trace = _writeable(before.trace)
+    cuts = before.cuts
+    changed_cuts = _NO_CUTS
+    if cut.any():
+        changed_cuts = np.zeros((rows.n_features, trace.shape[1])) if cuts is None else _writeable(cuts)
+        cuts = changed_cuts
+    add_few(
+        np.ascontiguousarray(X[part], np.float64),
+        np.ascontiguousarray(rows.y[part]),
+        columns.discount,
+        columns.ratio,
+        lmbda * columns.coefficient,
+        columns.weight,
+        cut,
+        *trace,
+        sums,
+        changed_cuts,
+    )
+    return Added(sums, cuts, trace), pending
 
 
 class Adding:
@@ -186,7 +236,7 @@ class Adding:
     The caller checks the sums for overflow, and ignores the warnings of NumPy about it.
     """
 
-    def __init__(self, rows: Rows, lmbda: float, before: Added) -> None:
+    def __init__(self, rows: Rows, columns: TransitionColumns, lmbda: float, before: Added) -> None:
         self.sums = _writeable(before.sums)
         self.cuts = None if before.cuts is None else _writeable(before.cuts)
         self.trace = _writeable(before.trace)
@@ -194,12 +244,7 @@ class Adding:
         self._rows = rows
         self._lmbda = lmbda
         self._given = rows.X_next is not None
-        self._columns = _Columns(
-            column_of(rows.discount),
-            column_of(rows.importance_ratio),
-            lmbda * column_of(rows.trace_coefficient),
-            column_of(rows.weight),
-        )
+        self._columns = columns._replace(coefficient=lmbda * columns.coefficient)
         self._cut = rows.last & ~rows.terminated  # rows where an episode was cut off
         if self._given:
             self._cut[-1] = False  # its boundary term is pending
@@ -254,9 +299,9 @@ class Adding:
             else:
                 self._add_sparse(batch)
 
-    def _columns_of(self, batch: slice) -> _Columns:
-        """Return the columns of some rows."""
-        columns = _Columns(*[column if len(column) == 1 else column[batch] for column in self._columns])
+    def _columns_of(self, batch: slice) -> TransitionColumns:
+        """Return the columns of some rows: discounts, zero where a trace ends, and coefficients times λ."""
+        columns = self._columns.part(batch)
         cut = self._cut[batch]
         if self._given and cut.any():
             return columns._replace(discount=np.where(cut, 0.0, columns.discount))

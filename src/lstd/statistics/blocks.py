@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -62,19 +62,32 @@ class Layout:
 
         `begins` (T,), T at least 1, are the first rows of groups, if the rows are `grouped`, or of episodes.
         """
-        n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(np.count_nonzero(begins))
-        if not self.limit:
-            return replace(self, n_rows=n_rows, n_episodes=n_episodes), []
-        by_episode, size = self.by_episode or grouped or n_episodes > 1, self.size
+        n_rows = self.n_rows + len(begins)
+        n_episodes = self.n_episodes + int(np.count_nonzero(begins))
+        by_episode = self.by_episode or grouped or n_episodes > 1
+        size = self.size
+        if by_episode and not self.by_episode:
+            size = 1
         layout = Layout(self.limit, n_rows, n_episodes, size, by_episode, self.largest)
-        before, count, units = self.n_rows, n_rows, np.arange(len(begins))
+        if not self.limit:
+            return layout, []
+        before = self.n_rows
+        count = n_rows
         if by_episode:
-            before, count, (units,) = self.n_episodes, n_episodes, begins.nonzero()
-            size = size if self.by_episode else 1
+            before = self.n_episodes
+            count = n_episodes
         while (count - 1) // size >= layout.most and 2 * size * n_rows <= self.largest * count:
             size *= 2
-        starts = units[-before % size or (0 if before else size) :: size]
-        return replace(layout, size=size), starts[-layout.most :].tolist()
+        first = -before % size  # unit of the chunk with which a block begins
+        if not before:
+            first = size
+        if first >= count - before:
+            starts = []
+        elif by_episode:
+            starts = np.flatnonzero(begins)[first::size].tolist()
+        else:
+            starts = list(range(first, len(begins), size))
+        return Layout(self.limit, n_rows, n_episodes, size, by_episode, self.largest), starts[-layout.most :]
 
     @property
     def most(self) -> int:
@@ -161,27 +174,34 @@ class Blocks(Record):
         """Return the number of groups, episodes or rows in statistics."""
         return int(getattr(statistics, f"n_{self.unit}"))
 
-    def extended(self, rows: Rows, *, threads: int | None = None) -> Blocks:
+    def extended(self, rows: Rows, *, goes_on: bool | None = None, threads: int | None = None) -> Blocks:
         """Return the blocks with the next chunk of the stream, checked rows whose features may hold NaN and inf.
+
+        `goes_on` says whether the rows continue the last episode, if that is known.
 
         Raises
         ------
         InvalidInputError
             When the chunk does not fit the stream, a feature is NaN or infinite, or the sums overflow.
         """
-        total, work = self.total, len(rows) * rows.n_features**2
+        total = self.total
         if not len(rows):
             return self.changed(total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
-        begins, groups = rows.begins, rows.groups
+        begins = rows.begins
         if total.n_rows:
-            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, rows.first_group)
-            begins[0] = not (goes_on if groups is None else total.in_group(rows.first_group))
+            if goes_on is None:
+                goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, rows.first_group)
+            begins[0] = not goes_on
+            if rows.groups is not None:
+                begins[0] = not total.in_group(rows.first_group)
             rows = rows.changed(place=total.n_rows)
-        layout, starts = self.layout.extended(begins, grouped=groups is not None)
+        layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
         # Starting the threads of the BLAS takes longer than the sums of a short block; of a tiny one, it starts none.
+        work = len(rows) * rows.n_features**2
         short = len(starts) * _TINY_WORK < work < len(starts) * CHUNK_WORK
         with one_blas_thread() if short else nullcontext():
-            return self._continued(rows, total.totals(rows, starts, threads=threads), layout, starts)
+            later = total.totals(rows, starts, goes_on=goes_on, threads=threads)
+            return self._continued(rows, later, layout, starts)
 
     def joined(self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
         """Return the blocks with the next rows; `later` are their :meth:`LSTDStatistics.totals`, alone, at `starts`.
@@ -194,18 +214,22 @@ class Blocks(Record):
         self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]
     ) -> Blocks:  # fmt: skip
         """Return the blocks with the next rows; `later` are the sums of the stream after each chunk of them."""
-        seen, total, n_before = self.seen, self.total, self.total.n_rows
+        total = self.total
+        n_before = total.n_rows
+        seen = self.seen
         if rows.groups is not None:
             seen = groups_seen(rows, seen, continues=n_before > 0 and total.in_group(rows.first_group))
-        step = layout.size // self.size if layout.by_episode == self.by_episode else 0
-        prefixes = [*self.prefixes[step - 1 :: step]] if step else []
+        prefixes: tuple[LSTDStatistics, ...] = ()
+        if layout.by_episode == self.by_episode:
+            step = layout.size // self.size
+            prefixes = self.prefixes[step - 1 :: step]
         for after in later:
-            if total.n_rows - n_before in {*starts} and after is not total:
-                prefixes.append(total)
+            if starts and total.n_rows - n_before in starts and after is not total:
+                prefixes = (*prefixes, total)
             total = after
         check_sums(total, rows)
         kept = prefixes[max(0, len(prefixes) + 1 - layout.most) :]
-        return self.changed(total=total, prefixes=tuple(kept), size=layout.size, seen=seen)
+        return self.changed(total=total, prefixes=kept, size=layout.size, seen=seen)
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
         """Return the blocks of this stream followed by a later one, which was summed apart.

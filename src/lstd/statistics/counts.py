@@ -35,18 +35,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.traces import observed_weight, sample_sums
+from lstd._kernels.traces import ENTERING, OBSERVED, ONE, carry_observed, sample_sums
 from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError
-from lstd.statistics.adding import Pending
-from lstd.types import Array
+from lstd.statistics.adding import Pending, TransitionColumns
+from lstd.types import Array, Flags
 
 _MODULUS = 2**64
 _ALL, _EVERY = 1024, 64
 _ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are far apart
-_NONE, _NO_ROWS = np.empty(0), np.empty(0, np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,62 +77,115 @@ class Counts(Record):
     mark: int = 0  # of the features of all rows
     reward_mark: int = 0  # of their rewards and weights
     sample: Sample | None = None  # None without ratios, weights and trace coefficients
-    # What rows do to (1, v, observed weight); NaN if it is not known, as successors were given.
+    # What rows do to (1, v, observed weight), in rows ONE, ENTERING and OBSERVED; NaN if successors were given.
     observed: Annotated[Array, "3 3 nan"] = field(default_factory=partial(np.eye, 3))
 
-    def with_rows(self, rows: Rows, ends: Sequence[int], lmbda: float) -> list[Counts]:
-        """Return the counts with the next rows up to each of `ends`, of which the last row is pending.
+    def with_rows(self, rows: Rows, columns: TransitionColumns, lmbda: float) -> Counts:
+        """Return the counts with the next rows, of which the last is pending unless it terminated or is complete."""
+        n_rows = len(rows)
+        until = n_rows  # transitions that are in the sums
+        if rows.X_next is None and not rows.terminated[-1]:
+            until -= 1
+        part = slice(0, until)
+        full = rows.full[part]
+        n_full = int(np.count_nonzero(full))
+        weight = n_full * float(rows.weight[0])
+        if not uniform(rows.weight):
+            weight = float(rows.weight[part] @ full)
+        unused = self.unused
+        if rows.X_next is None and rows.last[part].any():
+            unused += len(unused_rows(rows, until))
+        mark, reward_mark = marks_until(rows, [n_rows])[0].tolist()
+        columns = columns.part(part)
+        return Counts.of(
+            n_rows=self.n_rows + n_rows,
+            n_transitions=self.n_transitions + n_full,
+            total_weight=self.total_weight + weight,
+            unused=unused,
+            mark=(self.mark + mark) % _MODULUS,
+            reward_mark=(self.reward_mark + reward_mark) % _MODULUS,
+            sample=self._sample_with(rows, columns, full, lmbda),
+            observed=self._observed_with(rows, columns, full),
+        )
 
-        Only the last has their effective sample and observed share.
+    def with_rows_until(self, rows: Rows, ends: Sequence[int]) -> list[Counts]:
+        """Return the counts with the next rows up to each of `ends`, but for the effective sample and observed share.
+
+        The last of them is pending, unless it terminated or is complete.
         """
         place = np.array(ends) - 1
-        until = place + (rows.terminated[place] if rows.X_next is None else 1)  # transitions that are in the sums
-        n, weight = until - np.searchsorted(np.flatnonzero(~rows.full), until), rows.weight
-        totals = float(weight[0]) * n if uniform(weight) else np.append(0.0, np.cumsum(weight * rows.full))[until]
-        lost = unused_rows(rows, until[-1]) if rows.X_next is None and rows.last[: until[-1]].any() else _NO_ROWS
-        unused, marks, counted = np.searchsorted(lost, until), marks_until(rows, ends), []
-        for k, end in enumerate(ends):
-            counted.append(self.changed(
-                n_rows=self.n_rows + end, n_transitions=self.n_transitions + int(n[k]),
-                total_weight=self.total_weight + float(totals[k]), unused=self.unused + int(unused[k]),
+        until = place + 1  # transitions that are in the sums
+        lost = np.empty(0, np.intp)
+        if rows.X_next is None:
+            until = place + rows.terminated[place]
+            lost = unused_rows(rows, int(until[-1]))
+        n_full = until - np.searchsorted(np.flatnonzero(~rows.full), until)
+        if uniform(rows.weight):
+            weights = float(rows.weight[0]) * n_full
+        else:
+            weights = np.append(0.0, np.cumsum(rows.weight * rows.full))[until]
+        unused = np.searchsorted(lost, until)
+        marks = marks_until(rows, ends)
+        return [
+            self.changed(
+                n_rows=self.n_rows + end,
+                n_transitions=self.n_transitions + int(n_full[k]),
+                total_weight=self.total_weight + float(weights[k]),
+                unused=self.unused + int(unused[k]),
                 mark=(self.mark + int(marks[k, 0])) % _MODULUS,
                 reward_mark=(self.reward_mark + int(marks[k, 1])) % _MODULUS,
-            ))  # fmt: skip
-        counted[-1] = counted[-1]._with_chains(rows, slice(0, int(until[-1])), lmbda)
-        return counted
+            )
+            for k, end in enumerate(ends)
+        ]
 
-    def _with_chains(self, rows: Rows, part: slice, lmbda: float) -> Counts:
-        """Add the rows of `part`, which are counted and summed, to the effective sample and the observed share."""
-        full, coefficient, weight = rows.full[part], rows.trace_coefficient[part], rows.weight[part]
-        step, sample, first = np.eye(3), self.sample, self.n_rows <= len(rows)
-        if rows.X_next is None:
-            kept, counted = _NONE if uniform(coefficient) else coefficient, _NONE if uniform(weight) else weight
-            step[1:, :2] = observed_weight(np.ascontiguousarray(rows.discount[part]), full, kept, counted)
+    def _observed_with(self, rows: Rows, columns: TransitionColumns, full: Flags) -> Array:
+        """Return the matrix of observed weight with the first rows, of which some are `full`."""
+        if rows.X_next is not None:
+            return np.full((3, 3), np.nan)
+        observed = self.observed.copy()
+        carry_observed(columns.discount, full, columns.coefficient, columns.weight, observed)
+        return observed
+
+    def _sample_with(self, rows: Rows, columns: TransitionColumns, full: Flags, lmbda: float) -> Sample | None:
+        """Return the effective samples with the first rows, of which some are `full`."""
+        sample = self.sample
+        if not rows.given & FACTORS:
+            if sample is None:
+                return None
+            return sample.times(np.nan)
+        n = len(full)
+        ends = rows.last[:n].copy()
+        ends[-1:] &= n < len(rows)  # the episode of the last row may go on
+        discount, ratio, coefficient, weight = (np.broadcast_to(column, n) for column in columns)
+        decay = np.where(ends, 0.0, lmbda * discount)
+        if not self.n_rows:
+            sums = np.zeros((3, 4))
+        elif sample is None:
+            sums = np.full((3, 4), np.nan)
         else:
-            step[:] = np.nan
-        if rows.given & FACTORS:
-            ends, ratio = rows.last[part].copy(), rows.importance_ratio[part]
-            ends[-1:] &= part.stop < len(rows)  # the episode of the last row may go on
-            decay = np.where(ends, 0.0, lmbda * rows.discount[part])
-            sums = np.zeros((3, 4)) if first else np.full((3, 4), np.nan) if sample is None else sample.sums.copy()
-            sample_sums(full, *map(np.ascontiguousarray, (ratio, weight, coefficient, decay)), sums.reshape(-1))
-            before = sample is not None and sample.off_policy
-            sample = Sample(sums, before or bool((ratio[full] != 1.0).any()))
-        elif sample is not None:
-            sample = sample.times(np.nan)
-        return self.changed(sample=sample, observed=step @ self.observed)
+            sums = sample.sums.copy()
+        sample_sums(full, *map(np.ascontiguousarray, (ratio, weight, coefficient, decay)), sums.reshape(-1))
+        before = sample is not None and sample.off_policy
+        return Sample(sums, before or bool((ratio[full] != 1.0).any()))
 
     def with_transition(self, row: Pending, lmbda: float) -> Counts:
         """Add the transition that leaves a pending row, which is counted as a row."""
-        observed, sample, discount = self.observed.copy(), self.sample, row.discount
-        passed = np.array([row.weight, min(row.coefficient, 1.0)]) @ observed[:2]  # f, by (1, v, observed weight)
-        observed[1], observed[2] = discount * passed, observed[2] + (1.0 - discount) * passed
+        observed = self.observed.copy()
+        passed = row.weight * observed[ONE] + min(row.coefficient, 1.0) * observed[ENTERING]  # f
+        observed[OBSERVED] += (1.0 - row.discount) * passed
+        observed[ENTERING] = row.discount * passed
+        sample = self.sample
         if sample is not None:
-            sums, columns = sample.sums.copy(), (row.ratio, row.weight, row.coefficient, lmbda * discount)
-            sample_sums(np.ones(1, np.bool_), *np.array(columns)[:, np.newaxis], sums.reshape(-1))
+            sums = sample.sums.copy()
+            columns = np.array([row.ratio, row.weight, row.coefficient, lmbda * row.discount])
+            sample_sums(np.ones(1, np.bool_), *columns[:, np.newaxis], sums.reshape(-1))
             sample = Sample(sums, sample.off_policy or row.ratio != 1.0)
-        n, weight = self.n_transitions + 1, self.total_weight + row.weight
-        return self.changed(n_transitions=n, total_weight=weight, sample=sample, observed=observed)
+        return self.changed(
+            n_transitions=self.n_transitions + 1,
+            total_weight=self.total_weight + row.weight,
+            sample=sample,
+            observed=observed,
+        )
 
     def then(self, later: Counts) -> Counts:
         """Return the counts of these rows and later ones of the stream."""
@@ -172,18 +224,23 @@ class Counts(Record):
 
 def marks_until(rows: Rows, ends: Sequence[int]) -> NDArray[np.uint64]:
     """Return the marks of features, and of rewards and weights, of rows up to each of `ends`, (K, 2)."""
-    n, first, last = rows.n_features - rows.intercept, rows.place, ends[-1]  # place in the stream
-    head, tail = max(_ALL, first), max(_ALL, first) + -max(_ALL, first) % _EVERY  # first row of every 64th
-    places, marks = [np.zeros(1, np.intp)], [np.zeros((1, 2), np.uint64)]
-    for part in (slice(0, min(head - first, last), 1), slice(tail - first, last, _EVERY)):
+    first = rows.place  # in the stream
+    last = ends[-1]
+    every = max(_ALL, first)  # from here on, a row counts if its place is a multiple of 64
+    head = slice(0, min(every - first, last), 1)
+    tail = slice(every + -every % _EVERY - first, last, _EVERY)
+    if head.stop <= 0 and tail.start >= last:
+        return np.zeros((len(ends), 2), np.uint64)
+    n = rows.n_features - rows.intercept
+    places = []
+    marks = [np.zeros((1, 2), np.uint64)]
+    for part in (head, tail):
         if part.start < part.stop:
-            places.append(np.arange(part.start + 1, part.stop + 1, part.step))
+            places.append(np.arange(part.start, part.stop, part.step))
             numbers = np.column_stack([rows.y[part], rows.weight[part]])
             marks.append(np.column_stack([_marks_of(rows.X[part], n), _marks_of(numbers, numbers.shape[1])]))
-    if len(places) == 1:
-        return np.zeros((len(ends), 2), np.uint64)
-    until = np.searchsorted(np.concatenate(places), ends, side="right")
-    return np.asarray(np.cumsum(np.concatenate(marks), axis=0)[until - 1])
+    until = np.searchsorted(np.concatenate(places), ends)
+    return np.asarray(np.cumsum(np.concatenate(marks), axis=0)[until])
 
 
 def _marks_of(X: Features, n: int) -> NDArray[np.uint64]:

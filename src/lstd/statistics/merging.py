@@ -53,7 +53,7 @@ from lstd.data.settings import boundary_share, check_ridge
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, Adding, Pending, chunk_edges, sum_themselves
+from lstd.statistics.adding import Added, Adding, Pending, TransitionColumns, added_few, chunk_edges, sum_themselves
 from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
@@ -389,51 +389,84 @@ class LSTDStatistics(ReadOnly, Saved):
         return self.n_groups is None or (group is not None and self.last_group == group)
 
     @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
-    def followed(self, rows: Rows, ends: Sequence[int]) -> list[LSTDStatistics]:
+    def followed(self, rows: Rows, ends: Sequence[int], goes_on: bool | None = None) -> list[LSTDStatistics]:
         """Return the statistics with the next rows of the stream up to each of `ends`, not checked for overflow.
 
         The last of `ends` is that of the rows. The statistics at others have the effective sample and the observed
-        share of `self`.
+        share of `self`. `goes_on` says whether the rows continue the last episode, if that is known.
         """
-        nothing, new = LSTDStatistics.empty_like(rows, self.lmbda), not self.n_rows
-        about = self.about if nothing is self else self.check_alike(nothing)
-        given, episode, group = rows.X_next is not None, rows.first_episode, rows.first_group
-        groups = () if rows.groups is None else np.flatnonzero(rows.begins)
-        goes_on = not new and self.goes_on_with(episode, given, group)
-        n_groups = (self.n_groups or 0) - (not new and self.in_group(group))
+        new = not self.n_rows
+        nothing = LSTDStatistics.empty_like(rows, self.lmbda)
+        about = self.about
+        if nothing is not self:
+            about = self.check_alike(nothing)
+        given = rows.X_next is not None
+        group = rows.first_group
+        if goes_on is None:
+            goes_on = not new and self.goes_on_with(rows.first_episode, given, group)
+        n_groups = self.n_groups or 0
+        starts = np.empty(0, np.intp)  # of groups
+        if rows.groups is not None:
+            starts = np.flatnonzero(rows.begins)
+            n_groups -= not new and self.in_group(group)
+        n_episodes = self.n_episodes + (not goes_on)
         before, counts = self._settled(goes_on)
-        adding, place = Adding(rows, self.lmbda, before), np.array(ends) - 1
-        n_episodes = self.n_episodes + (not goes_on) + np.searchsorted(np.flatnonzero(rows.last), place)
-        start = self.changed(
-            about=about, successors=given, first_group=group if new else self.first_group,
-            first_episode=episode if new else self.first_episode,
-        )  # fmt: skip
-        found = []
-        for end, n, counted in zip(ends, n_episodes.tolist(), counts.with_rows(rows, ends, self.lmbda), strict=True):
-            arrays, pending = adding.until(end, done=end == len(rows))
-            found.append(start.changed(
-                **arrays._asdict(), pending=pending, counts=counted, n_episodes=n,
-                n_groups=None if group is None else n_groups + int(np.searchsorted(groups, end)),
+        start = self.changed(about=about, successors=given)
+        if new:
+            start = start.changed(first_group=group, first_episode=rows.first_episode)
+
+        def until(end: int, arrays: Added, pending: Pending | None, counts: Counts) -> LSTDStatistics:
+            return start.changed(
+                sums=arrays.sums,
+                cuts=arrays.cuts,
+                trace=arrays.trace,
+                pending=pending,
+                counts=counts,
+                n_episodes=n_episodes + int(np.count_nonzero(rows.last[: end - 1])),
+                n_groups=None if group is None else n_groups + int(np.searchsorted(starts, end)),
                 last_episode=key_at(rows.episode, end - 1),
                 last_group=key_at(rows.groups, end - 1),
-            ))  # fmt: skip
-        return found
+            )
 
-    def totals(self, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None) -> Iterable[LSTDStatistics]:
+        *inner, _ = ends
+        columns = TransitionColumns.of(rows)
+        found = []
+        added = None
+        if not inner:
+            added = added_few(rows, columns, self.lmbda, before)
+        if added is None:
+            adding = Adding(rows, columns, self.lmbda, before)
+            if inner:
+                counted = counts.with_rows_until(rows, inner)
+                found = [until(end, *adding.until(end, done=False), c) for end, c in zip(inner, counted, strict=True)]
+            added = adding.until(len(rows), done=True)
+        return [*found, until(len(rows), *added, counts.with_rows(rows, columns, self.lmbda))]
+
+    def totals(
+        self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None
+    ) -> Iterable[LSTDStatistics]:
         """Return the statistics before some of the next rows of the stream, among them those `at`, and after all.
 
         They are not checked for overflow. Sparse rows are summed in chunks by `threads` threads (default: the limit of
         the BLAS), each with a single-threaded BLAS. The chunks depend on the rows only, so the result does not depend
-        on `threads`.
+        on `threads`. `goes_on` is that of :meth:`followed`.
         """
-        edges, many = ([], False) if isinstance(rows.X, np.ndarray) else chunk_edges(rows, self.lmbda, at)
+        edges: list[int] = []
+        many = False
+        if not isinstance(rows.X, np.ndarray):
+            edges, many = chunk_edges(rows, self.lmbda, at)
         if not many and not sum_themselves(rows.X):  # products have threads of their own
-            return self.followed(rows, [*sorted({*at} - {0}), len(rows)])
+            return self.followed(rows, [*sorted({*at} - {0}), len(rows)], goes_on)
+        if not many:
+            threads = 1
+        elif threads is None:
+            threads = blas_threads()
         nothing = LSTDStatistics.empty_like(rows, self.lmbda)
-        chunks = in_threads(
-            lambda chunk: nothing.followed(chunk, [len(chunk)])[0],
-            rows.split(edges), (threads or blas_threads()) if many else 1,
-        )  # fmt: skip
+
+        def alone(chunk: Rows) -> LSTDStatistics:
+            return nothing.followed(chunk, [len(chunk)])[0]
+
+        chunks = in_threads(alone, rows.split(edges), threads)
         return islice(accumulate(chunks, LSTDStatistics.merged, initial=self), 1, None)
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
