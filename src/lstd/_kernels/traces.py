@@ -211,18 +211,20 @@ def carry_observed(discounts, full, coefficients, weights, observed):  # type: i
 
     Rows: `full` (T,), false in horizon rows; `discounts`, `coefficients` and `weights`, (T,), or (1,) for all rows.
     """
-    entering, seen = observed[ENTERING], observed[OBSERVED]
+    v, by_v, seen, seen_by_v = 0.0, 1.0, 0.0, 0.0
     for t in range(len(full)):
         if not full[t]:
-            entering[:] = 0.0
+            v, by_v = 0.0, 0.0
             continue
         discount, kept, weight = _of(discounts, t), min(_of(coefficients, t), 1.0), _of(weights, t)
-        for k in range(3):
-            passed = weight * observed[ONE, k] + kept * entering[k]
-            seen[k] += (1.0 - discount) * passed
-            entering[k] = discount * passed
-        if entering[1] < 1e-290:  # denormals are slow
-            entering[1] = 0.0
+        seen += (1.0 - discount) * (weight + kept * v)
+        seen_by_v += (1.0 - discount) * kept * by_v
+        v = (discount * kept) * v + discount * weight  # one fused step from row to row
+        by_v = (discount * kept) * by_v if by_v > 1e-290 else 0.0  # denormals are slow
+    for k in range(3):
+        entering = observed[ENTERING, k]
+        observed[ENTERING, k] = v * observed[ONE, k] + by_v * entering
+        observed[OBSERVED, k] += seen * observed[ONE, k] + seen_by_v * entering
 
 
 @kernel

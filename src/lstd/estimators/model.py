@@ -241,7 +241,10 @@ class Model(Record):
         """Weights of shape (n, m), in the last row the weights of the column of ones, if any."""
         if self.known is not None:
             return self.known.solution
-        solution = self.system.solve()
+        return self._solution_of(self.system)
+
+    def _solution_of(self, system: System) -> Solution:
+        solution = system.solve()
         if self.settings.centre is None:
             return solution
         return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
@@ -363,17 +366,21 @@ class Model(Record):
         """
         if self.is_reported:
             return self
-        solution = self.solution
-        if self.known is None:
-            self.system.warn_of_condition(solution)
+        if self.known is not None:
+            self._warn_of_data()
+            return self.described(is_reported=True)
+        system = self.system
+        solution = self._solution_of(system)
+        solved = self.described(solution=solution, is_reported=True)  # which need not be solved again
+        system.warn_of_condition(solution)
         self._warn_of_data()
         n = self.statistics.n_transitions
-        if self.known is not None or n < 2 * self.ridge_at:
-            return self.described(is_reported=True)
+        if n < 2 * self.ridge_at:
+            return solved
         if not solution.singular:
             chosen = self.selection is not None
-            warn_of_ridge(self.system, self._centred_weights, self.statistics.gamma, chosen=chosen)
-        return self.described(is_reported=True, ridge_at=n)
+            warn_of_ridge(system, solved._centred_weights, self.statistics.gamma, chosen=chosen)
+        return solved.described(ridge_at=n)
 
     def _warn_of_data(self) -> None:
         """Warn of small effective samples, unused rewards and hidden returns, unless the stream has had the warning."""

@@ -192,44 +192,6 @@ class TransitionColumns(NamedTuple):
         return type(self)(*[column if len(column) == 1 else column[rows] for column in self])
 
 
-def added_few(
-    rows: Rows, columns: TransitionColumns, lmbda: float, before: Added
-) -> tuple[Added, Pending | None] | None:
-    """Add rows to sums as :class:`Adding` does, in a shorter way; None if they are many, sparse or have successors."""
-    X = rows.X
-    n_rows = len(rows)
-    if not isinstance(X, np.ndarray) or rows.X_next is not None or rows.centre is not None:
-        return None
-    if n_rows * before.sums.size > FEW_PRODUCTS:
-        return None
-    pending = Pending.of_row(rows, n_rows - 1)
-    if pending is not None:
-        n_rows -= 1  # whose transition is not in the sums
-    part = slice(0, n_rows)
-    columns = columns.part(part)
-    cut = rows.last[part] & ~rows.terminated[part]
-    sums = _writeable(before.sums)
-    trace = _writeable(before.trace)
-    cuts = before.cuts
-    changed_cuts = _NO_CUTS
-    if cut.any():
-        changed_cuts = np.zeros((rows.n_features, trace.shape[1])) if cuts is None else _writeable(cuts)
-        cuts = changed_cuts
-    add_few(
-        np.ascontiguousarray(X[part], np.float64),
-        np.ascontiguousarray(rows.y[part]),
-        columns.discount,
-        columns.ratio,
-        lmbda * columns.coefficient,
-        columns.weight,
-        cut,
-        *trace,
-        sums,
-        changed_cuts,
-    )
-    return Added(sums, cuts, trace), pending
-
-
 class Adding:
     """Rows that are added to the sums of a stream; the state is that before row `at`.
 
@@ -246,6 +208,7 @@ class Adding:
         self._given = rows.X_next is not None
         self._columns = columns._replace(coefficient=lmbda * columns.coefficient)
         self._cut = rows.last & ~rows.terminated  # rows where an episode was cut off
+        self._may_be_few = not self._given and rows.centre is None and isinstance(rows.X, np.ndarray)
         if self._given:
             self._cut[-1] = False  # its boundary term is pending
             self._has_successor = ~self._cut  # rows whose successor is in A
@@ -269,7 +232,11 @@ class Adding:
         if sum_themselves(self._rows.X):  # to nothing before
             self.sums, self.cuts, self.trace = self._rows.X.sums(self._rows, self._lmbda)
         elif stop > self.at:
-            self._add_in_batches(stop)
+            few = (stop - self.at) * self.sums.size <= FEW_PRODUCTS
+            if few and self._may_be_few:
+                self._add_few(slice(self.at, stop))
+            else:
+                self._add_in_batches(stop)
         self.at = stop
         if done:
             return Added(self.sums, self.cuts, self.trace), pending
@@ -308,6 +275,18 @@ class Adding:
         return columns
 
     # ------------------------------------------------------------ dense rows
+
+    def _add_few(self, batch: slice) -> None:
+        """Add a few dense rows without successors, one by one, which is faster than a product."""
+        add_few(
+            np.ascontiguousarray(self._rows.X[batch], np.float64),
+            np.ascontiguousarray(self._rows.y[batch]),
+            *self._columns.part(batch),
+            self._cut[batch],
+            *self.trace,
+            self.sums,
+            _NO_CUTS if self.cuts is None else self.cuts,
+        )
 
     def _add_dense(self, batch: slice) -> None:
         """Add Σ l_t x_tᵀ to A, and −Σ l_h φ_hᵀ or Σ γ_h l_h φ'_hᵀ over the cuts to B, by products.

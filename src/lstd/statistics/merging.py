@@ -53,7 +53,7 @@ from lstd.data.settings import boundary_share, check_ridge
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, Adding, Pending, TransitionColumns, added_few, chunk_edges, sum_themselves
+from lstd.statistics.adding import Added, Adding, Pending, TransitionColumns, chunk_edges, sum_themselves
 from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
@@ -430,16 +430,12 @@ class LSTDStatistics(ReadOnly, Saved):
 
         *inner, _ = ends
         columns = TransitionColumns.of(rows)
+        adding = Adding(rows, columns, self.lmbda, before)
         found = []
-        added = None
-        if not inner:
-            added = added_few(rows, columns, self.lmbda, before)
-        if added is None:
-            adding = Adding(rows, columns, self.lmbda, before)
-            if inner:
-                counted = counts.with_rows_until(rows, inner)
-                found = [until(end, *adding.until(end, done=False), c) for end, c in zip(inner, counted, strict=True)]
-            added = adding.until(len(rows), done=True)
+        if inner:
+            counted = counts.with_rows_until(rows, inner)
+            found = [until(end, *adding.until(end, done=False), c) for end, c in zip(inner, counted, strict=True)]
+        added = adding.until(len(rows), done=True)
         return [*found, until(len(rows), *added, counts.with_rows(rows, columns, self.lmbda))]
 
     def totals(
