@@ -315,7 +315,7 @@ def test_a_function_that_could_take_the_state_or_the_features_is_refused():
         calls.append(states)
         return np.full((len(states), 3), 1 / 3)
 
-    with pytest.raises(InvalidInputError, match=r"must be an array .* `state` is given.*policy\(state\)"):
+    with pytest.raises(InvalidInputError, match=r"`policy_of` must be given with a function .*\"X\" or \"state\""):
         evaluate_policy(gamma=GAMMA, state=state, **data | {"target_policy": policy})
     assert not calls
     greedy = EpsilonGreedy(LSTDQ(GAMMA, alpha=0.1).fit(**data), 0.3)

@@ -18,11 +18,12 @@ from lstd.data.rows import Columns, PerRow
 from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, MisfitWarning, warn
 from lstd.ope.hidden_state import hidden_state_check
-from lstd.ope.logged_rows import UNWEIGHTED, logged_rows, states_of
+from lstd.ope.logged_rows import UNWEIGHTED, check_ratio_alone, logged_rows, ratio_rows, states_of
 from lstd.ope.logged_states import LoggedStates, feature_check
-from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
+from lstd.ope.pairs import StateActionFeatures
+from lstd.ope.policies import PolicyArguments
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
-from lstd.ope.tied_returns import checked_bounds
+from lstd.ope.tied_returns import Bounds, checked_bounds
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
 
@@ -33,10 +34,11 @@ _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
 
 
 def evaluate_policy(
-    X: Any, y: ArrayLike, *, gamma: float, actions: Any, target_policy: Any, behavior_probability: PerRow = None,
-    state: Any = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None, discount: PerRow = None,
-    groups: PerRow = None, level: float = 0.95, labels: Any = None, random_state: int = 0,
-    bounds: tuple[float, float] | None = None, **others: Any,
+    X: Any, y: ArrayLike, *, gamma: float, actions: Any = None, target_policy: Any = None,
+    behavior_probability: PerRow = None, state: Any = None, q: Any = None, episode: PerRow = None,
+    terminated: PerRow = None, discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
+    random_state: int = 0, bounds: tuple[float, float] | None = None, policy_of: str | None = None, X_next: Any = None,
+    target_policy_next: Any = None, state_next: Any = None, importance_ratio: PerRow = None, **others: Any,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from a log, by a fixed rule, and warn of what the log says against it.
 
@@ -53,9 +55,8 @@ def evaluate_policy(
     X : array-like, DataFrame or sparse of shape (T, n)
         Features of the state of each row, such as one-hot groups. Constant values and their sums should be near the
         truth; raw measurements mostly are no good features.
-    y, actions, target_policy, behavior_probability, episode, terminated, discount, groups
-        As in :meth:`LSTDQ.fit`; with `state`, `target_policy` is an array or an :class:`EpsilonGreedy`, which takes
-        `X`. `behavior_probability` is needed. If it was not logged, estimate it, such as by a
+    y, actions, target_policy, behavior_probability, episode, terminated, discount, groups, X_next, target_policy_next
+        As in :meth:`LSTDQ.fit`. `behavior_probability` is needed. If it was not logged, estimate it, such as by a
         classifier of actions.
     gamma : float in [0, 1]
     state : array-like of shape (T, p), optional
@@ -68,6 +69,15 @@ def evaluate_policy(
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default 0, 1, ….
     random_state : int, default 0
+    policy_of : {"X", "state"}, optional
+        What a `target_policy` that is a function, or has `predict`, takes; needed with `state`. Policies of this
+        package, :class:`EpsilonGreedy` and :class:`LSTDQ`, take `X`.
+    state_next : array-like of shape (T, p), optional
+        Raw columns of the states of `X_next`, needed with both `state` and `X_next`; after an end, anything.
+    importance_ratio : array-like of shape (T,), optional
+        Ratio π/μ of the logged action, in place of `actions` and both policies: for continuous actions, the ratio of
+        their densities. What needs pairs of a state and an action is then left out: action values, doubly robust
+        values, and the check for a hidden state.
     bounds : tuple of two floats, optional
         Least and largest return, discounted, that an episode can have, such as (0, 1) where the reward is 1 for a
         patient who goes home. They count where returns are tied, see Notes.
@@ -128,17 +138,47 @@ def evaluate_policy(
     """
     _TAKES.check(others)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
-    if state is not None and callable(target_policy) and not isinstance(target_policy, EpsilonGreedy):
-        raise InvalidInputError(
-            "`target_policy` must be an array of probabilities when `state` is given: a function could mean `X` or "
-            "`state`. Call it, such as target_policy=policy(state)."
-        )
-    columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
-    features = None if labels is None else StateActionFeatures(labels)
-    rows = states_of(X, y, columns, gamma)
-    logged = logged_rows(rows, actions, (target_policy, None), behavior_probability, features)
+    columns: Columns = {
+        "episode": episode, "terminated": terminated, "discount": discount, "groups": groups, "X_next": X_next,
+    }  # fmt: skip
+    if importance_ratio is not None:
+        check_ratio_alone(
+            actions=actions, target_policy=target_policy, behavior_probability=behavior_probability,
+            target_policy_next=target_policy_next, policy_of=policy_of, labels=labels, q=q,
+        )  # fmt: skip
+        logged = ratio_rows(states_of(X, y, columns | {"importance_ratio": importance_ratio}, gamma))
+    else:
+        _check_known(actions=actions, target_policy=target_policy)
+        features = None if labels is None else StateActionFeatures(labels)
+        target = PolicyArguments(target_policy, target_policy_next, state, state_next, policy_of).checked()
+        logged = logged_rows(states_of(X, y, columns, gamma), actions, target, behavior_probability, features)
     bounds = checked_bounds(bounds, logged)
-    log = LoggedStates.of(logged, gamma, state, random_state)
+    log = LoggedStates.of(logged, gamma, state, random_state, state_next=state_next)
+    if importance_ratio is not None:
+        return _of_ratios(log, level, bounds)
+    return _of_pairs(log, q, level, bounds)
+
+
+def _check_known(**given: Any) -> None:
+    for name, value in given.items():
+        if value is None:
+            raise InvalidInputError(f"`{name}` must be given, unless `importance_ratio` is.")
+
+
+def _of_ratios(log: LoggedStates, level: float, bounds: Bounds | None) -> PolicyValue:
+    """Return the weighted state values, of a log without pairs of a state and an action."""
+    parts = {"state values": log.plain, "weighted state values": log.weighted}
+    found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
+    text = (
+        "Action values, doubly robust values and the check for a hidden state are left out: `importance_ratio` has no "
+        "pairs of a state and an action."
+    )
+    one = replace(found["weighted state values"], candidates=found, said=(text,))
+    return doubted(one, log, feature_check(log))
+
+
+def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) -> PolicyValue:
+    """Return the first choice among all candidates."""
     direct, robust = log.robust(q)
     parts = {
         "state values": log.plain, "weighted state values": log.weighted, "action values": direct,

@@ -27,8 +27,17 @@ from lstd.data.arguments import check_choice, check_real
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.takes import Takes
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
-from lstd.ope.logged_rows import UNWEIGHTED, LoggedRows, logged_rows, states_of, warn_of_support
+from lstd.ope.logged_rows import (
+    UNWEIGHTED,
+    LoggedRows,
+    check_ratio_alone,
+    logged_rows,
+    ratio_rows,
+    states_of,
+    warn_of_support,
+)
 from lstd.ope.pairs import StateActionFeatures, values_in
+from lstd.ope.policies import PolicyArguments
 from lstd.ope.policy_value import PolicyValue
 from lstd.ope.tied_returns import TiedReturns, checked_bounds, tied_returns
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
@@ -161,17 +170,12 @@ def _doubted(found: PolicyValue, logged: LoggedRows, tied: TiedReturns | None) -
 def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
     """Return transitions with importance ratios, without them on policy."""
     given = [name for name, one in (("actions", actions), ("behavior_probability", behavior)) if one is not None]
-    if "importance_ratio" in rows.given and (given or policy is not None):
-        name = "target_policy" if policy is not None else given[0]
-        raise InvalidInputError(
-            f"`{name}` must not be given with `importance_ratio`, which stands for it. Leave out one."
-        )
+    if "importance_ratio" in rows.given:
+        check_ratio_alone(target_policy=policy, actions=actions, behavior_probability=behavior)
     if policy is None:
         if given:
             raise InvalidInputError(f"`target_policy` must be given with `{given[0]}`; without it, leave out both.")
-        logged = logged_rows(rows, np.zeros(len(rows), np.intp), (np.ones((len(rows), 1)), None), None)
-        ratio = rows.importance_ratio[logged.full] if "importance_ratio" in rows.given else None
-        return replace(logged, ratio=ratio)
+        return ratio_rows(rows)
     if actions is None:
         raise InvalidInputError("`actions` must be given with `target_policy`: the logged action of each row.")
     if behavior is None:
@@ -179,7 +183,7 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
             "`behavior_probability` must be given with `target_policy`: the probability with which each action was "
             "taken. Without it, use an LSTDQ."
         )
-    return logged_rows(rows, actions, (policy, None), behavior, features)
+    return logged_rows(rows, actions, PolicyArguments(policy), behavior, features)
 
 
 def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:

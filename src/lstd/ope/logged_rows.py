@@ -37,7 +37,8 @@ from lstd.data.rows import Columns, Rows, repeated
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.estimators.validate_data import checked_rows
-from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of
+from lstd.ope.pairs import Codes, StateActionFeatures, as_column, by_action, logged_probabilities, one_per_row
+from lstd.ope.policies import NO_POLICY, PolicyArguments, is_function, probabilities_of
 from lstd.statistics.adding import Added, SummingFeatures
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.types import Array, Flags
@@ -196,22 +197,20 @@ class LoggedRows:
 
 
 def states_of(X: Any, y: Any, columns: Columns, gamma: float, names: BaseEstimator | None = None) -> Rows:
-    """Check rows of states; `names` gets the names of the features."""
+    """Check rows of states; `names` gets the names of the features. A column (T, 1) of numbers is as good as (T,)."""
     options: Any = {"gamma": gamma, "reset": True, "warn": True, "finite": True, "sort": True}
-    return checked_rows(names or BaseEstimator(), X, y, columns, _STATES, **options)
+    flat: Any = {name: values if name == "X_next" else as_column(values) for name, values in columns.items()}
+    return checked_rows(names or BaseEstimator(), X, as_column(y), flat, _STATES, **options)
 
 
 def logged_rows(
-    rows: Rows, actions: Any, policies: tuple[Any, Any], behavior: Any, features: Any = None, trace: str = "none",
+    rows: Rows, actions: Any, target: PolicyArguments, behavior: Any, features: Any = None, trace: str = "none",
     lmbda: float = 0.0,
 ) -> LoggedRows:  # fmt: skip
-    """Bring checked rows of states together with actions and probabilities.
-
-    `policies` are the target policy and, with `X_next` and an array, its probabilities in successors.
-    """
+    """Bring checked rows of states together with actions and probabilities."""
     if not rows.single:
         raise InvalidInputError(f"`y` must have one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
-    full, policy = np.flatnonzero(rows.full), policies[0]
+    full = np.flatnonzero(rows.full)
     if not len(full):
         raise InvalidInputError(
             f"`X` must hold at least one full transition; got n_samples={len(rows)}, and no row is followed by a row "
@@ -219,19 +218,23 @@ def logged_rows(
         )
     has_traces, order = lmbda > 0.0 and trace != "none", _order(rows)
     known = features.labels if isinstance(features, StateActionFeatures) else None
+    taken = _per_row("actions", as_column(one_per_row(actions)), rows)[full]
     P: Any = None
-    if rows.X_next is None or has_traces or behavior is not None or not callable(policy):
-        P = probabilities_of(policy, rows.X, known)[slice(None) if callable(policy) else order]
-    successors = _in_successors(rows, full, P, policies, known)
+    if rows.X_next is None or has_traces or behavior is not None or not is_function(target.policy):
+        P = _in_rows(rows, target, known, taken)
+    successors = _in_successors(rows, full, P, target, known, taken)
+    if P is not None:
+        P, successors = _of_same_width(P, successors)
     if not (features is None or known is not None or callable(features)):
         raise InvalidInputError(f"`features` must be StateActionFeatures or callable; got {features!r:.80}.")
     features = StateActionFeatures(successors.shape[1], features) if known is None else features
     numbers = np.arange(len(rows))[order][full]
-    codes = features.codes(_per_row("actions", one_per_row(actions), rows)[full], numbers)
+    codes = features.codes(taken, numbers)
     coefficients, logged = None if lmbda == 0.0 else np.zeros(len(full)), None
     ratio: Array | None = None
     if behavior is not None:
-        given = _per_row("behavior_probability", by_action("behavior_probability", behavior, known), rows)[full]
+        by_row = by_action("behavior_probability", as_column(behavior), known)
+        given = _per_row("behavior_probability", by_row, rows)[full]
         logged = logged_probabilities(given, P[full], codes, numbers)
         ratio = P[full, codes] / logged
     if has_traces:
@@ -245,6 +248,23 @@ def logged_rows(
     lost = len(unused_rows(rows, len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and rows.known[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients, ratio)
+
+
+def ratio_rows(rows: Rows) -> LoggedRows:
+    """Return transitions with the importance ratios of the rows, or none, and without actions."""
+    none = np.zeros(len(rows), np.intp)
+    logged = logged_rows(rows, none, PolicyArguments(np.ones((len(rows), 1))), None)
+    ratio = rows.importance_ratio[logged.full] if "importance_ratio" in rows.given else None
+    return replace(logged, ratio=ratio)
+
+
+def check_ratio_alone(**given: Any) -> None:
+    """Refuse arguments of policies beside `importance_ratio`."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"`{name}` must not be given with `importance_ratio`, which stands for it. Leave out one."
+            )
 
 
 def warn_of_support(logged: LoggedRows, value: Array | None = None, raw: Rows | None = None) -> str:
@@ -281,14 +301,24 @@ def log_columns(data: Any, needed: tuple[str, ...], others: tuple[str, ...] = PE
     return given
 
 
-def logged_data(data: Any, gamma: float) -> LoggedRows:
-    """Return the transitions of a log with both policies, given as arguments of `LSTDQ.fit` by name."""
-    names = ("X", "y", "actions", "target_policy", "behavior_probability")
-    given = log_columns(data, names, (*PER_ROW, "features"))
-    X, y, actions, policy, behavior = (given.pop(name) for name in names)
-    features = given.pop("features", None)
+def logged_data(data: Any, gamma: float, target: PolicyArguments = NO_POLICY) -> LoggedRows:
+    """Return the transitions of a log with both policies, or ratios, given as arguments of `LSTDQ.fit` by name.
+
+    `target` says what a function takes as `target_policy`.
+    """
+    by_ratio = isinstance(data, Mapping) and data.get("importance_ratio") is not None
+    policies = ("actions", "target_policy", "behavior_probability")
+    needed = ("X", "y", "importance_ratio") if by_ratio else ("X", "y", *policies)
+    others = (*PER_ROW, *policies, "features", "target_policy_next")
+    given = log_columns(data, needed, others)
+    X, y = given.pop("X"), given.pop("y")
+    actions, policy, behavior, features, after = (given.pop(name, None) for name in (*policies, *others[-2:]))
     columns: Columns = given  # type: ignore[assignment]
-    return logged_rows(states_of(X, y, columns, gamma), actions, (policy, None), behavior, features)
+    rows = states_of(X, y, columns, gamma)
+    if by_ratio:
+        check_ratio_alone(actions=actions, target_policy=policy, behavior_probability=behavior)
+        return ratio_rows(rows)
+    return logged_rows(rows, actions, replace(target, policy=policy, after=after).checked(), behavior, features)
 
 
 def _order(rows: Rows) -> Any:
@@ -296,10 +326,19 @@ def _order(rows: Rows) -> Any:
     return slice(None) if rows.order is None else rows.order
 
 
-def _in_successors(rows: Rows, full: Places, P: Array, policies: tuple[Any, Any], labels: NDArray[Any] | None) -> Array:
+def _in_rows(rows: Rows, target: PolicyArguments, labels: NDArray[Any] | None, taken: NDArray[Any]) -> Array:
+    """Return the probabilities of the target policy in rows, (T, n_actions), in the order of `rows`."""
+    if is_function(target.policy) and not target.takes_state:
+        return probabilities_of(target.policy, rows.X, labels, logged=taken)
+    states = target.state if target.takes_state else rows.X
+    return np.asarray(probabilities_of(target.policy, states, labels, logged=taken)[_order(rows)])
+
+
+def _in_successors(
+    rows: Rows, full: Places, P: Array, target: PolicyArguments, labels: NDArray[Any] | None, taken: NDArray[Any]
+) -> Array:
     """Return the probabilities of the target policy in successors, (N, n_actions), zero in terminal ones."""
-    policy, policy_next = policies
-    if policy_next is not None and (rows.X_next is None or callable(policy)):
+    if target.after is not None and (rows.X_next is None or is_function(target.policy)):
         why = "without `X_next`" if rows.X_next is None else "with a function as `target_policy`"
         raise InvalidInputError(
             f"`target_policy_next` must not be given {why}, where it is not used. Leave it out"
@@ -307,10 +346,13 @@ def _in_successors(rows: Rows, full: Places, P: Array, policies: tuple[Any, Any]
         )
     if rows.X_next is None:
         after = P[np.minimum(full + 1, len(rows) - 1)]
-    elif callable(policy):
-        after = probabilities_of(policy, rows.X_next, labels).copy()
-    elif policy_next is not None:
-        after = probabilities_of(policy_next, rows.X_next, labels, "target_policy_next")[_order(rows)].copy()
+    elif target.takes_state:
+        after = _in_next_states(rows, target, labels, taken)
+    elif is_function(target.policy):
+        after = probabilities_of(target.policy, rows.X_next, labels, logged=taken).copy()
+    elif target.after is not None:
+        given = _known_after_ends(target.after, rows)
+        after = probabilities_of(given, rows.X_next, labels, "target_policy_next", taken)[_order(rows)].copy()
     else:
         raise InvalidInputError(
             "`target_policy_next` must be given with `X_next` and an array as `target_policy`: the probabilities of "
@@ -318,6 +360,45 @@ def _in_successors(rows: Rows, full: Places, P: Array, policies: tuple[Any, Any]
         )
     after[rows.terminated[full]] = 0.0
     return after
+
+
+def _in_next_states(rows: Rows, target: PolicyArguments, labels: NDArray[Any] | None, taken: NDArray[Any]) -> Array:
+    """Return the probabilities of a policy of raw columns in successors; in terminal ones, those of any state."""
+    if target.state_next is None:
+        raise InvalidInputError('`state_next` must be given with `X_next` and policy_of="state".')
+    ended = np.zeros(len(rows), np.bool_)
+    ended[_order(rows)] = rows.terminated
+    if ended.all():
+        return probabilities_of(target.policy, target.state, labels, logged=taken).copy()
+    states = _replaced(target.state_next, ended)
+    return np.array(probabilities_of(target.policy, states, labels, logged=taken)[_order(rows)])
+
+
+def _replaced(states: Any, ended: Flags) -> Any:
+    """Return states with a known row in the place of those after an end, which may hold anything."""
+    known = int(np.argmin(ended))
+    places = np.where(ended, known, np.arange(len(ended)))
+    if hasattr(states, "iloc"):
+        return states.iloc[places]
+    return states[places] if hasattr(states, "shape") else np.asarray(states)[places]
+
+
+def _known_after_ends(policy: Any, rows: Rows) -> Any:
+    """Return probabilities in successors with numbers in place of NaN after ends, where they are not used."""
+    ended = np.zeros(len(rows), np.bool_)
+    ended[_order(rows)] = rows.terminated
+    if ended.all() or not ended.any() or sparse.issparse(policy) or np.shape(policy)[:1] != (len(rows),):
+        return policy
+    return _replaced(policy, ended)
+
+
+def _of_same_width(P: Array, after: Array) -> tuple[Array, Array]:
+    """Add columns of zeros for actions of the largest numbers that one of both does not take."""
+    width = max(P.shape[1], after.shape[1])
+    if P.shape[1] == after.shape[1]:
+        return P, after
+    P, after = (np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in (P, after))
+    return P, after
 
 
 def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:

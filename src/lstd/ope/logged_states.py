@@ -127,29 +127,21 @@ class LoggedStates:
     names: tuple[str, ...]  # of raw columns that the features do not have; none, if the features are the raw columns
     folds: Places  # (T,)
     given: Model | None = None  # LSTD with ratios; by default, one with a ridge coefficient that does not decide
+    columns_next: Array | None = None  # (T, p) raw columns of successors that were given
 
     @classmethod
     def of(
-        cls, logged: LoggedRows, gamma: float, state: Any = None, seed: Any = 0, given: Model | None = None
-    ) -> LoggedStates:
+        cls, logged: LoggedRows, gamma: float, state: Any = None, seed: Any = 0, given: Model | None = None,
+        state_next: Any = None,
+    ) -> LoggedStates:  # fmt: skip
         """Return the transitions with raw columns `state` (T, p) of the rows as given; by default the features."""
         rows, names = logged.rows, tuple[str, ...]()
-        columns = dense(rows.X) if state is None else as_real("state", state)
-        if columns.ndim != 2 or len(columns) != len(rows):
-            raise InvalidInputError(f"`state` must have one row per row of `X`, ({len(rows)}, p); got {columns.shape}.")
-        if np.isinf(columns).any() or np.isnan(columns).all(axis=0).any():
-            raise InvalidInputError(
-                "`state` must have no infinite number and no column of nan alone. Leave out the column, or write nan "
-                "where a number is not known."
-            )
+        columns, after = dense(rows.X), None if rows.X_next is None else dense(rows.X_next)
+        _check_given_together(rows, state, state_next)
         if state is not None:
-            if rows.X_next is not None:
-                raise InvalidInputError(
-                    "`state` must not be given with `X_next`, of which raw columns are not known. Give rows in time "
-                    "order with a last row for each episode that was cut off."
-                )
-            columns = columns if rows.order is None else columns[rows.order]
+            columns = _raw_columns("state", state, rows)
             names = column_names("state", state) or tuple(f"state[{j}]" for j in range(columns.shape[1]))
+            after = None if state_next is None else _raw_columns("state_next", state_next, rows, columns.shape[1])
         group = np.cumsum(rows.begins) - 1
         says = np.unique(group[logged.full])
         if (n := len(says)) < FEWEST_BLOCKS:
@@ -159,7 +151,7 @@ class LoggedStates:
             )
         folds = np.zeros(group[-1] + 1, np.intp)
         folds[says] = np.random.default_rng(check_integer("random_state", seed, 0)).permutation(n) % N_FOLDS
-        return cls(replace(logged, factor=None), gamma, columns, names, folds[group], given)
+        return cls(replace(logged, factor=None), gamma, columns, names, folds[group], given, after)
 
     @property
     def ratio(self) -> Array:
@@ -184,10 +176,10 @@ class LoggedStates:
     @cached_property
     def after(self) -> Array:
         """Raw columns of successors, (N, p); of terminal ones, anything."""
-        rows, full = self.logged.rows, self.logged.full
-        return (
-            dense(rows.X_next)[full] if rows.X_next is not None else self.columns[np.minimum(full + 1, len(rows) - 1)]
-        )
+        full = self.logged.full
+        if self.columns_next is not None:
+            return np.asarray(self.columns_next[full])
+        return np.asarray(self.columns[np.minimum(full + 1, len(self.columns) - 1)])
 
     @cached_property
     def fold(self) -> Places:
@@ -399,6 +391,35 @@ class LoggedStates:
             )
         for k in np.unique(self.fold):
             yield self.folds == k, q.reweighted((self.fold != k) * 1.0)
+
+
+def _check_given_together(rows: Rows, state: Any, state_next: Any) -> None:
+    """Refuse raw columns of successors without those of states or without successors, and the reverse."""
+    if state_next is not None and (state is None or rows.X_next is None):
+        missing = "state" if state is None else "X_next"
+        raise InvalidInputError(f"`state_next` must not be given without `{missing}`. Give both, or leave it out.")
+    if state is not None and state_next is None and rows.X_next is not None:
+        raise InvalidInputError("`state_next` must be given with `state` and `X_next`: the raw columns of successors.")
+
+
+def _raw_columns(name: str, given: Any, rows: Rows, width: int | None = None) -> Array:
+    """Return raw columns, (T, p), in the order of the rows; those after an end may hold anything."""
+    columns = as_real(name, given)
+    columns = columns[:, np.newaxis] if columns.ndim == 1 else columns
+    p = columns.shape[1] if width is None else width
+    if columns.shape != (len(rows), p):
+        raise InvalidInputError(
+            f"`{name}` must have one row per row of `X`, ({len(rows)}, {'p' if width is None else p}); got "
+            f"{columns.shape}."
+        )
+    columns = columns if rows.order is None else columns[rows.order]
+    used = columns if width is None else columns[~rows.terminated]
+    if np.isinf(used).any() or (len(used) and np.isnan(used).all(axis=0).any()):
+        raise InvalidInputError(
+            f"`{name}` must have no infinite number and no column of nan alone. Leave out the column, or write nan "
+            "where a number is not known."
+        )
+    return np.asarray(columns)
 
 
 def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> FeatureCheck:

@@ -29,7 +29,8 @@ from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, states_of, summed_pairs, warn_of_support
-from lstd.ope.pairs import StateActionFeatures, probabilities_of
+from lstd.ope.pairs import StateActionFeatures
+from lstd.ope.policies import PolicyArguments, is_function, probabilities_of
 from lstd.ope.value_by_blocks import dual_solution
 from lstd.statistics.ridge import Scales
 from lstd.types import Array
@@ -227,11 +228,13 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             Rewards received on leaving each row.
         actions : array-like of shape (T,)
             The logged action of each row; ignored in the last row of an episode that did not terminate.
-        target_policy : array-like of shape (T, n_actions) or callable
-            Probabilities of all actions in each row, last rows included; or a function that returns them for features
-            of states, such as :class:`EpsilonGreedy`. Columns of a data frame that bear the labels of the actions, as
-            they are or as text, may be in any order; by default, labels are 0, 1, …. A function is called with a dense
-            or sparse array of all columns.
+        target_policy : array-like of shape (T, n_actions), (T,) or (T, 1), or callable, or object with `predict`
+            Probabilities of all actions in each row, last rows included; or the action that the policy takes in each.
+            Or a function that returns one of these for features of states, such as :class:`EpsilonGreedy`; a fitted
+            LSTDQ, for the best action by its values; or an object whose `predict` returns actions: an agent of
+            Stable-Baselines3 or d3rlpy, or a classifier of labels. Columns of a data frame that bear the labels of the
+            actions, as they are or as text, may be in any order; by default, labels are 0, 1, …. A function is called
+            with a dense or sparse array of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
             Probability with which the logged action was taken, or those of all actions. If all are given, a target
             policy that takes an action of probability 0 raises an error, whatever `trace` and `lmbda`.
@@ -269,8 +272,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount, "weight": weight,
             "groups": groups,
         }  # fmt: skip
-        rows, policies = states_of(X, y, columns, settings.gamma, names), (target_policy, target_policy_next)
-        logged = logged_rows(rows, actions, policies, behavior_probability, self.features, trace, settings.lmbda)
+        rows = states_of(X, y, columns, settings.gamma, names)
+        target = PolicyArguments(target_policy, target_policy_next)
+        logged = logged_rows(rows, actions, target, behavior_probability, self.features, trace, settings.lmbda)
         weighting = check_choice("weighting", self.weighting, WEIGHTINGS)
         by_ratio = logged.ratio is not None and (settings.lmbda == 0.0 or trace == "none")
         if weighted := weighting == "ratio" or (weighting == "auto" and by_ratio):
@@ -282,7 +286,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
         self.is_weighted_ = weighted
-        self.target_policy_ = target_policy if callable(target_policy) else None
+        self.target_policy_ = target_policy if is_function(target_policy) else None
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(vars(names), n_features_in_=rows.n_features)
         return self

@@ -38,6 +38,19 @@ def one_per_row(actions: Any) -> NDArray[Any]:
     return array
 
 
+def as_column(values: Any) -> Any:
+    """Return the entries of a column (T, 1), (T,); anything else as it is."""
+    shape = np.shape(values)
+    if len(shape) == 2 and shape[1] == 1 and not sparse.issparse(values):
+        return np.asarray(values).reshape(-1)
+    return values
+
+
+def is_continuous(actions: NDArray[Any]) -> bool:
+    """Say whether actions are numbers of which some are not whole."""
+    return bool(actions.dtype.kind == "f" and (actions[np.isfinite(actions)] % 1.0 != 0.0).any())
+
+
 class StateActionFeatures:
     """Features of pairs of a state and one of several actions.
 
@@ -100,6 +113,12 @@ class StateActionFeatures:
             unknown = np.asarray(self.labels[found] != given)
         except TypeError:  # text and numbers have no order
             unknown = np.array([action not in self.labels.tolist() for action in given.tolist()])
+        if unknown.any() and is_continuous(given) and not is_continuous(self.labels):
+            number = given[given % 1.0 != 0.0][0]
+            raise InvalidInputError(
+                f"`actions` must hold {self._choices()}; they are continuous, such as {number:.4g}. Give "
+                "`importance_ratio`, the ratio of the densities of both policies, to `evaluate_policy` or LSTD."
+            )
         if (i := first_true(unknown)) is not None:
             row = i if rows is None else rows[i]
             raise InvalidInputError(
@@ -248,7 +267,7 @@ def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> 
     if not callable(function):
         raise InvalidInputError(f"`{name}` must be a fitted LSTDQ, or callable; got {shown(q)}.")
     values = as_real(f"{name}(X)", function(X))
-    _check_shape(f"{name}(X)", "value", values, np.shape(X)[0], n_actions)
+    check_table(f"{name}(X)", "value", values, np.shape(X)[0], n_actions)
     bad = ~np.isfinite(values)
     if bad.any():
         row, action = np.argwhere(bad)[0].tolist()
@@ -259,24 +278,13 @@ def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> 
     return values
 
 
-def _check_shape(name: str, what: str, values: Array, n_rows: int, n_actions: int | None) -> None:
+def check_table(name: str, what: str, values: Array, n_rows: int, n_actions: int | None) -> None:
+    """Refuse numbers that are not one for each row and action, (n_rows, n_actions)."""
     if values.ndim != 2 or len(values) != n_rows or values.shape[1] != (n_actions or max(1, values.shape[1])):
         raise InvalidInputError(
             f"`{name}` must have one {what} for each row and action, shape ({n_rows}, {n_actions or 'n_actions'}); "
             f"got {values.shape}."
         )
-
-
-def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy") -> Array:
-    """Return the checked probabilities (T, n_actions) of a policy, an array or a callable, in states (T, n).
-
-    `labels` are those of the actions, if known.
-    """
-    of = f"{name}(X)" if callable(policy) else name
-    P = by_action(of, policy(X) if callable(policy) else policy, labels)
-    _check_shape(of, "probability", P, X.shape[0], None if labels is None else len(labels))
-    check_probabilities(of, P)
-    return P
 
 
 def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:

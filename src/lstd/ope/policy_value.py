@@ -31,6 +31,7 @@ from lstd.ope.hidden_state import HiddenStateCheck
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
+from lstd.ope.policies import PolicyArguments
 from lstd.ope.tied_returns import checked_bounds
 from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
@@ -139,7 +140,7 @@ class PolicyValue:
 def policy_value(
     model: LSTDQ | Predictor, initial_states: Any = None, level: float = 0.95, *, target_policy: Any = None,
     weights: ArrayLike | None = None, sample: str = "auto", data: Any = None, state: Any = None, q: Any = None,
-    bounds: tuple[float, float] | None = None,
+    bounds: tuple[float, float] | None = None, state_next: Any = None, policy_of: str | None = None,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of the target policy: its mean return from initial states, with an interval.
 
@@ -163,8 +164,8 @@ def policy_value(
         "fixed" for one state, and otherwise "independent".
     data : mapping, optional
         For an LSTD with ratios: the log that it was fitted to, as arguments of :meth:`LSTDQ.fit` by name, with actions
-        and both policies. With `initial_states`, only for what the ratios say; otherwise as with `state`, of which the
-        features take the place.
+        and both policies, or with `importance_ratio`. With `initial_states`, only for what ratios and returns say;
+        otherwise as with `state`, of which the features take the place.
     state : array-like of shape (T, p), optional
         Raw columns of the state of each row of the log, such as measurements; finer than the features. Rows then count
         by the ratio of discounted visits of the target policy, estimated from these columns out of fold, so that
@@ -175,6 +176,10 @@ def policy_value(
         of fold. A function returns the values of all actions, (T, n_actions), for features of states.
     bounds : tuple of two floats, optional
         Least and largest return that an episode can have, as in :func:`evaluate_policy`; not without the log.
+    state_next : array-like of shape (T, p), optional
+        Raw columns of the states of `X_next`, with `state`, if the log has `X_next`.
+    policy_of : {"X", "state"}, optional
+        With `data` and `state`, what a `target_policy` in `data` that is a function takes.
 
     Returns
     -------
@@ -207,7 +212,13 @@ def policy_value(
     (True, 320, 0.0)
     """
     level, of_states = check_level(level), state is None and q is None and (data is None or initial_states is not None)
-    log = _log_of(model, data, state) if not of_states or data is not None else None
+    log = None
+    if data is not None or not of_states:
+        log = _log_of(model, data, PolicyArguments(None, None, state, state_next, policy_of))
+        _check_pairs(log, q)
+    elif state_next is not None or policy_of is not None:
+        name = "state_next" if state_next is not None else "policy_of"
+        raise InvalidInputError(f"`{name}` must not be given without `state`. Leave it out.")
     transitions = log.logged if log is not None else getattr(model, "logged_", None)
     bounds = checked_bounds(bounds, transitions)
     if bounds is not None and transitions is None:
@@ -233,21 +244,36 @@ def policy_value(
     return doubted(evaluated(found.with_ties(bounds), level, method), log, feature_check(log, robust))
 
 
-def _log_of(model: Any, data: Any, state: Any) -> LoggedStates:
+def _check_pairs(log: LoggedStates, q: Any) -> None:
+    """Refuse action values where the log has ratios in place of actions."""
+    if q is not None and "importance_ratio" in log.logged.rows.given:
+        raise InvalidInputError(
+            "`q` must not be given with `importance_ratio` in `data`, which has no pairs of a state and an action. "
+            "Leave it out, or give actions and both policies."
+        )
+
+
+def _log_of(model: Any, data: Any, target: PolicyArguments) -> LoggedStates:
     """Return the log of a model: of an LSTDQ its own, of an LSTD that of `data`."""
     _check_fitted(model)
+    state, state_next = target.state, target.state_next
     if isinstance(model, LSTDQ):
+        if target.of is not None:
+            raise InvalidInputError(
+                "`policy_of` must not be given for an LSTDQ, whose target policy took `X` in `fit`. Leave it out."
+            )
         if data is not None:
             raise InvalidInputError("`data` must not be given for an LSTDQ, which keeps its rows. Leave it out.")
         if model.logged_ is None:
             raise InvalidInputError("`model` must be fitted in this session: a file of an LSTDQ keeps no rows.")
-        return LoggedStates.of(model.logged_, model.gamma, state)
+        return LoggedStates.of(model.logged_, model.gamma, state, state_next=state_next)
     if data is None:
         raise InvalidInputError(
             "`data` must be given with `state` or `q` for an LSTD: arguments of `LSTDQ.fit` by name."
         )
     settings = model.model_.settings
-    log = LoggedStates.of(logged_data(data, settings.gamma), settings.gamma, state, given=model.model_)
+    logged = logged_data(data, settings.gamma, target)
+    log = LoggedStates.of(logged, settings.gamma, state, given=model.model_, state_next=state_next)
     if not np.allclose(log.plain.fitted.coef, model.model_.coef, rtol=1e-6, atol=1e-9):
         raise InvalidInputError(
             "`data` must be the rows that `model` was fitted to, with `importance_ratio` from these policies; the fit "
