@@ -201,6 +201,11 @@ def of_importance_sampling(columns: dict[str, Any]) -> np.ndarray:
     return of_value(importance_sampling(**given, gamma=0.9))
 
 
+def of_evaluated(columns: dict[str, Any]) -> np.ndarray:
+    given = rows(columns) if "importance_ratio" in columns else of_logged(columns)
+    return of_value(evaluate_policy(**given, gamma=0.9))
+
+
 def of_returns(found: Any) -> np.ndarray:
     return np.concatenate([np.ravel(found.returns), found.weight])
 
@@ -308,7 +313,7 @@ ENTRIES = {
     "write_fit_report": Entry(lambda c, m: of_page(m["lstd"], c), LSTD_ROWS | {"time"}),
     "LSTDQ.fit": Entry(lambda c, _: of_action_values(c), PLAIN | {"X_next"} | LOGGED),
     "evaluate_policy": Entry(
-        lambda c, _: of_value(evaluate_policy(**of_logged(c), gamma=0.9)), PLAIN - {"weight"} | LOGGED
+        lambda c, _: of_evaluated(c), PLAIN - {"weight"} | {"X_next", "importance_ratio"} | LOGGED
     ),
     "importance_sampling": Entry(
         lambda c, _: of_importance_sampling(c), PLAIN - {"weight"} | {"importance_ratio"} | LOGGED

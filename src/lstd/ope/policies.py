@@ -44,7 +44,7 @@ class PolicyArguments:
     of: str | None = None  # "X" or "state"
 
     def checked(self) -> PolicyArguments:
-        """Refuse a function of which it is not said what it takes."""
+        """Refuse a function that may be one of `X` or of `state`."""
         if self.of is not None:
             check_choice("policy_of", self.of, ("X", "state"))
         if not is_function(self.policy):
@@ -162,8 +162,8 @@ def _of_actions(of: str, given: Any, n_rows: int, labels: NDArray[Any] | None, l
     if not taken.any(axis=1).all():
         row = int(np.argmin(taken.any(axis=1)))
         raise InvalidInputError(
-            f"`{of}` must hold one of the actions {labels.tolist()!r:.80}; row {row} has {shown_id(actions[row])}. Give "
-            "the labels of all actions: `labels`, or `features=StateActionFeatures([…])` of LSTDQ."
+            f"`{of}` must hold one of the actions {labels.tolist()!r:.80}; row {row} has {shown_id(actions[row])}. "
+            "Give the labels of all actions: `labels`, or `features=StateActionFeatures([…])` of LSTDQ."
         )
     return taken * 1.0
 
