@@ -158,5 +158,5 @@ def test_an_id_that_comes_again_is_refused_and_changes_nothing():
     model.partial_fit(X[:2], y[:2], episode=[7, 8], terminated=[True, False])
     model.update(X[1], y[1], X[2])  # in place of the pending row
     model.partial_fit(X[2:4], y[2:4], episode=[8, 8], terminated=[False, True])
-    with pytest.raises(InvalidInputError, match=r"id 8 reappears"):
+    with pytest.raises(InvalidInputError, match=r"begins with `episode` 8, which terminated"):
         model.partial_fit(X[:1], y[:1], episode=[8], terminated=[True])

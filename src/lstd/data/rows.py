@@ -94,7 +94,7 @@ class ReadOnly(Record):
 def _lock(values: dict[str, Any]) -> None:
     for value in values.values():
         if type(value) is np.ndarray:
-            value.flags.writeable = False
+            value.setflags(write=False)
 
 
 # ------------------------------------------------------------ rows
@@ -138,11 +138,11 @@ _SAME = 1e-9  # relative difference between equal features that were computed in
 class SavedRows(NamedTuple):
     """What a file holds of the rows that a stream keeps."""
 
-    X: Annotated[Array, "t features"]
-    X_next: Annotated[Array, "t features"] | None
-    y: Annotated[Array, "t m"]
-    flags: Mapping[str, Annotated[Flags, "t"]]
-    numbers: Mapping[str, Annotated[Array, "t"]]  # those of `COLUMNS`
+    X: Annotated[Array, "kept features"]
+    X_next: Annotated[Array, "kept features"] | None
+    y: Annotated[Array, "kept m"]
+    flags: Mapping[str, Annotated[Flags, "kept"]]
+    numbers: Mapping[str, Annotated[Array, "kept"]]  # those of `COLUMNS`
     episode: tuple[Annotated[Any, "episode"], ...] | None  # keys of the ids
     groups: tuple[Annotated[Any, "groups"], ...] | None
     centre: Annotated[Array, "features"] | None
@@ -291,12 +291,15 @@ class Rows(Record):
     def kept(self, rows: slice) -> Rows:
         """Return rows as a stream keeps them: read-only copies, dense, of float64 and without the column of ones."""
         width = self.n_features - self.intercept
-        values = self.columns(rows)
-        for name, column in values.items():
-            if column is not None and not uniform(column):
-                values[name] = column.copy()
-        values["X"] = _copied(self.X, rows, width)
-        values["X_next"] = None if self.X_next is None else _copied(self.X_next, rows, width)
+        values: dict[str, Any] = {"X": _copied(self.X, rows, width)}
+        if self.X_next is not None:
+            values["X_next"] = _copied(self.X_next, rows, width)
+        for name in _PER_ROW:
+            column = getattr(self, name)
+            if column is None:
+                continue
+            part = column[rows]
+            values[name] = part if part.strides == (0,) else part.copy()
         _lock(values)
         return self.changed(**values, names=None, order=None, appended=int(self.intercept))
 
@@ -421,8 +424,9 @@ def spread(n: int, most: int) -> NDArray[np.intp]:
 
 def _copied(phi: Features, rows: slice, width: int) -> Array:
     """Return the first `width` features of some rows, dense."""
-    part = phi[rows] if isinstance(phi, np.ndarray) else rows_of(phi, rows).toarray()
-    return np.array(part[:, :width], np.float64)
+    if isinstance(phi, np.ndarray):
+        return np.array(phi[rows, :width], np.float64)
+    return np.array(rows_of(phi, rows).toarray()[:, :width], np.float64)
 
 
 def _with_ones(phi: Features) -> Features:

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,8 @@ from lstd._kernels.online_state import HUGE
 from lstd.data.arguments import check_array, check_flag, check_real, to_real_array
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
-from lstd.data.follow import StreamEnd
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.adding import Pending
 from lstd.types import Array
 
 _LINE = 8  # float64 in a cache line
@@ -166,10 +164,31 @@ class Transition(NamedTuple):
         if not terminated:
             there = _of(rows.X, t + 1) if rows.X_next is None else _of(rows.X_next, t)
             x, there = _alike(x, there, rows.n_features)
+        return cls._with_columns(x, there, rows, t)
+
+    @classmethod
+    def between(cls, last: Rows, rows: Rows) -> Transition:
+        """Return the transition from the last row, as a stream keeps it, to the first of the next rows."""
+        x: Any = last.X[-1].copy()
+        there = _of(rows.X, 0)
+        if isinstance(there, SparseRow):
+            (indices,) = x.nonzero()
+            x = SparseRow(indices, x[indices])
+        return cls._with_columns(x, there, last, -1)
+
+    @classmethod
+    def _with_columns(cls, x: Any, there: Any, rows: Rows, t: int) -> Transition:
+        """Return the transition between two rows of features that has the numbers of row t."""
         return cls(
-            x, there, rows.y[t].copy(), float(rows.discount[t]), float(rows.importance_ratio[t]),
-            float(rows.trace_coefficient[t]), float(rows.weight[t]), terminated,
-        )  # fmt: skip
+            x,
+            there,
+            rows.y[t].copy(),
+            discount=float(rows.discount[t]),
+            ratio=float(rows.importance_ratio[t]),
+            coefficient=float(rows.trace_coefficient[t]),
+            weight=float(rows.weight[t]),
+            terminated=bool(rows.terminated[t]),
+        )
 
     def taken(self, kernels: Any, *arrays: Array) -> int:
         """Let the kernel `step`, or `step_sparse`, learn from it; returns its code."""
@@ -211,37 +230,6 @@ def _alike(row: Any, successor: Any, n: int) -> tuple[Any, Any]:
     return row, successor
 
 
-class OpenEnd(NamedTuple):
-    """The end of recorded rows whose last episode did not terminate: what the next rows go on from."""
-
-    n_updates: int  # an update after them replaces the transition to the next row
-    row: Pending  # the last one
-    episode: Annotated[Any, "episode"]  # its id; None without ids
-
-    @classmethod
-    def of(cls, rows: Rows, n_updates: int) -> OpenEnd | None:
-        """Return the end of at least one row after so many transitions; None if it terminated."""
-        row = Pending.of_row(rows, len(rows) - 1)
-        return None if row is None else cls(n_updates, row, rows.last_episode)
-
-    def goes_on(self, rows: Rows) -> bool:
-        """Return whether rows continue the episode; raises InvalidInputError if the two do not fit."""
-        if self.row.complete != (rows.X_next is not None):
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-        end = StreamEnd(self.episode, False, self.row.missing)
-        continues = end.goes_on_with(rows.first_episode)
-        if continues:
-            end.check_continued()
-        return continues
-
-    def transition(self, rows: Rows) -> Transition:
-        """Return the transition to the first of the next rows."""
-        row, there = self.row, check_row("x_next", row_of(rows.X, 0), len(self.row.phi))
-        (kept,) = row.phi.nonzero()
-        x = SparseRow(kept, row.phi[kept]) if isinstance(there, SparseRow) else row.phi
-        return Transition(x, there, row.reward, row.discount, row.ratio, row.coefficient, row.weight, False)
-
-
 # ------------------------------------------------------------ estimators
 
 
@@ -255,8 +243,9 @@ class OnlinePredictor(ABC):
     gamma: float
     n_rewards: int | None = None
     _names: tuple[str, ...] | None = None  # of the features, where they are known
-    _end: OpenEnd | None = None  # of the rows of `partial_fit`, as are
-    _episodes: Any = None  # their ids
+    _last: Rows | None = None  # the last row of `partial_fit`,
+    _n_updates_then: int = 0  # the transitions when it was learned,
+    _episodes: Any = None  # and the ids so far
 
     @property
     @abstractmethod
@@ -327,9 +316,14 @@ class OnlinePredictor(ABC):
         return rows
 
     @property
-    def _end_before(self) -> OpenEnd | None:
-        """The end of the rows of `partial_fit`, unless they terminated or an update came after them."""
-        return self._end if self._end is not None and self._end.n_updates == self.n_updates else None
+    def _row_before(self) -> Rows | None:
+        """The last row of `partial_fit`, unless an update came after it, which replaces the transition from it."""
+        return self._last if self._n_updates_then == self.n_updates else None
+
+    def _keep_last(self, rows: Rows) -> None:
+        """Keep the last of the rows that were learned."""
+        self._last = rows.last_row
+        self._n_updates_then = self.n_updates
 
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)[1:]}

@@ -12,10 +12,11 @@ from scipy import sparse
 
 from lstd._kernels import online_step as kernels
 from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
+from lstd.data.follow import follows
 from lstd.data.rows import COLUMNS, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import OpenEnd, Transition, compiled, row_of
+from lstd.online.one_transition import Transition, compiled, row_of
 from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
@@ -30,21 +31,25 @@ def learn(model: Any, rows: Rows, told: Array | None, name: Name) -> None:
     `told` (T, m + 2) is filled with the predictions for each row before its transition is learned, with the drift, and
     with the number of changes so far.
     """
-    before = model._end_before
-    same = model._end is not None and model._end.episode == rows.first_episode
+    before = model._row_before
+    goes_on = before is not None and follows(before, rows)
+    same = goes_on
+    if before is None and model._last is not None:  # an update replaced the transition
+        same = not model._last.terminated[-1] and model._last.last_episode == rows.first_episode
     episodes = episodes_seen(rows, model._episodes, continues=same)
     with _all_or_none(model):
-        if before is not None and not before.goes_on(rows):
-            model.cut_off()
-        elif before is not None and not before.row.complete:
+        if before is not None and goes_on and rows.X_next is None:
             try:
-                model.learn(before.transition(rows), name)
+                model.learn(Transition.between(before, rows), name)
             except InvalidInputError as error:
                 raise _named(error, rows, -1) from error
+        elif before is not None and not (goes_on or before.terminated[-1]):
+            model.cut_off()
         size = max(1, ENTRIES_AT_ONCE // rows.n_features)
         for first in range(0, len(rows), size):
             _learn_part(model, rows, slice(first, min(first + size, len(rows))), told, name)
-        model._end, model._episodes = OpenEnd.of(rows, model.n_updates), episodes
+        model._keep_last(rows)
+        model._episodes = episodes
 
 
 @contextlib.contextmanager

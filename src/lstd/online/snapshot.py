@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import online_state as at
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.files import BROKEN, json_bytes, pack, unpack
 from lstd.online.forgetting import Choice
-from lstd.online.one_transition import OpenEnd
 from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
 
-VERSION = 18
+VERSION = 19
 _PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
 _STATIC = slice(at.FEATURES, at.ROTATION + 1)  # counts that follow from the parameters
 _FINITE = [at.TRACE, at.NEXT, at.RIDGE, at.ALPHA]
@@ -50,7 +50,7 @@ class State(NamedTuple):
     beyond: Annotated[Array, "4 m"]
     cores: tuple[CoreState, ...]
     choice: Choice | None
-    end: OpenEnd | None
+    last: Rows | None  # the last row of `partial_fit`, unless an update came after it
 
 
 def _not_a_snapshot(why: str) -> InvalidInputError:
@@ -65,7 +65,7 @@ def snapshot_of(model: Any) -> dict[str, NDArray[Any]]:
     state = State(
         **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
         warned=model._warned, beyond=model._beyond, cores=tuple(map(_core_state, model._cores)),
-        choice=None if model._bank is None else model._bank.state, end=model._end_before,
+        choice=None if model._bank is None else model._bank.state, last=model._row_before,
     )  # fmt: skip
     document, arrays = pack(state)
     text = np.array(json_bytes(document).decode())
@@ -89,7 +89,13 @@ def restored(kind: Any, snapshot: Mapping[str, Any]) -> Any:
             model._bank.restore(state.choice)
         except ValueError as error:
             raise _not_a_snapshot(str(error)) from error
-    model._warned, model._beyond, model._end = state.warned, np.array(state.beyond), state.end
+    m = model.n_rewards or 1
+    if state.last is not None and (len(state.last), state.last.n_features, state.last.y.shape[1]) != (1, n, m):
+        raise _not_a_snapshot(f"its last row is not one of {n} features and {m} rewards")
+    model._last = state.last
+    model._n_updates_then = model.n_updates
+    model._warned = state.warned
+    model._beyond = np.array(state.beyond)
     return model
 
 

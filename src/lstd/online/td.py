@@ -16,11 +16,12 @@ from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real
 from lstd.data.feature_arrays import Features, all_finite, check_finite
+from lstd.data.follow import follows
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, OpenEnd, Transition, aligned, compiled
+from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, Transition, aligned, compiled
 from lstd.types import Array
 
 _USE_LSTD = "TD learns each transition alike; use RecursiveLSTD or LSTD."
@@ -161,12 +162,13 @@ class TemporalDifference(OnlinePredictor):
 
     def _learn_stream(self, rows: Rows) -> None:
         """Learn from the rows, or from none if a feature that counts is not finite, which makes weights so."""
-        end, before = self._end_before, [array.copy() for array in self._arrays]
-        goes_on = end is not None and end.goes_on(rows)
-        if end is not None and not goes_on:
+        last = self._row_before
+        goes_on = last is not None and follows(last, rows)
+        before = [array.copy() for array in self._arrays]
+        if last is not None and not goes_on:
             self._scalars[kernels.DECAY] = 0.0
-        elif end is not None and not end.row.complete and all_finite(rows.X[:1]):
-            end.transition(rows).taken(kernels, *self._arrays)
+        elif last is not None and rows.X_next is None and all_finite(rows.X[:1]):
+            Transition.between(last, rows).taken(kernels, *self._arrays)
         self._learn(rows)
         if not (np.isfinite(self._state).all() and all_finite(rows.X[~rows.full])):
             try:
@@ -177,7 +179,7 @@ class TemporalDifference(OnlinePredictor):
                 for array, old in zip(self._arrays, before, strict=True):
                     array[:] = old
                 raise
-        self._end = OpenEnd.of(rows, self.n_updates)
+        self._keep_last(rows)
 
     def _learn(self, rows: Rows) -> None:
         """Take the transitions of the rows."""
