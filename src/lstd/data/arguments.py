@@ -19,6 +19,7 @@ from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.types import Array, Flags
 
 _NOT_REAL = "`{name}` must be an array of real numbers: {error}."
+_TO_DAYS = "Convert times to numbers, such as days since a fixed date."
 _TOO_LARGE = "`{name}` must be finite in float64, below 1e308 in absolute value; {found}."
 
 
@@ -178,6 +179,9 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(_NOT_REAL.format(name=name, error=error)) from error
     if array.dtype.kind in "OSU":
+        times = [one for one in array.flat if isinstance(one, (np.datetime64, np.timedelta64))]
+        if times:  # which NumPy would read as numbers of their units
+            raise InvalidInputError(f"`{name}` must be an array of real numbers; got {shown(times[0])}. {_TO_DAYS}")
         try:
             numbers_read = array.astype(np.float64)
         except OverflowError as error:

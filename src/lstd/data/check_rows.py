@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, says_no_ends, shown_id
+from lstd.data.arguments import (
+    as_real,
+    check_length,
+    check_per_row,
+    check_values_known,
+    says_no_ends,
+    shown_id,
+    to_real_array,
+)
 from lstd.data.doubts import assumed_cut
 from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
 from lstd.data.identity import NO_VALUE, order_of
@@ -130,8 +139,38 @@ def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int, of: str 
     return array
 
 
-def _check_flags(name: str, values: ArrayLike, n_rows: int) -> Flags:
+def column_of_library(name: str, values: Any) -> Any:
+    """Return a column of Arrow, Polars or pandas as `lstd.data.parse_columns` takes it; None for others.
+
+    Without pyarrow, None is returned for all, and NumPy converts them.
+    """
+    if type(values).__module__.partition(".")[0] not in ("pandas", "polars", "pyarrow"):
+        return None
+    try:
+        from lstd.data.arrow_columns import column_of
+    except ModuleNotFoundError:
+        return None
+    try:
+        return column_of(values, name)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"`{name}` must hold values of one type: {error}") from error
+
+
+def _check_flags(name: str, values: Any, n_rows: int) -> Flags:
+    """Return flags, (T,): of Python or NumPy those that are 0 and 1, and of other libraries those of tables."""
+    column = column_of_library(name, values)
+    if column is not None:
+        from lstd.data import parse_columns
+
+        check_length(name, np.empty(len(column)), "flag", n_rows)
+        found, fault = parse_columns.flags(column, name)
+        if fault is not None:
+            raise InvalidInputError(f"`{name}` must hold True and False; row {fault.row} {fault.text}")
+        return found
     flags = _check_vector(name, values, "flag", n_rows)
+    if flags.dtype.kind == "O":
+        with contextlib.suppress(InvalidInputError):  # text is refused below
+            flags = to_real_array(name, flags)
     if flags.dtype.kind not in "biuf":
         raise InvalidInputError(f"`{name}` must hold True and False; got dtype {flags.dtype}. Convert it to bool.")
     if (row := first_true((flags != 0) & (flags != 1))) is not None:
@@ -141,6 +180,15 @@ def _check_flags(name: str, values: ArrayLike, n_rows: int) -> Flags:
 
 def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:
     """Return ids whose elements are equal where ids are one, one for each row of the argument `of`."""
+    column = column_of_library(name, values)
+    if column is not None:
+        from lstd.data import parse_columns
+
+        check_length(name, np.empty(len(column)), "id", n_rows, of)
+        found, fault = parse_columns.ids(column, name)
+        if fault is not None:
+            raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {fault.text}")
+        return found.per_row(n_rows)
     if isinstance(values, (list, tuple)):  # NumPy would make one type of all
         values = np.fromiter(values, dtype=object, count=len(values))
     given = _check_vector(name, values, "id", n_rows, of)

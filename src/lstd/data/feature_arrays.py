@@ -102,7 +102,8 @@ def _plain(name: str, X: Any) -> Any:
     if not extended or getattr(X, "ndim", 0) != 2 or any(dtype.kind not in "biuf" for dtype in extended):
         return X
     if len(extended) == X.shape[1] and all(type(dtype).__name__ == "SparseDtype" for dtype in extended):
-        return X.sparse.to_coo()
+        zeros = all(dtype.fill_value == 0 for dtype in extended)
+        return X.sparse.to_coo() if zeros else X.sparse.to_dense()
     try:
         return X.astype(np.float64)
     except (TypeError, ValueError) as error:  # other columns hold text

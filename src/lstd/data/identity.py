@@ -80,7 +80,7 @@ def identity(name: Any) -> Identity:
         return f"boolean {bool(name)}".lower()
     if isinstance(name, int) or (isinstance(name, np.generic) and name.dtype.kind in "iu"):
         return _of_integer(int(name))
-    if _is_missing(name):
+    if is_missing(name):
         raise NotAnIdError(_NO_ID)
     if isinstance(name, (float, np.floating)):
         return _of_float(float(name), exact_below(np.dtype(type(name))))
@@ -115,7 +115,8 @@ def plain_keys(names: list[Any]) -> list[Identity] | None:
     return ["text " + name for name in names]
 
 
-def _is_missing(name: Any) -> bool:
+def is_missing(name: Any) -> bool:
+    """Return whether an object stands for no value: None, NaN, NaT and the like."""
     if name is None or type(name).__name__ == "NAType":
         return True
     with contextlib.suppress(Exception):  # of any type

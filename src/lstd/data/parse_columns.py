@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,92 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lstd.data.arrow_columns import from_numpy, plain, to_numpy
 from lstd.data.follow import Marks
 from lstd.data.identity import MISSING, NO_VALUE, Identity
 from lstd.data.ids import AS_DAYS, NO_IDS_OF_ROWS, NO_TIME, Fault, Ids, described, first_true, ids_of, scalars, up_to
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS, Rows, repeated
-from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
-_DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
-_TRUE, _FALSE = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
+_WORDS = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": False, "no": False, "n": False}
+_MISSING_TEXT = f"^({'|'.join(map(re.escape, sorted(MISSING)))})$"
 _DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
+_TOO_FAR = f"is too far from 1970 for a time; {AS_DAYS}"
 _DROP = (
     f"{NO_VALUE}; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards "
     "and ends."
 )
 _IMPUTE = f"{NO_VALUE}; `--impute` fills in the mean, with a column of 0 and 1 that says where."
-
-
-# ------------------------------------------------------------ frames
-
-
-def is_frame(value: Any) -> bool:
-    """Return whether a value is a data frame."""
-    if _is_pandas(value):
-        return getattr(value, "ndim", None) == 2
-    return hasattr(value, "__arrow_c_stream__")
-
-
-def _is_pandas(frame: Any) -> bool:
-    return type(frame).__module__.partition(".")[0] == "pandas"
-
-
-def arrow_table(name: str, frame: Any) -> Any:
-    """Return a data frame as an Arrow table; one of pandas as it is. Errors call it `name`."""
-    if _is_pandas(frame):
-        return frame
-    try:
-        return pa.table(frame)
-    except Exception as error:  # of many types
-        raise InvalidInputError(f"{name} could not be read as a table: {error!r:.300}.") from error
-
-
-def names_of(frame: Any) -> list[Any]:
-    """Return the names of the columns of a result of `arrow_table`."""
-    return list(frame.columns if _is_pandas(frame) else frame.column_names)
-
-
-def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches of columns of a result of `arrow_table`."""
-    columns = list(columns)
-    if not _is_pandas(frame):
-        chosen = frame.select(columns)
-        for first in range(0, len(frame), most_rows):
-            arrays = [without_views(_combined(column)) for column in chosen.slice(first, most_rows).columns]
-            yield pa.RecordBatch.from_arrays(arrays, columns)
-        return
-    places = [list(map(str, frame.columns)).index(name) for name in columns]
-    for first in range(0, len(frame), most_rows):
-        part = frame.iloc[first : first + most_rows]
-        yield pa.RecordBatch.from_arrays([_of_pandas(part.iloc[:, place]) for place in places], columns)
-
-
-def _of_pandas(series: Any) -> pa.Array:
-    """Return a column of pandas; objects that Arrow gives no common type are read as text."""
-    if type(series.dtype).__name__ == "SparseDtype":
-        series = series.astype(series.dtype.subtype)
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf" and series.dtype != np.float16:
-        return from_numpy(series.to_numpy())
-    try:
-        array = pa.Array.from_pandas(series)
-    except Exception:  # of many types
-        missing = series.isna().tolist()
-        return pa.array([None if none else _text(one) for one, none in zip(series.tolist(), missing, strict=True)])
-    return _combined(array)
-
-
-def _combined(array: Any) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _text(value: Any) -> str:
-    """Return an object as text."""
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    return value.hex if isinstance(value, UUID) else str(value)
 
 
 # ------------------------------------------------------------ values
@@ -114,11 +45,11 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
 
     They are NaN from that one on.
     """
-    array = _plain(array)
+    given, array = array.type, plain(array)
     kind, values = array.type, np.full(len(array), np.nan)
     if not (pa.types.is_string(kind) or _is_numeric(kind)):
         remedy = AS_DAYS if pa.types.is_temporal(kind) else "encode it in numbers."
-        text = f"is not numeric; the column is of type {kind}: {remedy}"
+        text = f"is not numeric; the column is of type {given}: {remedy}"
         return values, Fault(0, column, text) if len(array) else None
     with contextlib.suppress(pa.ArrowInvalid):
         return _as_floats(array), None
@@ -133,7 +64,7 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
 
 def _remedy(text: str) -> str:
     """Say what to do with a text that is not a number."""
-    if text.lower() in (*_TRUE, *_FALSE):
+    if text.lower() in _WORDS:
         return "write 1 for true and 0 for false."
     if "," in text and re.fullmatch(r"[-+\d\s.,']+", text):
         return "write a point before decimals, and no other separators."
@@ -143,11 +74,13 @@ def _remedy(text: str) -> str:
 def trimmed(array: pa.Array) -> pa.Array:
     """Text without white space around it, and null where it means a missing value."""
     text = pc.utf8_trim_whitespace(as_text(array))
-    return pc.if_else(_among(text, MISSING), pa.nulls(1, pa.string())[0], text)  # `pa.scalar` imports pandas
+    missing = pc.match_substring_regex(text, _MISSING_TEXT, ignore_case=True)
+    return pc.if_else(missing, pa.nulls(1, pa.string())[0], text)
 
 
-def _among(text: pa.Array, words: Iterable[str]) -> pa.Array:
-    return pc.is_in(pc.utf8_lower(text), value_set=from_texts([*words]))
+def _cast(array: pa.Array, kind: Any) -> pa.Array:
+    """Convert an array, where times may lose what is finer than the unit, but not wrap around."""
+    return array.cast(options=pc.CastOptions(target_type=kind, allow_time_truncate=True))
 
 
 def _refused(array: pa.Array, kind: Any) -> int:
@@ -155,7 +88,7 @@ def _refused(array: pa.Array, kind: Any) -> int:
     row, step = 0, len(array)
     while step and row < len(array):
         try:
-            array[row : row + step].cast(kind)
+            _cast(array[row : row + step], kind)
             row += step
         except pa.ArrowInvalid:
             step //= 2
@@ -179,24 +112,35 @@ def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
 
 def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
     """Parse zero and one, true and false, yes and no; returns the first bad value, from which on they are False."""
-    array = _plain(array)
-    if pa.types.is_string(array.type):
-        encoded = array.dictionary_encode(null_encoding="encode")
-        distinct, codes = trimmed(encoded.dictionary), to_numpy(encoded.indices)
-        values, false = (to_numpy(_among(distinct, words))[codes] for words in (_TRUE, _FALSE))
+    values = plain(array)
+    if pa.types.is_string(values.type):
+        encoded = values.dictionary_encode(null_encoding="encode")
+        distinct = np.array([_flag(text) for text in encoded.dictionary.to_pylist()], np.float64)
+        found = distinct[to_numpy(encoded.indices)]
     else:
         found, fault = numbers(array, column)
-        values, false = found == 1.0, found == 0.0
         if fault is not None:
-            return values, fault
-    row = first_true(~(values | false))
+            return found == 1.0, fault
+    true = found == 1.0
+    row = first_true(~(true | (found == 0.0)))
     if row is None:
-        return values, None
-    text = described(array[row].as_py())
+        return true, None
+    text = described(values[row].as_py())
     remedy = "; fill in 0 or 1, 0 if the episode still goes on."
     if text != NO_VALUE:
         remedy = ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
-    return values & (np.arange(len(values)) < row), Fault(row, column, text + remedy)
+    return true & (np.arange(len(true)) < row), Fault(row, column, text + remedy)
+
+
+def _flag(text: str | None) -> float:
+    """Return the number or the flag that a text is; NaN if it is neither."""
+    word = (text or "").strip().lower()
+    if word in _WORDS:
+        return float(_WORDS[word])
+    try:
+        return float(word)
+    except ValueError:
+        return np.nan
 
 
 def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any], Fault | None]:
@@ -204,12 +148,13 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
 
     They are numbers; or dates, also as text in ISO format, which are numbers of this unit since 1970 in UTC.
     """
-    array, types = _typed_times(_plain(array)), pa.types
-    if types.is_time(array.type):
-        array = array.cast(pa.time64("us"), safe=False).cast(pa.int64())
-    elif types.is_temporal(array.type):
-        kind = pa.duration(unit) if types.is_duration(array.type) else pa.timestamp(unit)
-        array = array.cast(kind, safe=False).cast(pa.int64())
+    array, types = _typed_times(plain(array)), pa.types
+    kind = _numbered_as(array.type, unit)
+    if kind is not None:
+        row = _refused(array, kind)
+        if row < len(array):
+            return np.zeros(len(array), np.int64), Fault(row, column, _TOO_FAR)
+        array = _cast(array, kind).cast(pa.int64())
     missing = Fault(first_true(to_numpy(pc.is_null(array))) or 0, column, NO_TIME) if array.null_count else None
     if types.is_signed_integer(array.type):
         return to_numpy(array.cast(pa.int64())), missing
@@ -223,6 +168,15 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
         rule = "; give every time a time zone, or none of them." if other else rule
         fault = Fault(row, column, described(array[row].as_py()) + rule)
     return np.full(len(values), np.nan), missing if missing is not None and missing.row < row else fault
+
+
+def _numbered_as(kind: Any, unit: str) -> Any:
+    """Return the type in which times of a type are numbers of this unit; None for other types."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return pa.timestamp(unit)
+    if pa.types.is_duration(kind):
+        return pa.duration(unit)
+    return pa.time64(unit) if pa.types.is_time(kind) else None
 
 
 def _typed_times(array: pa.Array) -> pa.Array:
@@ -240,19 +194,24 @@ def _typed_times(array: pa.Array) -> pa.Array:
 
 def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
     """Parse ids, up to the first row that has none."""
-    plain = _plain(array)
-    if pa.types.is_floating(plain.type):
-        values = to_numpy(plain)
+    given, array = array.type, plain(array)
+    if pa.types.is_null(array.type):
+        return ids_of(np.arange(len(array)), [None] * len(array), column)
+    if pa.types.is_floating(array.type):
+        values = to_numpy(array)
         changes = _changes(values[1:] != values[:-1], len(values))
         return ids_of(changes, scalars(values[changes]), column)
-    if pa.types.is_null(plain.type):
-        return ids_of(np.arange(len(plain)), [None] * len(plain), column)
-    if pa.types.is_nested(plain.type) or pa.types.is_interval(plain.type):
-        text = f"is of type {array.type}, which cannot be ids; convert it to text or integers first."
-        return up_to(NO_IDS_OF_ROWS, Fault(0, column, text) if len(plain) else None)
-    differ = pc.not_equal(plain[1:], plain[:-1])
-    changes = _changes(to_numpy(differ) | to_numpy(pc.is_null(differ)), len(plain))
-    return _named(plain.take(from_numpy(changes)), changes, column, is_uuid=_is_uuid(array.type))
+    if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
+        text = f"is of type {given}, which cannot be ids; convert it to text or integers first."
+        return up_to(NO_IDS_OF_ROWS, Fault(0, column, text) if len(array) else None)
+    differ = pc.not_equal(array[1:], array[:-1])  # null where a value is missing
+    changes = _changes(to_numpy(differ) | to_numpy(pc.is_null(differ)), len(array))
+    values = array.take(from_numpy(changes))
+    if pa.types.is_string(array.type) and not values.null_count:
+        keys = _integers_of(values)
+        if keys is not None:
+            return Ids(changes, values.to_pylist(), keys), None
+    return ids_of(changes, _names(values, is_uuid=str(given) == "extension<arrow.uuid>"), column)
 
 
 def _changes(differ: Flags, n_rows: int) -> NDArray[np.intp]:
@@ -260,28 +219,17 @@ def _changes(differ: Flags, n_rows: int) -> NDArray[np.intp]:
     return np.append([0] * (n_rows > 0), np.flatnonzero(differ) + 1).astype(np.intp)
 
 
-def _is_uuid(kind: Any) -> bool:
-    return str(kind) == "extension<arrow.uuid>"
-
-
-def _named(
-    array: pa.Array, changes: NDArray[np.intp], column: str, *, is_uuid: bool
-) -> tuple[Ids, Fault | None]:  # fmt: skip
-    """Return the ids of the rows `changes`, whose values are given."""
+def _names(array: pa.Array, *, is_uuid: bool) -> list[Any]:
+    """Return ids as Python or NumPy has them; times with a time zone as text."""
     kind = array.type
     if is_uuid:
-        return ids_of(changes, [value and UUID(bytes=value) for value in array.to_pylist()], column)
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
-        moments = moments_of(array)
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
-            texts = np.datetime_as_string(moments).tolist()
-            return ids_of(changes, [f"{text}Z" for text in texts], column)
-        return ids_of(changes, list(moments), column)
-    if pa.types.is_string(kind) and not array.null_count:
-        keys = _integers_of(array)
-        if keys is not None:
-            return Ids(changes, array.to_pylist(), keys), None
-    return ids_of(changes, array.to_pylist(), column)
+        return [value and UUID(bytes=value) for value in array.to_pylist()]
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind)):
+        return array.to_pylist()  # type: ignore[no-any-return]
+    moments = moments_of(array)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return [None if text == "NaT" else f"{text}Z" for text in np.datetime_as_string(moments).tolist()]
+    return list(moments)
 
 
 def _integers_of(texts: pa.Array) -> list[int] | None:
@@ -295,90 +243,42 @@ def _integers_of(texts: pa.Array) -> list[int] | None:
 
 def moments_of(array: pa.Array) -> NDArray[Any]:
     """Return dates, timestamps or durations as NumPy has them, (T,); those with a time zone are in UTC."""
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return to_numpy(array.cast(pa.int32()).cast(pa.int64())).view("M8[D]")
-    unit = "ms" if pa.types.is_date64(kind) else kind.unit
-    return to_numpy(array.cast(pa.int64())).view(f"{'m' if pa.types.is_duration(kind) else 'M'}8[{unit}]")
+    kind, unit = array.type, numpy_unit(array)
+    numbers = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
+    moments = to_numpy(numbers).astype(unit)
+    moments[to_numpy(pc.is_null(array))] = np.array("NaT", unit)
+    return moments
 
 
 def as_text(array: pa.Array) -> pa.Array:
     """Values as text; raises ArrowNotImplementedError for nested ones."""
-    array = _plain(array)
+    array = plain(array)
     return array if pa.types.is_string(array.type) else array.cast(pa.string())
 
 
 def kind_of(array: pa.Array) -> str:
     """Return what a column holds: "whole" numbers or flags, "numbers" or "text"."""
-    kind = _plain(array).type
+    kind = plain(array).type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "whole"
     return "numbers" if _is_numeric(kind) else "text"
 
 
 def numpy_unit(array: pa.Array) -> str:
-    """Return the NumPy type of a column of times; "" if the column holds no such times."""
-    kind = _plain(array).type
-    if pa.types.is_duration(kind) or pa.types.is_timestamp(kind):
-        return f"{'m' if pa.types.is_duration(kind) else 'M'}8[{'ns' if kind.unit == 'ns' else 'us'}]"
-    return "M8[D]" if pa.types.is_date(kind) else ""
+    """Return the NumPy type of a column of dates, timestamps or durations; "" if the column holds no such times."""
+    kind = plain(array).type
+    if pa.types.is_date(kind):
+        return "M8[D]" if pa.types.is_date32(kind) else "M8[ms]"
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return f"{'m' if pa.types.is_duration(kind) else 'M'}8[{kind.unit}]"
+    return ""
 
 
 def clock_of(array: pa.Array) -> tuple[bool, bool]:
     """Return whether a column of times holds dates, and whether these have a time zone; its first value decides."""
-    kind = _typed_times(_plain(array)[:1]).type
+    kind = _typed_times(plain(array)[:1]).type
     is_timestamp = pa.types.is_timestamp(kind)
     return is_timestamp or pa.types.is_date(kind), is_timestamp and kind.tz is not None
-
-
-def from_numpy(values: NDArray[Any]) -> pa.Array:
-    """Numbers or booleans as an Arrow array; `pyarrow.array` would import pandas, if installed, to look at them."""
-    values = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-    if values.dtype == np.bool_:
-        return from_numpy(values.view(np.uint8)).cast(pa.bool_())
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
-def from_texts(texts: Sequence[str]) -> pa.Array:
-    """Texts as an Arrow array, for the same reason."""
-    encoded = [text.encode("utf-8", "replace") for text in texts]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.Array.from_buffers(
-        pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    )
-
-
-def to_numpy(array: pa.Array) -> NDArray[Any]:
-    """Numbers or booleans as a NumPy array; NaN, zero or false where there is none."""
-    # `Array.to_numpy` would import pandas, if installed, and `to_pandas_dtype` of older versions needs it.
-    if pa.types.is_boolean(array.type):
-        return to_numpy(array.cast(pa.uint8())).view(np.bool_)
-    validity, data = array.buffers()
-    end = array.offset + len(array)
-    dtype = np.dtype(_DTYPES.get(str(array.type), str(array.type)))
-    values = np.frombuffer(data, dtype, count=end)[array.offset :] if len(array) else np.empty(0, dtype)
-    if not array.null_count:
-        return values
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=end, bitorder="little")[array.offset :]
-    return np.where(bits.view(np.bool_), values, np.nan if values.dtype.kind == "f" else 0).astype(values.dtype)
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """One array of plain values, text in one type."""
-    array = _combined(array)
-    if pa.types.is_dictionary(array.type):
-        array = without_views(array).dictionary_decode()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else without_views(array)
-
-
-def without_views(array: pa.Array) -> pa.Array:
-    """Text and bytes as Arrow has kernels for them: those of Polars are views, which it can neither take nor trim."""
-    if pa.types.is_dictionary(array.type):
-        return pa.DictionaryArray.from_arrays(array.indices, without_views(array.dictionary))
-    plain = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(array.type))
-    return array if plain is None else array.cast(plain)
 
 
 def _is_numeric(kind: Any) -> bool:

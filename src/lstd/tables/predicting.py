@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from lstd.data.parse_columns import as_text, from_numpy
+from lstd.data.arrow_columns import from_numpy
+from lstd.data.parse_columns import as_text
 from lstd.data.roles import Roles
 from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions

@@ -15,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_values_known, shown
+from lstd.data.arrow_columns import is_frame
 from lstd.data.follow import Episodes
 from lstd.data.ids import Ids, last_rows
-from lstd.data.parse_columns import Converted, is_frame
+from lstd.data.parse_columns import Converted
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.distributed import chunk_sums

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data import parse_columns as convert
+from lstd.data.arrow_columns import from_numpy
 from lstd.data.ids import Fault, quoting
 from lstd.data.roles import Roles
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
@@ -53,13 +54,13 @@ class Prepared(Table):
     def _column(self, batch: pa.RecordBatch, name: str, words: Mapping[str, NDArray[Any]]) -> pa.Array:
         if name in self._made:
             column, word = self._made[name]
-            return convert.from_numpy(np.asarray(words[column] == word, np.float64))
+            return from_numpy(np.asarray(words[column] == word, np.float64))
         if name not in self._fills:
             return batch.column(name)
         values, fault = convert.numbers(batch.column(name), name)
         if fault is not None:
             raise self.error(self.rows_read + fault.row, fault.column, fault.text)
-        return convert.from_numpy(np.where(np.isnan(values), self._fills[name], values))
+        return from_numpy(np.where(np.isnan(values), self._fills[name], values))
 
     def unseen(self, X: Array, features: Sequence[str]) -> Flags:
         """Flag the rows (T,) of features (T, n) with a word that has no column, so that all of its columns are 0."""
@@ -191,7 +192,7 @@ class SortedTable(FrameTable):
         self._rows, self._named_by = rows, [name for name in (roles.episode, roles.time) if name]
         self._order = np.arange(len(rows))
         self._order = convert.sorted_order(rows, roles, self._known)
-        super().__init__(", ".join(table.file for table in tables), rows.take(convert.from_numpy(self._order)))
+        super().__init__(", ".join(table.file for table in tables), rows.take(from_numpy(self._order)))
 
     def error(self, row: int, column: str, text: str) -> InvalidInputError:
         place = int(self._order[row])

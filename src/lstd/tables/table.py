@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lstd.data.arguments import listed
+from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
 from lstd.data.identity import NO_VALUE
 from lstd.data.ids import quoting
-from lstd.data.parse_columns import arrow_batches, arrow_table, names_of
 from lstd.errors import InvalidInputError
 from lstd.files import reason
 

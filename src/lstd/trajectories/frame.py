@@ -143,13 +143,13 @@ class FrameRows:
         self, frame: Any, roles: Mapping[str, list[str]], first_row: int = 0, *, sort: bool = False, unit: str = ""
     ) -> None:
         try:
-            from lstd.data import parse_columns
+            from lstd.data import arrow_columns, parse_columns
         except ModuleNotFoundError as error:
             raise missing_extra("Reading a data frame", "pyarrow", "data") from error
-        self._read, self.roles, self._first_row = parse_columns, roles, first_row
+        self._frames, self._read, self.roles, self._first_row = arrow_columns, parse_columns, roles, first_row
         self._order: NDArray[np.intp] | None = None
         names = list(dict.fromkeys(name for named in roles.values() for name in named))
-        batch = next(parse_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
+        batch = next(arrow_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
         if batch is None:
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
         single: dict[str, Any] = {role: roles[role][0] for role in _OF_ONE if role in roles}
@@ -166,19 +166,19 @@ class FrameRows:
         if sort:  # by episode and time; errors name places before
             by = replace(self.columns, groups=None)
             self._order = parse_columns.sorted_order(batch, by, self._sound, self._unit)
-            self._batch = batch.take(parse_columns.from_numpy(self._order))
+            self._batch = batch.take(arrow_columns.from_numpy(self._order))
         self.found = parse_columns.Converted(self._batch, self.columns, unit=self._unit)
 
     def _selected(self, frame: Any, names: list[str]) -> Any:
         """Return a frame as Arrow or pandas has it, after a check that it has the columns."""
         lazy = hasattr(frame, "collect") and hasattr(frame, "select")
-        if not lazy and not self._read.is_frame(frame):
+        if not lazy and not self._frames.is_frame(frame):
             raise InvalidInputError(
                 f"`frame` must be a pandas, Polars or PyArrow table; got {type(frame).__name__}. "
                 "Build one, for example with pandas.DataFrame."
             )
-        data = frame if lazy else self._read.arrow_table("`frame`", frame)
-        present = [*frame.collect_schema().names()] if lazy else self._read.names_of(data)
+        data = frame if lazy else self._frames.arrow_table("`frame`", frame)
+        present = [*frame.collect_schema().names()] if lazy else self._frames.names_of(data)
         for role, named in self.roles.items():
             for column in named:
                 if column not in present:
@@ -188,13 +188,14 @@ class FrameRows:
                         f"`frame` must have one column per name; {column!r} is there {present.count(column)} times. "
                         "Rename or drop columns."
                     )
-        return self._read.arrow_table("`frame`", frame.select(names).collect()) if lazy else data
+        return self._frames.arrow_table("`frame`", frame.select(names).collect()) if lazy else data
 
     def error(self, column: str, row: int, text: str, role: str = "") -> InvalidInputError:
         """Make the error for a row; without `role`, it is that of the column other than a feature."""
         others = [role for role, names in self.roles.items() if column in names and role != "features"]
         role = role or (others or ["features"])[0]
-        text = quoting(text, self._batch.column(column)[row].as_py())
+        if text.startswith(NO_VALUE):
+            text = quoting(text, self._batch.column(column)[row].as_py())
         place = self._first_row + (row if self._order is None else int(self._order[row]))
         return InvalidInputError(f"Column {column!r} (`{role}`), row {place} (counting from {self._first_row}): {text}")
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length, shown_id
+from lstd.data.check_rows import column_of_library
 from lstd.data.identity import Identity
 from lstd.data.ids import NO_TIME, Fault, first_true, identities, joined_ids, last_rows
 from lstd.data.rows import FACTORS, PerRow
@@ -212,8 +213,8 @@ def rows_at(rows: slice | ArrayLike, episode: NDArray[Any]) -> NDArray[np.intp]:
 
 def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
     """Return times (T,), numbers or times of NumPy, which must increase up to the `last` row of each episode."""
-    check_length("time", np.asarray(values), "time", len(last))
     times = parse_times("time", values)
+    check_length("time", times, "time", len(last))
     if (row := first_true(~(times[1:] > times[:-1]) & ~last[:-1])) is not None:
         raise InvalidInputError(
             f"`time` must increase within each episode; row {row + 1} has {times[row + 1]} after {times[row]}. Sort "
@@ -225,36 +226,57 @@ def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
 def parse_times(name: str, values: Any, kind: np.dtype[Any] | None = None) -> NDArray[Any]:
     """Return times as numbers, or as times of NumPy; with `kind`, those of another array, in its unit.
 
-    Objects and text are numbers or dates, which are microseconds since 1970 in UTC.
+    Text is numbers or dates, which are microseconds since 1970 in UTC, as are Python objects of several types.
     """
     try:
-        times = np.asarray(values)
-        if kind is not None and kind.kind in "mM":
-            if times.dtype.kind in "biuf":
-                dates = "dates" if kind.kind == "M" else "durations"
-                raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
-            times = times.astype(kind)
-        fault = Fault.first(np.isnat(times) if times.dtype.kind in "mM" else np.zeros(1, np.bool_), name, NO_TIME)
-        if times.dtype.kind in "OSU":
-            times, fault = _of_objects(times, name)
-        elif times.dtype.kind == "f":
-            infinite = Fault.first(np.isinf(times), name, "is infinite; correct it.")
-            fault = infinite or Fault.first(np.isnan(times), name, NO_TIME)
-    except (TypeError, ValueError) as error:
+        times, fault = _parsed(name, values, kind)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"`{name}` must hold numbers or dates: {error}.") from error
     if fault is not None:
         raise InvalidInputError(f"`{name}` must hold numbers or dates; row {fault.row} {fault.text}")
     return times if times.dtype.kind in "fumM" else times.astype(np.int64)
 
 
-def _of_objects(values: NDArray[Any], name: str) -> tuple[NDArray[Any], Fault | None]:
-    """Parse objects and text as columns of tables are parsed."""
+def _parsed(name: str, values: Any, kind: np.dtype[Any] | None) -> tuple[NDArray[Any], Fault | None]:
+    """Return times, and the first that is missing or none."""
+    column = column_of_library(name, values)
+    if column is not None:
+        times, fault = _of_column(name, column)
+        if kind is not None and kind.kind == times.dtype.kind:
+            times = times.astype(kind)
+        return times, fault
+    times = np.asarray(values)
+    if kind is not None and kind.kind in "mM":
+        if times.dtype.kind in "biuf":
+            dates = "dates" if kind.kind == "M" else "durations"
+            raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
+        times = times.astype(kind)
+    if times.dtype.kind in "mM":
+        return times, Fault.first(np.isnat(times), name, NO_TIME)
+    if times.dtype.kind in "biu":
+        return times, None
+    if times.dtype.kind == "f":
+        infinite = Fault.first(np.isinf(times), name, "is infinite; correct it.")
+        return times, infinite or Fault.first(np.isnan(times), name, NO_TIME)
     try:
-        import pyarrow as pa
-
-        from lstd.data import parse_columns
+        from lstd.data.arrow_columns import of_objects
+        from lstd.data.parse_columns import times as times_of
     except ModuleNotFoundError as error:
         raise missing_extra("Reading times that are objects or text", "pyarrow", "data") from error
-    return parse_columns.times(
-        pa.array(values.astype(str if values.dtype.kind == "S" else values.dtype).tolist()), name
-    )
+    if times.dtype.kind not in "OSUT":
+        raise InvalidInputError(f"`{name}` must hold numbers or dates; got dtype {times.dtype}. Convert it.")
+    return times_of(of_objects([_decoded(one) for one in times.tolist()], name), name)
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _of_column(name: str, column: Any) -> tuple[NDArray[Any], Fault | None]:
+    """Return times of an Arrow column: of NumPy if its type is one of times, else as columns of tables are parsed."""
+    from lstd.data import arrow_columns, parse_columns
+
+    if parse_columns.numpy_unit(column):
+        moments = parse_columns.moments_of(arrow_columns.plain(column))
+        return moments, Fault.first(np.isnat(moments), name, NO_TIME)
+    return parse_columns.times(column, name)

@@ -1,0 +1,233 @@
+"""Columns of pandas, Polars and Arrow as Arrow arrays of plain types, and these as arrays of NumPy.
+
+All by the casts of Arrow and NumPy. Python objects that these would change, or have no type for, become text, of which
+`lstd.data.parse_columns` reads the same values, or are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lstd.data.identity import identity, is_missing, name_of
+from lstd.errors import InvalidInputError
+
+# ------------------------------------------------------------ frames
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a data frame."""
+    if _is_of("pandas", value):
+        return getattr(value, "ndim", None) == 2
+    return hasattr(value, "__arrow_c_stream__")
+
+
+def _is_of(library: str, value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == library
+
+
+def arrow_table(name: str, frame: Any) -> Any:
+    """Return a data frame as an Arrow table; one of pandas as it is. Errors call it `name`."""
+    if _is_of("pandas", frame):
+        return frame
+    try:
+        return _of_polars(frame) if _is_of("polars", frame) else pa.table(frame)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from error
+    except Exception as error:  # of many types
+        raise InvalidInputError(f"{name} could not be read as a table: {error!r:.300}.") from error
+
+
+def names_of(frame: Any) -> list[Any]:
+    """Return the names of the columns of a result of `arrow_table`."""
+    return list(frame.columns if _is_of("pandas", frame) else frame.column_names)
+
+
+def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of columns of a result of `arrow_table`."""
+    columns = list(columns)
+    if not _is_of("pandas", frame):
+        chosen = frame.select(columns)
+        for first in range(0, len(frame), most_rows):
+            arrays = [_without_views(combined(column)) for column in chosen.slice(first, most_rows).columns]
+            yield pa.RecordBatch.from_arrays(arrays, columns)
+        return
+    places = [list(map(str, frame.columns)).index(name) for name in columns]
+    for first in range(0, len(frame), most_rows):
+        part = frame.iloc[first : first + most_rows]
+        arrays = [_of_pandas(part.iloc[:, place], name) for place, name in zip(places, columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, columns)
+
+
+# ------------------------------------------------------------ columns of libraries
+
+_DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
+_NOT_OF_ARROW = ("Object", "Int128", "UInt128")  # types of Polars that Arrow has not, or takes for other bytes
+
+
+def _of_polars(frame: Any) -> pa.Table:
+    """Return a frame of Polars, by way of Python objects where Arrow has no such type."""
+    odd = [name for name, kind in frame.schema.items() if str(kind) in _NOT_OF_ARROW]
+    if not odd:
+        return pa.table(frame)
+    plain = pa.table(frame.drop(odd))
+    arrays = [of_objects(frame[name].to_list(), name) if name in odd else plain.column(name) for name in frame.columns]
+    return pa.Table.from_arrays(arrays, names=frame.columns)
+
+
+def column_of(values: Any, name: str) -> pa.Array | None:
+    """Return a column of Arrow, Polars, or pandas with a type that NumPy has not; None for other values.
+
+    Raises InvalidInputError when it has values that are neither numbers, text nor times.
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return combined(values)
+    if getattr(values, "ndim", 1) != 1 or isinstance(getattr(values, "dtype", None), np.dtype):
+        return None
+    if _is_of("polars", values) and hasattr(values, "to_frame"):
+        return combined(_of_polars(values.alias(name).to_frame()).column(0))
+    if _is_of("pandas", values) and hasattr(values, "dtype"):
+        series = values if hasattr(values, "dt") or not hasattr(values, "to_series") else values.to_series()
+        return _of_pandas(series, name) if hasattr(series, "tolist") else None
+    return None
+
+
+def _of_pandas(series: Any, name: str) -> pa.Array:
+    """Return a column of pandas."""
+    kind = series.dtype
+    if isinstance(kind, np.dtype):
+        if kind.kind in "biuf":
+            return from_numpy(series.to_numpy())
+        if kind.kind == "O":
+            return of_objects(series.tolist(), name)
+    types = {each.__name__ for each in type(kind).__mro__}
+    if "SparseDtype" in types:
+        return _of_pandas(series.sparse.to_dense(), name)
+    if "PeriodDtype" in types:
+        return _of_pandas(series.dt.start_time, name)
+    if "CategoricalDtype" in types:
+        codes = from_numpy(series.cat.codes.to_numpy().astype(np.int64))
+        known = from_numpy(series.notna().to_numpy())
+        places = pc.if_else(known, codes, pa.nulls(len(codes), codes.type))
+        return _of_pandas(kind.categories.to_series(), name).take(places)
+    try:
+        return combined(pa.Array.from_pandas(series))
+    except Exception:  # of many types
+        return of_objects(series.tolist(), name)
+
+
+# Types of Python objects that Arrow keeps as they are. Of others it drops the hours of a datetime after a date, zones
+# and nanoseconds of times, and takes True of NumPy for 1.
+_KEPT: tuple[set[type], ...] = (
+    {str}, {int}, {float}, {int, float}, {bool}, {bytes}, {Decimal}, {int, Decimal}, {date}, {time}, {timedelta},
+    {UUID}, {tuple}, {list}, {dict}, {np.ndarray},
+)  # fmt: skip
+
+
+def of_objects(values: Sequence[Any], name: str) -> pa.Array:
+    """Return the Python objects of a column, as text where Arrow would change them or has no common type.
+
+    Raises InvalidInputError when one has no text from which the same value is read.
+    """
+    values = [None if _is_missing(value) else value for value in values]
+    kinds = {*map(type, values)} - {type(None)}
+    if kinds in _KEPT or (kinds == {datetime} and not any(value and value.tzinfo for value in values)):
+        with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError):
+            return combined(pa.array(values))
+    if len(kinds) == 1 and None not in values and all(issubclass(kind, np.generic) for kind in kinds):
+        array = np.array(values)
+        if array.dtype.kind in "biuf":
+            return from_numpy(array)
+    texts: list[str | None] = []
+    for row, value in enumerate(values):
+        try:
+            texts.append(None if value is None else _text(value))
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"column {name!r}, row {row} (counting from 0): {error}") from error
+    return pa.array(texts, pa.string())
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (type(value) not in (str, int) and is_missing(value))
+
+
+def _text(value: Any) -> str:
+    """Return the text of an object, of which the same value is read; raises ValueError if it has none."""
+    if isinstance(value, str):
+        with contextlib.suppress(UnicodeEncodeError):
+            value.encode()
+            return value
+        raise ValueError(f"has {value!r:.40}, which is not text in UTF-8; correct it.")
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value))
+    name = name_of(identity(value))
+    if isinstance(name, bool):
+        return str(name).lower()
+    if isinstance(name, (tuple, bytes, np.timedelta64)):
+        raise ValueError(f"has {value!r:.40} among values of other types; convert all to one type, such as text.")
+    return str(name)
+
+
+# ------------------------------------------------------------ plain types, and arrays of NumPy
+
+
+def combined(array: Any) -> pa.Array:
+    """Return one array of the chunks of a column."""
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def plain(array: Any) -> pa.Array:
+    """Return one array of plain values, with text and bytes in one type each."""
+    array = combined(array)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return plain(_without_views(array).dictionary_decode())
+    if isinstance(array, pa.ExtensionArray):
+        return plain(array.storage.cast(pa.bool_()) if kind.extension_name == "arrow.bool8" else array.storage)
+    if pa.types.is_large_string(kind):
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(kind):
+        return array.cast(pa.binary())
+    return _without_views(array)
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """Return runs, and text and bytes of Polars, which are views, as Arrow has kernels to take and to trim them."""
+    if pa.types.is_run_end_encoded(array.type):
+        return _without_views(pc.run_end_decode(array))
+    if pa.types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(array.indices, _without_views(array.dictionary))
+    plain_type = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(array.type))
+    return array if plain_type is None else array.cast(plain_type)
+
+
+def from_numpy(values: NDArray[Any]) -> pa.Array:
+    """Return numbers or booleans as an Arrow array; `pyarrow.array` would import pandas, if it is installed."""
+    if values.dtype == np.bool_:
+        return from_numpy(values.astype(np.uint8)).cast(pa.bool_())
+    if values.dtype.itemsize > 8:  # of longer floats
+        values = values.astype(np.float64)
+    values = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def to_numpy(array: pa.Array) -> NDArray[Any]:
+    """Return numbers or booleans as an array of NumPy; NaN, zero or false where there is none."""
+    # `Array.to_numpy` would import pandas, if it is installed.
+    if pa.types.is_boolean(array.type):
+        return to_numpy(array.cast(pa.uint8())).astype(np.bool_)
+    if array.null_count:
+        nothing = np.zeros(1, np.dtype(_DTYPES.get(str(array.type), str(array.type))))
+        if nothing.dtype.kind == "f":
+            nothing[:] = np.nan
+        array = pc.coalesce(array, from_numpy(nothing)[0])
+    return np.from_dlpack(array)
