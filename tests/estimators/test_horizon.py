@@ -296,7 +296,6 @@ IRREGULAR = {"time": [0.0, 1.0, 2.0, 4.0, 0.0, 1.0], "episode": [1, 1, 1, 1, 2, 
         ({"low": 1.0, "high": 0.0}, {}, InvalidInputError, "`low` must be below `high`"),
         ({}, {"episode": np.arange(6), "terminated": np.zeros(6)}, InvalidInputError, "must hold a full transition"),
         ({"lmbda": "auto", "n_blocks": 1}, {}, InvalidInputError, "at least two blocks"),
-        ({"horizon": 9999, "n_blocks": "auto"}, {"X": np.ones((6, 99))}, InvalidInputError, "MiB. Use n_blocks=10"),
     ],
 )  # fmt: skip
 def test_what_breaks_a_rule_is_refused(parameters, columns, error, message):
@@ -335,3 +334,19 @@ def test_why_there_are_no_intervals(parameters, columns, message):
     model = HorizonLSTD(2, **parameters).fit(X, X[:, 0], **columns)
     with pytest.raises(InvalidInputError, match=message):
         model.predict_interval(X)
+
+
+def test_fewer_blocks_are_kept_where_memory_holds_no_more():
+    random = np.random.default_rng(0)
+    episode = np.repeat(np.arange(60), 4)
+    data = {"y": random.normal(size=240), "episode": episode, "terminated": np.arange(240) % 4 == 3}
+    X = random.normal(size=(240, 240))
+    few = HorizonLSTD(31, check=False).fit(X[:, :240], **data)  # 28 MiB a block, of which nine fit
+    assert 5 <= len(few.model_.stream.blocks) <= 9
+    assert np.isfinite(few.predict_interval(X[:2]).standard_error).all()
+    none = HorizonLSTD(80, check=False).fit(X, **data)
+    assert np.isfinite(none.predict(X)).all()
+    with pytest.raises(
+        InvalidInputError, match=r"at least 5 blocks.* a `horizon` of 80 each takes 70.9 MiB.* kept 3 in"
+    ):
+        none.predict_interval(X)

@@ -24,7 +24,7 @@ from lstd.data.arguments import check_integer
 from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows
-from lstd.data.settings import ALPHA, LMBDA, RAW, SPREAD, Settings
+from lstd.data.settings import ALPHA, AUTO, LMBDA, RAW, SPREAD, Settings
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
@@ -36,16 +36,17 @@ from lstd.errors import (
 from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
-from lstd.statistics.blocks import check_n_blocks, default_limit
+from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units
-from lstd.statistics.intervals import Influence, check_count
+from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, check_count
 from lstd.statistics.ridge import Scales
 from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
 _FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
-_FEWEST_BLOCKS = 10  # that are worth their memory
+_MOST_BLOCKS, _BYTES = 64, 2**28  # of all blocks
+_BYTES_OF_PAIR = 16  # of two matrices, for each pair of features and each step
 _UNCHECKED = (
     "Only `fit` checks a model, with check=True; this one was fitted without, or further by `partial_fit`. Call `{}`."
 )
@@ -367,8 +368,14 @@ class HorizonModel(Record):
         if layout.by_episode:
             grouped = self.stream.last is not None and self.stream.last.groups is not None
             unit = "groups" if grouped else "episodes"
-        check_count(layout.limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
-        check_count(layout.limit, len(blocks), f"blocks of {unit} with full transitions")
+        limit = layout.limit
+        n, horizon = len(self.factors), self.stream.horizon
+        if limit < 2 * FEWEST_BLOCKS and limit == _limit(n, horizon, AUTO):  # memory holds no more
+            if len(blocks) < FEWEST_BLOCKS:
+                raise InvalidInputError(_too_few_fit(n, horizon, limit))
+            limit = 2 * FEWEST_BLOCKS
+        check_count(limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
+        check_count(limit, len(blocks), f"blocks of {unit} with full transitions")
         lmbda, alpha, _ = self.choice
         shares = np.array([block.weight for block in blocks]) / self.total.weight
         rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
@@ -486,17 +493,26 @@ def _centre_of(rows: Rows) -> Array:
 
 
 def _limit(n: int, horizon: int, n_blocks: Any) -> int:
-    """Return the largest number of blocks; raises InvalidInputError if too few fit in memory."""
+    """Return the largest number of blocks of n weights; raises InvalidInputError when `n_blocks` breaks its rule."""
     if not isinstance(check_n_blocks(n_blocks), str):
         return int(n_blocks)
-    limit = default_limit(n, 2**28 // horizon)
-    if limit < _FEWEST_BLOCKS:
-        raise InvalidInputError(
-            f"`n_blocks` must be given for {n} features and a `horizon` of {horizon}: ten blocks for intervals would "
-            f"take {10 * 16 * n**2 * horizon / 2**20:.0f} MiB. Use n_blocks=10 if there is memory, 0 for no intervals, "
-            "or longer steps and a smaller `horizon`."
-        )
-    return limit
+    affordable = _affordable(n, horizon)
+    return affordable if affordable > 1 else 0
+
+
+def _affordable(n: int, horizon: int) -> int:
+    """Return how many blocks of n weights fit in memory, at most 64."""
+    return min(_MOST_BLOCKS, _BYTES // (_BYTES_OF_PAIR * n**2 * horizon))
+
+
+def _too_few_fit(n: int, horizon: int, limit: int) -> str:
+    """Say that memory holds too few blocks of n weights for intervals."""
+    size = _BYTES_OF_PAIR * n**2 * horizon / 2**20
+    return (
+        f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; with {n} weights and a `horizon` of {horizon} "
+        f'each takes {size:.3g} MiB, and n_blocks="auto" kept {limit} in {_BYTES >> 20} MiB. Use n_blocks=10 if there '
+        "is memory, longer steps and a smaller `horizon`, or fewer features."
+    )
 
 
 # ------------------------------------------------------------ choice of λ and α
