@@ -596,7 +596,8 @@ def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
     if (row := first_true(bad)) is not None:
         raise InvalidInputError(
             f"Steps must be equal: at row {row}, `time` grows by {steps[row] / unit:.3g} times the usual step of an "
-            "episode. Make equal steps of a log with Trajectories.from_events, or repeat the last known features in "
-            "the steps that are missing."
+            "episode. Make equal steps of a log with Trajectories.from_events. Where a subject was not seen for some "
+            "steps, begin a new episode: end the one before the gap with a last row of the last known features and no "
+            "reward, and name the subject by `groups`. Or repeat the last known features in the steps that are missing."
         )
     return Clock(float(times[-1]), usual, rows.last_row)

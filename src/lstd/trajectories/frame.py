@@ -75,6 +75,44 @@ def read_frame(
     return arrays | {"feature_names": roles["features"]}
 
 
+def with_age(arrays: Mapping[str, Any], name: Any, *, spans: bool) -> dict[str, Any]:
+    """Add a last feature of this name: steps since each row's group, or episode without groups, was first seen.
+
+    A step is the median of the differences of times within episodes; without times, a row. Raises InvalidInputError
+    for intervals, `spans`, and a name that a feature has.
+    """
+    names = arrays["feature_names"]
+    if spans:
+        raise InvalidInputError(
+            f"`age` must be None with `start` and `stop`, whose intervals are no equal steps; got {name!r}. Name the "
+            "`start` column among the features."
+        )
+    if not isinstance(name, str) or name in names:
+        rule = "a new name, that of no feature"
+        raise InvalidInputError(f"`age` must be {rule}; got {name!r:.80}. To use a feature as the age, name it there.")
+    last = last_rows(arrays["episode"])
+    begins = np.append(True, last[:-1])
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(last)), 0))
+    if arrays["time"] is None:
+        age = np.arange(len(last)) - first
+    else:
+        times = arrays["time"]
+        if times.dtype.kind in "mM":
+            times = times.astype(f"{times.dtype.kind}8[us]")
+        times = times.astype(np.float64)
+        steps = np.diff(times)[~last[:-1]]
+        since = times[first]
+        if arrays["groups"] is not None:
+            _, subject = np.unique(arrays["groups"], return_inverse=True)
+            earliest = np.full(subject.max() + 1, np.inf)
+            np.minimum.at(earliest, subject, times)
+            since = earliest[subject]
+        age = (times - since) / (float(np.median(steps)) if len(steps) else 1.0)
+    X = np.column_stack([arrays["X"], age])
+    X.setflags(write=False)
+    return {**arrays, "X": X, "feature_names": [*names, name]}
+
+
 def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     """Check the names of columns; returns the list of names of each argument that was given."""
     roles = {

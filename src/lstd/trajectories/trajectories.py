@@ -193,6 +193,7 @@ class Trajectories:
         event: str | None = None,
         gamma: float | None = None,
         first_row: int = 0,
+        age: str | None = None,
         **others: Any,
     ) -> Self:
         """Read a long table: one row per state, in time order within each episode.
@@ -242,6 +243,12 @@ class Trajectories:
             Discount per unit of time, with `start` and `stop`; 1 unless given.
         first_row : int, default 0
             Number of the first row in messages, for a table that is read in chunks.
+        age : str, optional
+            Name of a further feature, the last one: steps since the subject was first seen, as
+            ``HorizonLSTD(age="since_first")`` takes it. A subject is a group, or an episode without `groups`. With
+            `time` it is the time since its first row, in steps, of which one is the median within episodes; else the
+            number of rows since its episode began. A subject that the table sees late for the first time needs a column
+            of its own, among `features`.
         **others
             Any other argument is refused, with what to do instead.
 
@@ -289,7 +296,7 @@ class Trajectories:
         >>> data.y.tolist(), data.terminated.tolist(), data.X[:, 0].tolist()
         ([1.0, 2.0, 2.0, nan], [False, True, False, False], [2.0, 4.0, 1.0, 1.0])
         """
-        from lstd.trajectories.frame import read_frame
+        from lstd.trajectories.frame import read_frame, with_age
 
         _FROM_FRAME.check(others)
         columns = {
@@ -298,7 +305,10 @@ class Trajectories:
             "trace_coefficient": trace_coefficient, "weight": weight, "groups": groups, "action": action,
             "behavior_probability": behavior_probability, "start": start, "stop": stop, "event": event,
         }  # fmt: skip
-        return cls(**read_frame(frame, columns, sort=sort, gamma=gamma, first_row=first_row))
+        arrays = read_frame(frame, columns, sort=sort, gamma=gamma, first_row=first_row)
+        if age is not None:
+            arrays = with_age(arrays, age, spans=start is not None)
+        return cls(**arrays)
 
     @classmethod
     def from_events(
