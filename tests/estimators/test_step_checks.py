@@ -189,3 +189,32 @@ def test_checks_are_quiet_where_the_features_suffice(kind):
             data |= {"X": np.column_stack([X, effect.T]), "y": data["y"] + 2.0 * effect[0]}
         n_found += HorizonLSTD(HORIZON).fit(**data).misfit_check_.p_value < 0.01
     assert n_found <= 3
+
+
+def test_the_summary_says_what_was_found(tmp_path):
+    data = log(80, 1, square)
+    model = HorizonLSTD(HORIZON).fit(**data)
+    summary = model.summary()
+    text = str(summary)
+    assert summary.score == model.model_.held_out.score
+    for line in (
+        "horizon           4 steps",
+        f"rows              {len(data['X'])}",
+        "held-out R²       ",
+        "misfit            ",
+    ):
+        assert line in text
+    assert summary.names == ("x0", "x1", "(intercept)")
+    assert_close(summary.coefficients[:, 0], np.append(model.coef_[-1], model.intercept_[-1]), "sums")
+    error = np.append(*np.split(summary.interval.standard_error[:, 0], [2]))
+    assert_close(
+        error[:1], model.predict_interval([[1.0, 0.0], [0.0, 0.0]], weights=[1.0, -1.0]).standard_error, "solve"
+    )
+    assert "<table>" in summary._repr_html_()
+    model.save(tmp_path / "model")
+    assert str(lstd.load(tmp_path / "model").summary()) == text
+    assert "unknown; fit with check=True" in str(HorizonLSTD(HORIZON, check=False).fit(**data).summary())
+    positive = {**data, "y": np.exp(data["y"])}
+    assert "low=0" in str(HorizonLSTD(HORIZON).fit(**positive).summary())
+    assert "low=0" not in str(HorizonLSTD(HORIZON, low=0.0).fit(**positive).summary())
+    assert "low=0" not in text

@@ -29,6 +29,7 @@ from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.step_checks import Refit, check_bias_of_steps, check_misfit_of_steps, with_checks
+from lstd.estimators.summary import StepsSummary
 from lstd.estimators.validate_data import checked_features, checked_rows
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
@@ -414,6 +415,32 @@ class HorizonLSTD(Regressor):
         rows = self._checked(self._model, X, y, columns, _OBSERVED_RETURNS)
         returns: ObservedReturns = self._model.returns(rows, steps, unobserved)
         return returns
+
+    def summary(self, level: float = 0.95) -> StepsSummary:
+        """Return a table of the coefficients of the longest horizon, and of what decides them and speaks against them.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default 0.95
+            Level of the intervals.
+
+        Returns
+        -------
+        StepsSummary
+            ``print`` shows plain text, and notebooks show HTML. With `names`, `coefficients`, `interval`,
+            `observed_share` and `score`, R² on held-out groups or episodes of the rows that `fit` checked.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lstd import HorizonLSTD
+        >>> X, y = np.tile(np.eye(2), (20, 1)), np.tile([1.0, 0.0], 20)
+        >>> print(HorizonLSTD(horizon=4, check=False).fit(X, y).summary())  # doctest: +ELLIPSIS
+        HorizonLSTD
+        rows              40
+        ...
+        """
+        return StepsSummary(self._model, type(self).__name__, check_level(level))
 
     def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.

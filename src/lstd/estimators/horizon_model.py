@@ -33,7 +33,7 @@ from lstd.errors import (
     UnobservedWarning,
     warn,
 )
-from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.estimators.limits import Limits, beyond_bounds, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.statistics.blocks import check_n_blocks
@@ -88,6 +88,7 @@ class HorizonModel(Record):
     check: bool = True  # whether `fit` checks it
     checks: Checks | None = None  # of some rows of the fit; None if they were not made
     held_out: HeldOut | None = None  # the same for predictions of folds of these rows
+    negative: str = ""  # that predictions are negative where no reward is, and what to do
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     clock: Any = None  # what the steps so far say of the next rows, as files do not
@@ -313,15 +314,17 @@ class HorizonModel(Record):
             near = self.age.without(near)
         bounds = self.limits.bounds(self.settings, steps)
         warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
+        predictions = self.at().predict(rows.part)
+        negative = negative_values(predictions, self.limits.rewards[0], "low=0, a parameter of HorizonLSTD,")
         found = {
             UnobservedWarning: with_backtest(self.unobserved, tested),
             ExtrapolationWarning: growing_doubt(near) if near.n_features else "",
-            BoundsWarning: beyond_bounds(self.at().predict(rows.part), bounds, "a smaller `horizon`"),
+            BoundsWarning: beyond_bounds(predictions, bounds, "a smaller `horizon`"),
             RidgeWarning: self._scales_doubt(rows),
         }
         for category, text in found.items():
             warn(text, category)
-        return self.described(said=tuple(filter(None, found.values())))
+        return self.described(said=tuple(filter(None, found.values())), negative=negative)
 
     @property
     def known_checks(self) -> Checks:
@@ -442,6 +445,9 @@ class HorizonModel(Record):
             "penalty": self.unit_of_penalty,
             "n_transitions": self.n_transitions, "n_episodes": self.n_episodes,
             "features": self.feature_names, "rewards": self.reward_names, "intervals": solved.no_intervals or "yes",
+            **self.known_checks.texts(solved.lmbda),
+            **({} if self.held_out is None else {"held-out R²": round(self.held_out.score, 6)}),
+            **({"negative": self.negative} if self.negative else {}),
             **({"doubt": " ".join(self.said)} if self.said else {}),
         }  # fmt: skip
 

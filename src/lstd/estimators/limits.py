@@ -103,6 +103,20 @@ def _wider(ranges: Array, values: Array, counted: Flags | None = None) -> Array:
     return found
 
 
+def negative_values(prediction: Array, least: Array, remedy: str) -> str:
+    """Say that some predictions (T, m) are negative where no reward is, and what to do; empty if that is not so.
+
+    `least` (m,) are the least rewards, and infinite where there is none.
+    """
+    values = prediction.reshape(len(prediction), -1)
+    share = np.mean(values < 0.0, axis=0)
+    due = (least >= 0.0) & np.isfinite(least) & (share > 0.0)
+    if not due.any():
+        return ""
+    most = float(share[due].max())
+    return f"no reward is, and {percent(most)} of predictions for rows of the fit are: {remedy} moves them to 0"
+
+
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
 def beyond_bounds(
     prediction: Array, bounds: Array | None, remedy: str = 'a smaller `gamma` or the `variant` "uncorrected"'

@@ -13,6 +13,8 @@ import numpy as np
 from lstd.data.arguments import listed
 from lstd.data.doubts import unused_rewards
 from lstd.estimators.contributions import aligned
+from lstd.estimators.horizon_model import HorizonModel
+from lstd.estimators.linear import Linear
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import two_digits
 from lstd.statistics.intervals import FEW, Interval
@@ -24,8 +26,53 @@ _SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
 _CHOICE = ("lmbda", "alpha", "score", "observed_share", "arbitrary_scores", "at_end")
 
 
+class Description:
+    """What a model is, as plain text by `str` and as HTML in notebooks: facts by name, and tables of each reward."""
+
+    title: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What describes the model, by name."""
+        raise NotImplementedError
+
+    @property
+    def tables(self) -> list[list[list[str]]]:
+        """Tables of coefficients, each of lines with the heading first."""
+        raise NotImplementedError
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Explain what the tables have."""
+        yield from ()
+
+    def text(self, **more: str) -> str:
+        """Return the title and the facts, and `more` of them, line by line."""
+        facts = self.facts | more
+        width = max(map(len, facts)) + 2
+        return "\n".join([self.title, *(f"{name:<{width}}{value}" for name, value in facts.items())])
+
+    def __str__(self) -> str:
+        tables = [line for table in self.tables for line in ("", *aligned(table))]
+        return "\n".join([self.text(), *tables, "", *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        facts = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self.facts.items())
+        tables = []
+        for table in self.tables:
+            (head, *rows) = ([escape(cell) for cell in line] for line in table)
+            body = "".join(f"<tr><th>{row[0]}</th><td>{'</td><td>'.join(row[1:])}</td></tr>" for row in rows)
+            heads = f"<thead><tr><th>{'</th><th>'.join(head)}</th></tr></thead>"
+            tables.append(f"<table>{heads}<tbody>{body}</tbody></table>")
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        caption = f"<caption>{escape(self.title)}</caption>"
+        return f"<div><table>{caption}<tbody>{facts}</tbody></table>{''.join(tables)}{notes}</div>"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Summary:
+class Summary(Description):
     """A fitted model as a table: plain text by `str`, HTML in notebooks; n features, m rewards.
 
     Examples
@@ -187,6 +234,11 @@ class Summary:
         return [[*line] for line in zip(*columns, ["", *marks], strict=True)]
 
     @property
+    def tables(self) -> list[list[list[str]]]:
+        """Tables of the coefficients of each reward."""
+        return [self.table(j) for j in range(len(self.model.reward_names))]
+
+    @property
     def notes(self) -> Iterator[str]:
         """Explain what the tables have."""
         if self.interval is not None and self.interval.little_data.any():
@@ -194,29 +246,113 @@ class Summary:
         if self.ridge_shares is not None:
             yield "ridge: share of the coefficient that the ridge term decides, not the data"
 
-    def text(self, **more: str) -> str:
-        """Return the title and the facts, and `more` of them, line by line."""
-        facts = self.facts | more
-        width = max(map(len, facts)) + 2
-        return "\n".join([self.title, *(f"{name:<{width}}{value}" for name, value in facts.items())])
 
-    def __str__(self) -> str:
-        tables = [line for j in range(len(self.model.reward_names)) for line in ("", *aligned(self.table(j)))]
-        return "\n".join([self.text(), *tables, "", *self.notes])
+@dataclass(frozen=True, eq=False, repr=False)
+class StepsSummary(Description):
+    """A model of the next steps as a table: plain text by `str`, HTML in notebooks; n features, m rewards.
 
-    __repr__ = __str__
+    Attributes
+    ----------
+    model : HorizonModel
+    title : str
+    level : float
+        Level of the intervals.
+    """
 
-    def _repr_html_(self) -> str:
-        facts = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self.facts.items())
-        tables = []
-        for reward in range(len(self.model.reward_names)):
-            (head, *rows) = ([escape(cell) for cell in line] for line in self.table(reward))
-            body = "".join(f"<tr><th>{row[0]}</th><td>{'</td><td>'.join(row[1:])}</td></tr>" for row in rows)
-            heads = f"<thead><tr><th>{'</th><th>'.join(head)}</th></tr></thead>"
-            tables.append(f"<table>{heads}<tbody>{body}</tbody></table>")
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        caption = f"<caption>{escape(self.title)}</caption>"
-        return f"<div><table>{caption}<tbody>{facts}</tbody></table>{''.join(tables)}{notes}</div>"
+    model: HorizonModel
+    title: str
+    level: float = 0.95
+
+    @cached_property
+    def linear(self) -> Linear:
+        """The predictions of the longest horizon."""
+        return self.model.at()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coefficients: of the columns of `coef_`, and ``(intercept)`` last if there is one."""
+        return (*self.model.feature_names, *(["(intercept)"] if self.model.settings.fit_intercept else []))
+
+    @property
+    def coefficients(self) -> Array:
+        """Coefficients of the longest horizon, shape (n, m), or (n + 1, m) with an intercept."""
+        coef = np.atleast_2d(self.linear.coef).T
+        if not self.model.settings.fit_intercept:
+            return coef
+        return np.vstack([coef, np.atleast_1d(self.linear.intercept)])
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none."""
+        if self.linear.no_intervals:
+            return None
+        return self.linear.influence.of_weights(self.coefficients, self.level)
+
+    @property
+    def observed_share(self) -> float | None:
+        """Share of the steps of all returns, discounted, that was observed; None without an intercept."""
+        return self.model.observed_share
+
+    @property
+    def score(self) -> float | None:
+        """R² of the predictions of the longest horizon on held-out groups or episodes of the rows that were checked."""
+        return None if self.model.held_out is None else self.model.held_out.score
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What decides the coefficients, by name."""
+        model, origin, held_out = self.model, self.model.origin, self.model.held_out
+        settings = model.settings
+        facts = {}
+        if origin is not None:
+            facts = {"fitted on": ", ".join(origin.files), "fitted at": f"{origin.date}, by lstd {origin.lstd}"}
+        chosen = {name: ", chosen" if name in settings.choose else "" for name in ("lmbda", "alpha")}
+        share = self.observed_share
+        score = "unknown; fit with check=True"
+        if held_out is not None:
+            score = f"{held_out.score:.3g} on {held_out.n_rows} rows in {held_out.n_folds} folds"
+        names = f": {listed(model.names)}" if model.names else ""
+        age = {}
+        if model.age is not None:
+            age = {"age": self.linear.feature_names[model.age.place]}
+        reason = model.solved.no_intervals
+        return {
+            **facts,
+            "rows": str(model.stream.layout.n_rows),
+            "transitions": str(model.n_transitions),
+            "episodes": str(model.n_episodes),
+            "features": f"{model.n_given}{names}",
+            "rewards": listed(model.reward_names),
+            "horizon": f"{model.stream.horizon} steps",
+            "gamma": f"{settings.gamma:g}",
+            "lmbda": f"{model.solved.lmbda:g}{chosen['lmbda']}",
+            "alpha": f"{model.solved.alpha:g}{chosen['alpha']}",
+            "penalty": model.unit_of_penalty,
+            **age,
+            "returns observed": "unknown without an intercept" if share is None else _percent(share),
+            "held-out R²": score,
+            "intervals": f"none. {reason}" if reason else f"from {len(self.linear.influence.shares)} blocks",
+            **model.known_checks.texts(model.solved.lmbda),
+            **({"negative": model.negative} if model.negative else {}),
+            **({"doubt": " ".join(model.said)} if model.said else {}),
+        }
+
+    @property
+    def tables(self) -> list[list[list[str]]]:
+        """Tables of the coefficients of each reward."""
+        return [self.table(j) for j in range(len(self.model.reward_names))]
+
+    def table(self, reward: int = 0) -> list[list[str]]:
+        """Return the lines of the table of one reward, the heading first."""
+        low = 0.5 - 0.5 * self.level
+        found = self.interval
+        head = f"{self.model.reward_names[reward]}, {self.model.stream.horizon} steps"
+        columns = [[head, *self.names], ["coef", *(f"{value:.6g}" for value in self.coefficients[:, reward])]]
+        if found is not None:
+            columns.append(["std err", *map(two_digits, found.standard_error[:, reward])])
+            for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
+                columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
+        return [[*line] for line in zip(*columns, strict=True)]
 
 
 def coefficient_interval(model: Model, level: float) -> Interval:
