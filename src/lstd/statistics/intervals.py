@@ -305,7 +305,7 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
         rest = system.without(A_e, b_e)
         score = b_e - A_e @ weights - shares[e] * residual
         solution = rest.solve(score)
-        if solution.singular and rest.solve().unbounded and not system.solve().unbounded:
+        if solution.singular and rest.solve().unbounded and system.solve().is_accurate:
             raise InvalidInputError(_ONE_BLOCK_DECIDES)
         return solution
 
