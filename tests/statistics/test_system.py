@@ -9,7 +9,6 @@ from scipy import sparse
 from lstd import LSTD, LSTDStatistics
 from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
 from lstd.metrics import effective_degrees_of_freedom
-from lstd.statistics.intervals import sums_of_block
 from lstd.statistics.system import System
 from tolerances import assert_close
 
@@ -19,7 +18,7 @@ X, Y = RANDOM.normal(size=(3000, 3)), RANDOM.normal(size=3000)
 
 def without_block(model, e):
     """Weights of a model, (n, m), from all blocks of its data but one."""
-    A, b = sums_of_block(model.blocks, model.system, e)
+    A, b = model.blocks.own(e, model.system)
     return model.system.without(A, b).solve().weights
 
 

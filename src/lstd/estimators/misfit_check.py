@@ -59,7 +59,6 @@ from lstd.estimators.folds import (
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import MATERIAL, SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
-from lstd.statistics.intervals import sums_of_block
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
@@ -295,8 +294,8 @@ def _scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
     of_features = whole.only(np.arange(len(A)) < n)
     theta = of_features.solve().weights
     u = []
-    for e in range(len(blocks.shares)):
-        A_e, b_e = sums_of_block(blocks, whole, e)
+    for e in range(blocks.n_blocks):
+        A_e, b_e = blocks.own(e, whole)
         g_e = b_e - A_e[:, :n] @ theta
         rest = of_features.without(LEFT_OUT * A_e[:n, :n], LEFT_OUT * b_e[:n])
         change = rest.solve(g_e[:n]).weights

@@ -518,7 +518,7 @@ def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: An
     fitted = model_of(blocks, settings, None, n_blocks, episodes=episodes_seen(rows))
     warn(_scales_doubt(fitted, logged, rows), RidgeWarning)
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
-    n_systems = len(blocks.prefixes) + 1
+    n_systems = blocks.n_blocks
     if logged.wide and 3 * len(rows) * logged.rows.n_features >= n_systems * logged.width**2:
         _ = fitted.no_intervals  # computes it here, so that `policy_value` need not
         logged.dual_weights(np.zeros(logged.width), 0.0, settings.lmbda)  # loads its kernel

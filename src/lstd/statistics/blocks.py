@@ -27,7 +27,9 @@ from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import CHUNK_WORK
 from lstd.statistics.merging import LSTDStatistics, check_sums
+from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
+from lstd.types import Array
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
 MOST_OF_ROWS = 28  # blocks of one episode: short ones depend on their neighbours
@@ -88,6 +90,12 @@ class Layout:
         else:
             starts = list(range(first, len(begins), size))
         return Layout(self.limit, n_rows, n_episodes, size, by_episode, self.largest), starts[-layout.most :]
+
+    def step_from(self, earlier: Layout, n_blocks: int) -> int:
+        """Return how many of the `n_blocks` of an earlier layout of the stream make one block of this layout."""
+        if self.by_episode == earlier.by_episode:
+            return self.size // earlier.size
+        return n_blocks  # of rows, before the second episode began
 
     @property
     def most(self) -> int:
@@ -166,6 +174,29 @@ class Blocks(Record):
         count = self.total.n_groups or self.total.n_episodes
         return Layout(self.limit, self.total.n_rows, count, self.size, self.by_episode, self.largest)
 
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.prefixes) + 1
+
+    def own(self, e: int, system: System) -> tuple[Array, Array]:
+        """Return A, (n, n), and b, (n, m), of block e alone, for the weights of the system of all blocks."""
+        A, b = self._until(e, system)
+        if e > 0:
+            A_before, b_before = self._until(e - 1, system)
+            A = A - A_before
+            b = b - b_before
+        return A, b
+
+    def _until(self, e: int, system: System) -> tuple[Array, Array]:
+        """Return A and b of the data up to the end of block e.
+
+        Within one episode the trace runs across the ends of blocks, which cut nothing off: these sums are Boyan's.
+        """
+        if e == len(self.prefixes):
+            return system.A, system.b
+        return system.of_part(self.prefixes[e], cuts_end=self.by_episode)
+
     def _ends(self) -> list[int]:
         """Return the number of groups, episodes or rows up to the end of each block."""
         return [self.count(statistics) for statistics in (*self.prefixes, self.total)]
@@ -219,10 +250,8 @@ class Blocks(Record):
         seen = self.seen
         if rows.groups is not None:
             seen = groups_seen(rows, seen, continues=n_before > 0 and total.in_group(rows.first_group))
-        prefixes: tuple[LSTDStatistics, ...] = ()
-        if layout.by_episode == self.by_episode:
-            step = layout.size // self.size
-            prefixes = self.prefixes[step - 1 :: step]
+        step = layout.step_from(self.layout, self.n_blocks)
+        prefixes = self.prefixes[step - 1 :: step]
         for after in later:
             if starts and total.n_rows - n_before in starts and after is not total:
                 prefixes = (*prefixes, total)

@@ -326,9 +326,7 @@ class LagBlocks(Record):
             rows = _joined(self.last, rows)
         edges = [max(0, n_before - 1), *(n_before + start for start in starts), len(rows) - (not rows.terminated[-1])]
         sums = lag_sums(rows, self.horizon, edges)
-        step = len(blocks)
-        if layout.by_episode == self.layout.by_episode:
-            step = layout.size // self.layout.size
+        step = layout.step_from(self.layout, len(blocks))
         merged = [reduce(LagSums.plus, blocks[i : i + step]) for i in range(0, len(blocks), step)]
         return self.changed(
             layout=layout,

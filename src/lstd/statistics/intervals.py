@@ -301,7 +301,7 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
 
     @np.errstate(over="ignore", invalid="ignore")  # in another thread
     def without_block(e: int) -> Solution:
-        A_e, b_e = sums_of_block(blocks, system, e)
+        A_e, b_e = blocks.own(e, system)
         rest = system.without(A_e, b_e)
         score = b_e - A_e @ weights - shares[e] * residual
         solution = rest.solve(score)
@@ -319,35 +319,15 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
 
 def check_ends(blocks: Blocks, system: System) -> None:
     """Raise InvalidInputError if the system has an end of the ones, but not without one of the blocks."""
-    for e in range(len(blocks.prefixes) + 1):
-        if system.without(*sums_of_block(blocks, system, e)).endless[-1]:
+    for e in range(blocks.n_blocks):
+        if system.without(*blocks.own(e, system)).endless[-1]:
             raise InvalidInputError(_ONE_BLOCK_DECIDES)
-
-
-def sums_of_block(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
-    """Return A_e and b_e: the sums up to the end of block e, less those up to its beginning."""
-    A, b = _sums_until(blocks, system, e)
-    if e > 0:
-        A_before, b_before = _sums_until(blocks, system, e - 1)
-        A = A - A_before
-        b = b - b_before
-    return A, b
-
-
-def _sums_until(blocks: Blocks, system: System, e: int) -> tuple[Array, Array]:
-    """Return A and b of the data up to the end of block e.
-
-    Within one episode the trace runs across the ends of blocks, which cut nothing off: these sums are Boyan's.
-    """
-    if e == len(blocks.prefixes):
-        return system.A, system.b
-    return system.of_part(blocks.prefixes[e], cuts_end=blocks.by_episode)
 
 
 def check_blocks(blocks: Blocks) -> None:
     """Raise InvalidInputError when there are no blocks, or too few episodes or rows."""
     check_count(blocks.limit, blocks.count(blocks.total), blocks.unit, blocks.reason)
-    if (found := len(blocks.prefixes) + 1) < FEWEST_BLOCKS:
+    if (found := blocks.n_blocks) < FEWEST_BLOCKS:
         raise InvalidInputError(
             f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; got {found}. Each of several "
             f"statistics is a block, unless its last {blocks.unit[:-1]} continues in the next one. Pass more "
