@@ -2,8 +2,8 @@
 
     python benchmarks/recursive_least_squares.py
 
-statsmodels starts from a diffuse prior, which is a ridge coefficient α → 0. Printed is the largest difference of weights
-after each step, once there are twice as many steps as features, relative to the largest weight. Needs lstd[bench].
+statsmodels starts from a diffuse prior, which is a ridge coefficient α → 0. Printed is the largest difference of the
+weights after each step, from twice as many steps as features on, relative to the largest weight. Needs lstd[bench].
 """
 
 from __future__ import annotations
