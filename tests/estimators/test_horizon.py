@@ -5,6 +5,7 @@ import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -350,3 +351,11 @@ def test_fewer_blocks_are_kept_where_memory_holds_no_more():
         InvalidInputError, match=r"at least 5 blocks.* a `horizon` of 80 each takes 70.9 MiB.* kept 3 in"
     ):
         none.predict_interval(X)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_curve", "predict_interval", "contributions"])
+def test_a_missing_value_is_named_by_its_column(method):
+    X = pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0], "dose": [1.0, 0.0, 1.0, 0.0]})
+    model = HorizonLSTD(2).fit(X, [1.0, 2.0, 3.0, 4.0])
+    with pytest.raises(InvalidInputError, match=r"row 1 has nan in column 'dose'"):
+        getattr(model, method)(X.assign(dose=[1.0, np.nan, 0.0, 1.0]))
