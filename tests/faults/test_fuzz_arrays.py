@@ -208,7 +208,10 @@ def sound():
         (lambda: LSTD().fit(X, Y, X_next=[[1.0]] * 39 + [[]]), "`X_next` must be an array of real numbers"),
         (lambda: LSTD().fit(pd.DataFrame(X, columns=list("aab")), Y), "`X` must have columns of different names; got"),
         (lambda: LSTD().fit(X, Y, discount=[10**400] * 40), "`discount` must be finite in float64, below 1e308"),
-        (lambda: LSTD().fit(X, Y, episode=ids_with_an_array()), "`episode` must have an id on every row; row .* is of type ndarray, which cannot be an id"),
+        (
+            lambda: LSTD().fit(X, Y, episode=ids_with_an_array()),
+            "`episode` must have an id on every row; row .* is of type ndarray, which cannot be an id",
+        ),
         (
             lambda: LSTD().fit(np.array([[10**400]] * 40), Y),
             "`X` must be finite in float64, below 1e308 in absolute value",

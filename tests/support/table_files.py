@@ -45,8 +45,8 @@ def write(table, path):
 def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
     """Sums over tables that follow one another, and over the rows at their ends."""
     settings = parameters or Settings(0.9, 0.7, fit_intercept=False)
-    leaf = SumTables(settings, "auto", MEMORY, False, roles, chunk_rows)
-    part = Runner(n_jobs=1).sum(leaf, open_tables(paths, None))
+    sums = SumTables(settings, "auto", MEMORY, False, roles, chunk_rows)
+    part = Runner(n_jobs=1).sum(sums, open_tables(paths, None))
     part.ends.check()
     return part.ends.named(part.blocks.total)
 

@@ -112,20 +112,20 @@ def fit_chunks(
     n_blocks = check_n_blocks(n_blocks)
     independent = check_flag("independent", independent)
     chunks, alone = counted(chunks_of(source))
-    leaf = SumArrays(settings, n_blocks, memory, independent, alone=alone)
+    sums = SumArrays(settings, n_blocks, memory, independent, alone=alone)
     selection = None
     checks = None
     if settings.choose:
         chunks, first = _split(chunks, client)
-        settings, selection, checks = choose(first_rows(first, leaf, choice_entries(memory)), settings)
-        leaf = replace(leaf, settings=settings)
-    part = runner.sum(leaf, chunks)
+        settings, selection, checks = choose(first_rows(first, sums, choice_entries(memory)), settings)
+        sums = replace(sums, settings=settings)
+    part = runner.sum(sums, chunks)
     if part.assumed is not None:
         warn(assumed_cut(f"`source[{part.assumed}]` has `episode` without `terminated`"), MissingTerminationWarning)
     if part.broken is not None:
         warn_of_break(part.broken, f"`source[{part.broken.place}]`")
     warned = frozenset({"ends"} if part.assumed is not None else ())
-    ids = None if leaf.independent else part.ends
+    ids = None if sums.independent else part.ends
     return estimator_of(
         model_of(part.blocks, settings, selection, n_blocks, checks=checks, warned=warned, episodes=ids)
     )
@@ -163,7 +163,7 @@ def _split(chunks: Any, client: Any) -> tuple[Any, Iterator[Any]]:
     return chunks, (load(chunk, client) for chunk in first)
 
 
-def first_rows(chunks: Iterable[Any], leaf: SumArrays, max_entries: int) -> Rows:
+def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows:
     """Join the first chunks of arrays, up to `max_entries` features in all, for a choice of settings.
 
     Episodes are numbered; without ids, an episode continues from chunk to chunk unless chunks are independent.
@@ -174,10 +174,10 @@ def first_rows(chunks: Iterable[Any], leaf: SumArrays, max_entries: int) -> Rows
     n_entries = 0
     for place, chunk in enumerate(chunks):
         with naming(place):
-            rows = leaf.rows(columns_of(chunk))
+            rows = sums.rows(columns_of(chunk))
         if not len(rows):
             continue
-        episode = number + np.cumsum(_begins(rows, before, independent=leaf.independent))
+        episode = number + np.cumsum(_begins(rows, before, independent=sums.independent))
         size = min(len(rows), max(64, (max_entries - n_entries) // rows.n_features))
         parts.append(rows.changed(episode=episode).taken(slice(size)))
         n_entries += size * rows.n_features

@@ -165,7 +165,7 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     return Partitions([dict(zip(blocks, part, strict=True)) for part in parts], _client_of(list(arrays.values())))
 
 
-def on_graph(leaf: SumChunks, partitions: Partitions, client: Any) -> Part | None:
+def on_graph(sums: SumChunks, partitions: Partitions, client: Any) -> Part | None:
     """Sum all partitions in one graph, in which Dask computes once what they share.
 
     Without a client Dask computes it as any collection: on the cluster that holds it, by the default client, or on the
@@ -176,7 +176,7 @@ def on_graph(leaf: SumChunks, partitions: Partitions, client: Any) -> Part | Non
     client = client or partitions.client
     if client is not None:
         check_versions(client)
-    summed, merge = (delayed(function, pure=False, traverse=False) for function in (leaf, leaf.merge))
+    summed, merge = (delayed(function, pure=False, traverse=False) for function in (sums, sums.merge))
     root = merged((summed(*task) for task in enumerate(partitions.chunks)), merge)
     return None if root is None else load(root, client)
 

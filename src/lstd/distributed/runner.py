@@ -45,31 +45,31 @@ class Runner:
         """Whether threads of this process sum chunks, unless they are Dask's."""
         return self.client is None
 
-    def sum(self, leaf: SumChunks, chunks: Partitions | Iterable[Any]) -> Part:
+    def sum(self, sums: SumChunks, chunks: Partitions | Iterable[Any]) -> Part:
         """Sum all chunks and merge the sums.
 
         Raises InvalidInputError when there are no chunks, or Dask holds them and `n_jobs` is given.
         """
         if self.client is not None and not isinstance(chunks, Partitions):
             chunks = Partitions(list(chunks))
-        part = self._on_dask(leaf, chunks) if isinstance(chunks, Partitions) else self._on_threads(leaf, chunks)
+        part = self._on_dask(sums, chunks) if isinstance(chunks, Partitions) else self._on_threads(sums, chunks)
         if part is None:
             raise InvalidInputError("`source` must hold at least one chunk; got none.")
         return part
 
-    def _on_dask(self, leaf: SumChunks, partitions: Partitions) -> Part | None:
+    def _on_dask(self, sums: SumChunks, partitions: Partitions) -> Part | None:
         """Sum chunks on the cluster of `client`, or else where Dask computes them."""
         if self.n_jobs is not None:
             raise InvalidInputError(
                 f"`n_jobs` must be None for a Dask `source`, which Dask computes; got {self.n_jobs}. Leave it out, and "
                 "pass the client of a cluster as `client`, if there is one."
             )
-        return on_graph(leaf, partitions, self.client)
+        return on_graph(sums, partitions, self.client)
 
-    def _on_threads(self, leaf: SumChunks, chunks: Iterable[Any]) -> Part | None:
+    def _on_threads(self, sums: SumChunks, chunks: Iterable[Any]) -> Part | None:
         """Sum chunks in threads of this process; an iterable is asked for the next chunk when a thread is free."""
         with one_blas_thread(), Ahead(self.n_jobs or available_cores()) as ahead:
-            return merged(leaf.parts(enumerate(chunks), ahead), leaf.merge)
+            return merged(sums.parts(enumerate(chunks), ahead), sums.merge)
 
 
 def counted(chunks: Partitions | Iterable[Any]) -> tuple[Partitions | Iterable[Any], bool]:

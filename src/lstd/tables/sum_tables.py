@@ -186,14 +186,14 @@ class _Work(NamedTuple):
 class _TableSums:
     """The sums over the rows of a table so far."""
 
-    def __init__(self, leaf: SumTables, place: int, reader: RowReader) -> None:
-        settings = leaf.settings
-        self.leaf = leaf
+    def __init__(self, sums: SumTables, place: int, reader: RowReader) -> None:
+        settings = sums.settings
+        self.sums = sums
         self.n_features = len(reader.features)
         self.width = self.n_features + settings.fit_intercept
         self._place = place
         self._reader = reader
-        n_rewards = len(leaf.roles.rewards)
+        n_rewards = len(sums.roles.rewards)
         nothing = LSTDStatistics.empty(
             self.width,
             n_rewards,
@@ -202,13 +202,13 @@ class _TableSums:
             single=n_rewards == 1,
             about=About(tuple(reader.features), settings.fit_intercept),
         )
-        self._blocks = leaf.no_blocks(nothing)
-        self._layout = Layout(self._blocks.limit, by_episode=leaf.roles.groups is not None)
+        self._blocks = sums.no_blocks(nothing)
+        self._layout = Layout(self._blocks.limit, by_episode=sums.roles.groups is not None)
         self._episode: Any = -1
         self._group: Any = None
         self._broken: Break | None = None
         self._limits: Limits | None = None
-        self._most_bytes = leaf.bytes_under_way(self.width, self._blocks.limit)
+        self._most_bytes = sums.bytes_under_way(self.width, self._blocks.limit)
 
     def work(self, chunk: Chunk) -> _Work:
         """Divide the next chunk at the starts of blocks, which are known before the sums are."""
@@ -218,7 +218,7 @@ class _TableSums:
         self._episode = rows.last_episode
         begins[0] = not (goes_on if rows.groups is None else self._group == rows.first_group)
         self._group = rows.last_group
-        limit = self.leaf.limit_of(self._blocks, self._layout.n_rows + len(rows))
+        limit = self.sums.limit_of(self._blocks, self._layout.n_rows + len(rows))
         self._layout, starts = replace(self._layout, limit=limit).extended(begins)
         n_bytes = self._bytes_of_rows(rows) + (1 + len(starts)) * self._bytes_of_sums(rows)
         return _Work(self, chunk, self._layout, starts, goes_on, n_bytes / self._most_bytes)
@@ -249,7 +249,7 @@ class _TableSums:
 
     def _first_break(self, file: str, rows: Rows) -> Break | None:
         """Find the first row of which the next one is not the successor; rows of the file count from 1."""
-        found = find_break(rows, self.leaf.settings.lmbda, ids=self.leaf.roles.episode is not None)
+        found = find_break(rows, self.sums.settings.lmbda, ids=self.sums.roles.episode is not None)
         if found is None:
             return None
         row = None if found.row is None else rows.place + found.row + 1
@@ -267,7 +267,7 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
     """Sum a chunk, in any thread."""
     if work.chunk is None:
         return work, None, []
-    settings = work.table.leaf.settings
+    settings = work.table.sums.settings
     with memory_suffices(work.table.n_features):
         rows = work.chunk.rows
         if settings.fit_intercept:
