@@ -69,7 +69,7 @@ class HorizonLSTD(Regressor):
         by the errors on held-out groups, episodes or rows.
     fit_intercept : bool, default True
     n_blocks : int or "auto", default "auto"
-        Most blocks of data for intervals: 64, or as many as take 256 MiB; 0 for none. Intervals need five, and say so
+        Most blocks of data for intervals: 64, or fewer if more would take over 256 MiB; 0 for none. Intervals need five, and say so
         where memory holds fewer; the choice of "auto" needs two.
     low, high : float, optional
         Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event.

@@ -224,7 +224,7 @@ class LSTD(Predictor):
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
             spread: the ridge term decides them. Also when scales of features differ, and predictions for the rows
             would move by a mean square of 2 % or more of the mean squared residual, were `alpha` in units of the
-            squared spreads. Nothing is said of scales to whoever gives an `alpha` for each feature.
+            squared spreads. Nothing is said of scales if there is an `alpha` for each feature.
         UnobservedWarning
             When ten episodes or more were cut off, and less than half of the discounted weight of the returns was
             observed.
