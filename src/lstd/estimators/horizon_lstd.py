@@ -69,8 +69,8 @@ class HorizonLSTD(Regressor):
         by the errors on held-out groups, episodes or rows.
     fit_intercept : bool, default True
     n_blocks : int or "auto", default "auto"
-        Most blocks of data for intervals: 64, or fewer if more would take over 256 MiB; 0 for none. Intervals need five, and say so
-        where memory holds fewer; the choice of "auto" needs two.
+        Most blocks of data for intervals: 64, or fewer if their sums would take more than 256 MiB; 0 for none.
+        Intervals need five, and say so where memory holds fewer; the choice of "auto" needs two.
     low, high : float, optional
         Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event.
     penalty : {"spread", "raw"} or array-like of shape (n,), default "spread"
