@@ -70,6 +70,12 @@ def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
     np.testing.assert_allclose(out["lower_6"], whole.predict_interval(rows[["a", "b"]], level=0.9).lower, rtol=1e-8)
     parts = out[["at_means_6", "contribution_a_6", "contribution_b_6"]].sum(axis=1)
     np.testing.assert_allclose(parts, out["prediction_6"], rtol=1e-8)
+    assert run(["predict", "model", "rows.csv", "--horizon", "6,2-6,0-3", "-o", "windows.csv"]) == 0
+    out = pd.read_csv("windows.csv")
+    assert out.columns.tolist() == ["prediction_6", "prediction_2-6", "prediction_3"]
+    np.testing.assert_allclose(out["prediction_2-6"], whole.predict(rows[["a", "b"]], (2, 6)), rtol=1e-8)
+    for wrong in ("6-2", "2-", "-3", "a-b"):
+        assert run(["predict", "model", "rows.csv", "--horizon", wrong]) == 2
     capsys.readouterr()
     assert run(["predict", "model", "rows.csv", "--id", "who"]) == 0
     assert capsys.readouterr().out.startswith("who,prediction\n0,")

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import lstd
 import naive
@@ -359,3 +361,57 @@ def test_a_missing_value_is_named_by_its_column(method):
     model = HorizonLSTD(2).fit(X, [1.0, 2.0, 3.0, 4.0])
     with pytest.raises(InvalidInputError, match=r"row 1 has nan in column 'dose'"):
         getattr(model, method)(X.assign(dose=[1.0, np.nan, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize(("gamma", "m"), [(1.0, 1), (0.9, 2)])
+def test_a_window_is_the_fit_of_later_rewards_where_nothing_was_cut(gamma, m):
+    a, b = 2, 5
+    random = np.random.default_rng(0)
+    episode = np.repeat(np.arange(40), 12)
+    last = np.arange(480) % 12 == 11
+    X, y = random.normal(size=(480, 2)), random.normal(size=(480, m))
+    data = {"X": X, "episode": episode, "terminated": last}
+    later = np.zeros_like(y)
+    for t in range(480):
+        if t + a < 480 and episode[t + a] == episode[t]:
+            later[t] = gamma**a * y[t + a]
+    model = HorizonLSTD(b, gamma=gamma, lmbda=1.0, alpha=0.7).fit(**data, y=y)
+    shifted = HorizonLSTD(b - a, gamma=gamma, lmbda=1.0, alpha=0.7).fit(**data, y=later)
+    assert_close(model.predict(X, (a, b)), shifted.predict(X), "solve")
+    for one, two in zip(
+        vars(model.predict_interval(X[:5], horizon=(a, b))).values(),
+        vars(shifted.predict_interval(X[:5])).values(),
+        strict=True,
+    ):
+        assert_close(one, two, "solve")
+    assert_close(model.contributions(X[:5], (a, b)).values, shifted.contributions(X[:5]).values, "solve")
+    assert_close(model.predict(X, (0, b)), model.predict(X), "sums")
+    for wrong in ((2, 2), (-1, 3), (0, b + 1), (1,), (0, 1, 2)):
+        with pytest.raises(InvalidInputError, match="`horizon"):
+            model.predict(X, wrong)
+
+
+def test_bounds_hold_for_windows_of_rewards_of_one_sign():
+    random = np.random.default_rng(0)
+    data = {"X": random.normal(size=(300, 2)), "episode": np.arange(300) // 10, "terminated": np.zeros(300, dtype=bool)}
+    y = random.normal(size=300)
+    for rewards, low, least in ((np.abs(y), 0.2, 0.0), (y, 0.2, -np.inf), (np.abs(y), None, -np.inf)):
+        model = HorizonLSTD(HORIZON, alpha=0.0, low=low, high=2.0).fit(**data, y=rewards)
+        window = model.predict(100.0 * data["X"], (2, 4))
+        assert window.min() == least if np.isfinite(least) else window.min() < -1.0
+        assert (window.max() == 2.0) == bool((rewards >= 0.0).all())
+
+
+def test_a_pipeline_gives_intervals():
+    data = stream(1, n_episodes=30)
+    X = data.pop("X")
+    columns = {f"model__{name}": values for name, values in data.items() if name != "y"}
+    for estimator in (HorizonLSTD(HORIZON), lstd.LSTD(), lstd.LSTDCV(lmbdas=[0.5], alphas=[1.0])):
+        pipeline = Pipeline([("scale", StandardScaler()), ("model", estimator)]).fit(X, data["y"], **columns)
+        found = pipeline.predict(X, return_interval=0.9)
+        expected = estimator.predict_interval(pipeline[0].transform(X), level=0.9)
+        np.testing.assert_array_equal(found.upper, expected.upper)
+        with pytest.raises(InvalidInputError, match="`return_std` must not be given with `return_interval`"):
+            estimator.predict(X, return_std=True, return_interval=0.9)
+        with pytest.raises(InvalidInputError, match="`return_interval` must be"):
+            estimator.predict(X, return_interval=1.5)

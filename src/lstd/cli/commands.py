@@ -25,7 +25,7 @@ from lstd.cli.console import (
     reporting,
     say,
 )
-from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, horizons, names
+from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, horizons, names, windows
 from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _write_report(model: Model | HorizonLSTD, sample: FirstRows, page: Path, rol
 
 @command(
     "model! data! id horizon interval contributions out force json quiet",
-    horizon=Option("Numbers of steps, such as 3,6,12, for a model of them.", "N[,N...]", horizons),
+    horizon=Option("Numbers of steps, such as 3,6,12, or windows, 12-24, for a model of them.", "N[,N...]", windows),
     out=Option("A .csv or .parquet file.  [default: CSV to stdout]", "FILE", short="-o"),
     force=Option("Replace FILE if it exists."),
     json=Option("Print the summary as JSON; needs --out."),

@@ -70,6 +70,19 @@ def horizons(text: str, option: str) -> list[int]:
     return [*dict.fromkeys(_horizon(part.strip(), option) for part in text.split(","))]
 
 
+def windows(text: str, option: str) -> list[int | tuple[int, int]]:
+    """Read numbers of steps, or two of them with a hyphen for the steps between, separated by commas, each once."""
+    found: list[int | tuple[int, int]] = []
+    for part in (part.strip() for part in text.split(",")):
+        first, hyphen, second = part.partition("-")
+        if not (hyphen and first):
+            found.append(_horizon(part, option))
+            continue
+        start = 0 if first.strip() == "0" else _horizon(first.strip(), option)
+        found.append((start, _horizon(second.strip(), option)))
+    return [*dict.fromkeys(found)]
+
+
 def count_of(text: str, option: str, most: int) -> int:
     """Read a whole number, at least 1."""
     from lstd.data.arguments import check_integer

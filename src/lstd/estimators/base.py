@@ -153,10 +153,18 @@ class Predictor(Regressor):
             raise InvalidInputError(needs_matrix(name))
 
     @overload
-    def predict(self, X: Any, return_std: Literal[False] = False, *, clip: bool = ...) -> Array: ...
+    def predict(
+        self, X: Any, return_std: Literal[False] = False, *, clip: bool = ..., return_interval: None = ...
+    ) -> Array: ...
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[False] = False, *, clip: bool = ..., return_interval: float
+    ) -> Interval: ...
     @overload
     def predict(self, X: Any, return_std: Literal[True], *, clip: bool = ...) -> tuple[Array, Array]: ...
-    def predict(self, X: Any, return_std: bool = False, *, clip: bool = False) -> Array | tuple[Array, Array]:
+    def predict(
+        self, X: Any, return_std: bool = False, *, clip: bool = False, return_interval: float | None = None
+    ) -> Array | tuple[Array, Array] | Interval:
         """Predict the discounted sum of future rewards from each row.
 
         Parameters
@@ -167,6 +175,9 @@ class Predictor(Regressor):
             Whether to return the standard error of each prediction too.
         clip : bool, default False
             Whether to move predictions to the nearest value that the rewards of the fit allow.
+        return_interval : float in (0, 1), optional
+            Return the :class:`lstd.inference.Interval` of this level and nothing else, as :meth:`predict_interval`
+            does: so a scikit-learn Pipeline gives intervals. Neither `return_std` nor `clip` may be given with it.
 
         Returns
         -------
@@ -191,6 +202,9 @@ class Predictor(Regressor):
             itself.
         """
         return_std = check_flag("return_std", return_std)
+        if return_interval is not None:
+            check_alone(return_std=return_std, clip=clip)
+            return self.predict_interval(X, check_level(return_interval, "return_interval"))
         model = self._model
         linear = model.linear
         phi = checked_features(self, X, raw=True)
@@ -544,6 +558,16 @@ class Comparison:
         with np.errstate(over="ignore", invalid="ignore"):  # scores are checked
             returns = observed(rows, prediction, ahead, unobserved=unobserved, tolerance=tolerance)
         return Comparison(rows, prediction, returns)
+
+
+def check_alone(**others: Any) -> None:
+    """Refuse other wishes beside `return_interval`, which returns an Interval."""
+    for name, value in others.items():
+        if value:
+            raise InvalidInputError(
+                f"`{name}` must not be given with `return_interval`: an interval has the prediction, its ends and its "
+                "standard error. Leave one of the two out."
+            )
 
 
 def mean_r2(observed: ObservedReturns, prediction: Array, weight: Array) -> float:

@@ -23,7 +23,7 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import InvalidInputError, UnobservedWarning, warn_once
-from lstd.estimators.base import Fitted, Regressor, mean_r2
+from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -291,20 +291,31 @@ class HorizonLSTD(Regressor):
         """Whether the penalty of each feature is its squared spread."""
         return isinstance(self.penalty, str) and self.penalty == SPREAD
 
-    def predict(self, X: Any, horizon: int | None = None, return_std: bool = False) -> Any:
+    def predict(
+        self,
+        X: Any,
+        horizon: int | tuple[int, int] | None = None,
+        return_std: bool = False,
+        *,
+        return_interval: float | None = None,
+    ) -> Any:
         """Predict the sum of rewards over the next steps from each row.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)
-        horizon : int, optional
-            Number of steps, from 1 to that of the model, which is the default.
+        horizon : int or (int, int), optional
+            Number of steps, from 1 to that of the model, which is the default; or a window (a, b), 0 ≤ a < b, of the
+            steps a + 1, …, b, from the differences of the weights and of their influences. The bounds `low` and `high`
+            hold for a window only where all rewards of the fit have one sign.
         return_std : bool, default False
             Whether to return the standard error of each prediction too, (T,) or (T, m).
+        return_interval : float in (0, 1), optional
+            Return the intervals of this level, as :meth:`predict_interval` does: so a scikit-learn Pipeline gives them.
 
         Returns
         -------
-        ndarray of shape (T,) or (T, m)
+        ndarray of shape (T,) or (T, m), or Interval
 
         Warns
         -----
@@ -312,6 +323,10 @@ class HorizonLSTD(Regressor):
             When features are far outside of their range in `fit`, or half of the rows have an `age` that at most a
             tenth of the rows had that were followed by others.
         """
+        if return_interval is not None:
+            check_alone(return_std=return_std)
+            level = check_level(return_interval, "return_interval")
+            return self.predict_interval(X, level, horizon=horizon)
         linear = self._at(horizon)
         phi = checked_features(self, X, raw=True)
         prediction = linear.predict(phi)
@@ -339,8 +354,8 @@ class HorizonLSTD(Regressor):
         return values.reshape(len(values), horizon, -1)
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, horizon: int | None = None,
-        scale: str = "identity",
+        self, X: Any, level: float = 0.95, weights: ArrayLike | None = None,
+        horizon: int | tuple[int, int] | None = None, scale: str = "identity",
     ) -> Interval:  # fmt: skip
         """Compute intervals for what the same model would predict with unlimited data.
 
@@ -351,8 +366,8 @@ class HorizonLSTD(Regressor):
         weights : array-like of shape (T,), optional
             Compute one interval for the weighted sum Σ wᵢ v(xᵢ) instead of one per row. Bounds `low` and `high` do not
             apply to it.
-        horizon : int, optional
-            Number of steps, by default that of the model.
+        horizon : int or (int, int), optional
+            Number of steps, by default that of the model, or a window, as in :meth:`predict`.
         scale : {"identity", "log", "logit"}, default "identity"
             As in :meth:`lstd.LSTD.predict_interval`.
 
@@ -373,14 +388,14 @@ class HorizonLSTD(Regressor):
         phi = checked_features(self, X)
         return linear.interval(phi, level, weights, scale)
 
-    def contributions(self, X: Any, horizon: int | None = None) -> Contributions:
+    def contributions(self, X: Any, horizon: int | tuple[int, int] | None = None) -> Contributions:
         """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)
-        horizon : int, optional
-            Number of steps, by default that of the model.
+        horizon : int or (int, int), optional
+            Number of steps, by default that of the model, or a window, as in :meth:`predict`.
 
         Returns
         -------
@@ -557,9 +572,9 @@ class HorizonLSTD(Regressor):
         longest: int = self._model.stream.horizon
         return longest if horizon is None else check_integer("horizon", horizon, 1, longest)
 
-    def _at(self, horizon: int | None) -> Linear:
+    def _at(self, horizon: int | tuple[int, int] | None) -> Linear:
         model: HorizonModel = self._model
-        return model.at([self._steps(horizon)], single=model.single)
+        return model.at([] if horizon is None else [horizon], single=model.single)
 
     coef_ = Fitted(lambda model: model.shaped(model.parts[0]))
     intercept_ = Fitted(lambda model: model.shaped(model.parts[1]))

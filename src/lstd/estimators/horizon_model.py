@@ -392,27 +392,42 @@ class HorizonModel(Record):
         flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
         return Influence(*flat, shares, self.settings.fit_intercept, np.zeros((len(shares), 4), np.uint64))
 
-    def at(self, horizons: Sequence[int] = (), *, single: bool = False) -> Linear:
+    def at(self, horizons: Sequence[int | tuple[int, int]] = (), *, single: bool = False) -> Linear:
         """Return the predictions for some horizons, by default the longest, as values of one linear function.
 
-        The rewards of a horizon follow one another. If `single`, values of the only horizon and reward are (T,).
+        A horizon is a number of steps, h, or a window (a, b) of the steps a + 1, …, b, whose weights and influence are
+        the differences of those of b and of a steps. The rewards of a horizon follow one another. If `single`, values
+        of the only horizon and reward are (T,).
         """
         longest = self.stream.horizon
-        steps = [check_integer("horizon", h, 1, longest) for h in horizons] or [longest]
+        windows = [check_window(h, longest) for h in horizons] or [(0, longest)]
         m = len(self.reward_names)
-        places = [(h - 1) * m + j for h in steps for j in range(m)]
+        ends = [(b - 1) * m + j for _, b in windows for j in range(m)]
+        starts = [(a - 1) * m + j for a, _ in windows for j in range(m)]
+
+        def windowed(values: Array) -> Array:
+            """Return values of b less those of a steps, along the last axis but one of the horizons and rewards."""
+            found = values[..., ends, :]
+            for i, start in enumerate(starts):
+                if start >= 0:
+                    found[..., i, :] -= values[..., start, :]
+            return found
+
         of_horizons, ones = self.parts
-        coef = of_horizons.reshape(-1, self.n_features)[places]
-        intercept = ones.reshape(-1)[places]
-        names = [f"{name}_{h}" if m > 1 else str(h) for h in steps for name in self.reward_names]
+        coef = windowed(of_horizons.reshape(-1, self.n_features))
+        intercept = windowed(ones.reshape(-1, 1))[:, 0]
+        texts = [f"{a}-{b}" if a else str(b) for a, b in windows]
+        names = [f"{name}_{text}" if m > 1 else text for text in texts for name in self.reward_names]
 
         def find_influence() -> Influence:
             influence = self.solved.influence
             if influence is None:
                 raise InvalidInputError(self.solved.no_intervals)
-            return replace(influence, vectors=influence.vectors[:, places], shift=influence.shift[places])
+            return replace(influence, vectors=windowed(influence.vectors), shift=windowed(influence.shift))
 
         low, high = self.bounds
+        if any(a for a, _ in windows):
+            low, high = self._bounds_of_windows
         return Linear(
             coef[0] if single else coef,
             float(intercept[0]) if single else intercept,
@@ -424,6 +439,17 @@ class HorizonModel(Record):
             low=low,
             high=high,
         )
+
+    @property
+    def _bounds_of_windows(self) -> tuple[float | None, float | None]:
+        """Bounds of the difference of two sums of rewards, which follow where all rewards have one sign."""
+        low, high = self.bounds
+        least, most = self.limits.rewards
+        if np.all(least >= 0.0):
+            return (None if low is None else min(low, 0.0)), high
+        if np.all(most <= 0.0):
+            return low, (None if high is None else max(high, 0.0))
+        return None, None
 
     def returns(self, rows: Rows, horizon: int, unobserved: str) -> ObservedReturns:
         """Compute the returns of the next 1, 2, …, `horizon` steps; see `horizon_returns`."""
@@ -472,6 +498,18 @@ class HorizonModel(Record):
     def shaped(self, values: Array) -> Array:
         """Return values (·, m, …) without the axis of rewards if those were a vector."""
         return values[:, 0] if self.single else values
+
+
+def check_window(horizon: Any, longest: int) -> tuple[int, int]:
+    """Return the window (a, b) of a number of steps, (0, h), or of two, 0 ≤ a < b; raises InvalidInputError."""
+    if not isinstance(horizon, tuple | list):
+        return 0, check_integer("horizon", horizon, 1, longest)
+    if len(horizon) != 2:
+        raise InvalidInputError(
+            f"`horizon` must be a number of steps, or two for the steps a + 1, …, b; got {horizon!r:.80}. Give (a, b)."
+        )
+    a = check_integer("horizon[0]", horizon[0], 0, longest - 1)
+    return a, check_integer("horizon[1]", horizon[1], a + 1, longest)
 
 
 def _with_columns(rows: Rows, age: AgeColumns) -> Rows:
