@@ -327,3 +327,16 @@ def test_a_feature_without_a_value_is_named_by_its_column(model):
     frame.loc[1, "b"] = np.nan
     with pytest.raises(InvalidInputError, match="row 1 has nan in column 'b'"):
         model.predict(frame)
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.9])
+def test_without_a_future_it_is_recursive_least_squares(lmbda):
+    """With γ = 0 and α → 0, the weights after each step are those of least squares of the rewards so far."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([np.ones(60), random.normal(size=(60, 2))])
+    y = X @ [2.0, 1.0, -1.0] + random.normal(size=60)
+    model = RecursiveLSTD(3, gamma=0.0, lmbda=lmbda, alpha=1e-10)
+    for t in range(60):
+        model.update(X[t], y[t], random.normal(size=3))  # the next row makes no difference
+        if t >= 6:
+            assert_close(model.weights, np.linalg.lstsq(X[: t + 1], y[: t + 1], rcond=None)[0], "solve")
