@@ -51,7 +51,9 @@ def test_one_call_says_what_it_took_and_what_it_took_it_from():
     found = evaluate_policy(gamma=GAMMA, state=state, **data)
     one, direct = found.candidates[found.method], found.candidates["action values"]
     assert (found.lower, found.upper) == (one.lower, one.upper)
-    assert str(found).startswith(f"{found.method}: {found.value:.4g}, interval [{found.lower:.4g}, ")
+    assert str(found).startswith(
+        f"{found.method}: {found.value:.4g} (unshrunk {one.value:.4g}), interval [{found.lower:.4g}, "
+    )
     c, s = one.value - direct.value, np.linalg.norm(one.by_blocks.blocks - direct.by_blocks.blocks)
     assert_close(found.value, direct.value + max(0.0, 1.0 - s**2 / c**2) * c, "sums")
     assert {"state values", "weighted state values", "doubly robust"} <= {*found.candidates}

@@ -126,7 +126,15 @@ class PolicyValue:
         size = "" if self.effective_sample_size is None else f", effective sample {self.effective_sample_size:.0f}"
         interval = f"[{self.lower:.4g}, {self.upper:.4g}] at level {self.level:g}"
         little = ", little data" if self.little_data else ""
-        return f"{self.method or 'value'}: {self.value:.4g}, interval {interval}{size}{self._ratios()}{little}"
+        value = f"{self.value:.4g}{self._unshrunk()}"
+        return f"{self.method or 'value'}: {value}, interval {interval}{size}{self._ratios()}{little}"
+
+    def _unshrunk(self) -> str:
+        """Return what is printed of the estimate that the value shrinks, where it is another."""
+        estimate = self.candidates.get(self.method)
+        if estimate is None or f"{estimate.value:.4g}" == f"{self.value:.4g}":
+            return ""
+        return f" (unshrunk {estimate.value:.4g})"
 
     def _ratios(self) -> str:
         """Return what is printed of the importance ratios."""
