@@ -964,23 +964,6 @@ def horizon_units(x, weight, intercept):
     return squares / (filled if is_rare else total), squares / total
 
 
-def step_score(tests, phi, rewards, discounts, last, terminated, weight, horizon, fitted_by):
-    """s (r,) of returns of H steps, over full rows, with the weights of λ = 1 that are fitted by the same row weights.
-
-    `weight` are those of all rows, `fitted_by` those that count less of some rows; the sum of the former divides.
-    """
-    full = [t for t in range(len(phi)) if terminated[t] or not last[t]]
-    theta = horizon_weights(
-        phi, rewards, discounts, last, terminated, fitted_by, 1.0, np.zeros(phi.shape[1]), horizon
-    )  # fmt: skip
-    theta = np.concatenate([np.zeros((1, *theta.shape[1:])), theta])
-    found = np.zeros(tests.shape[1])
-    for t in full:
-        completed = horizon_return(t, horizon, phi, rewards, discounts, last, terminated, 1.0, theta)
-        found += fitted_by[t] * tests[t] * (completed - phi[t] @ theta[horizon])[0]
-    return found / sum(weight[t] for t in full)
-
-
 def age_columns(X, place, horizon):
     """The other columns, e^(−s/4ᵏ) of the age s for k = 0, 1, … while 4ᵏ ≤ H, and products with the first and the last.
 

@@ -5,9 +5,10 @@ import pytest
 from scipy import sparse
 
 import lstd
-import naive
-from lstd import HorizonLSTD
+from lstd import LSTD, HorizonLSTD
+from lstd.data.check_rows import check_rows
 from lstd.errors import BiasWarning, InvalidInputError, MisfitWarning
+from lstd.estimators.misfit_check import check_misfit
 from tolerances import assert_close
 
 HORIZON = 4
@@ -30,66 +31,32 @@ def log(n_episodes, seed, effect=lambda x, age: 0.0 * age, longest=12, cut=0.5):
 
 
 @pytest.mark.parametrize(("n_episodes", "effect"), [(40, 0.0), (60, 0.0), (60, 2.0)])
-def test_the_check_of_misfit_is_that_of_the_definition(n_episodes, effect):
+def test_the_check_of_misfit_is_that_of_sums_that_reach_as_far(n_episodes, effect):
     data = log(n_episodes, 3, lambda x, age: 0.2 * x[:, 0] ** 2 + effect * np.exp(-age))
-    X, weight, episode, terminated = (data[name] for name in ("X", "weight", "episode", "terminated"))
-    T = len(X)
-    phi, y = np.column_stack([X, np.ones(T)]), np.nan_to_num(data["y"])[:, np.newaxis]
-    last = np.append(np.diff(episode) > 0, True)
-    discount = np.where(terminated, 0.0, 0.9)
-    full = weight * (terminated | ~last)
-    root = np.sqrt(full)[:, np.newaxis]
-
-    def uncorrelated(columns, features):
-        """The same over full rows, by weight."""
-        fit = np.linalg.lstsq(root * features, root * columns, rcond=None)[0]
-        rest = columns - features @ fit
-        kept = np.average(rest**2, axis=0, weights=full) > 1e-6 * np.average(columns**2, axis=0, weights=full)
-        return rest[:, kept] / np.sqrt(np.average(rest[:, kept] ** 2, axis=0, weights=full))
-
-    centred = X - np.average(X, axis=0, weights=full)
-    z = np.clip(centred / np.sqrt(np.average(centred**2, axis=0, weights=full)), -3.0, 3.0)
-    products = uncorrelated(np.column_stack([z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2]), phi)
-    ages = np.empty((T, 0))
-    if n_episodes >= 50:
-        age = np.arange(T) - np.searchsorted(episode, episode)
-        ages = uncorrelated(naive.functions_of_age(age), phi)
-    tests = np.column_stack([products, ages])
-    rows = tests, phi, y, discount, last, terminated, weight, HORIZON
-    s = naive.step_score(*rows, weight)
-    u = np.array(
-        [(s - naive.step_score(*rows, weight * (1 - 0.75 * (episode == e)))) / 0.75 for e in range(n_episodes)]
-    )
-    signs = 2.0 * np.random.default_rng(0).integers(0, 2, (1999, n_episodes)) - 1.0
-
-    def gram(places):
-        return tests[:, places].T @ (full[:, np.newaxis] * tests[:, places]) / full.sum()
-
-    def size(places):
-        correlation = np.linalg.inv(gram(places))
-        return lambda s: s[places] @ correlation @ s[places]
-
-    groups = [slice(0, 3)] + [slice(3, 6)] * bool(ages.size)
-    expected = naive.sign_flip_p_value([size(group) for group in groups], s, u, signs)
-    ranks = [naive.sign_flip_rank(size(group), s, u, signs) for group in groups]
-    used = groups[int(np.argmin(ranks)) if expected < 0.01 else 0]
-    d, *q = (np.linalg.solve(gram(used), one[used]) for one in (s, *u))
-    metric = gram(used)
-    systematic, chance = d @ metric @ d, sum(one @ metric @ one for one in q)
     model = HorizonLSTD(HORIZON, gamma=0.9).fit(**data)
     found = model.misfit_check(**data)
-    assert found.of_age == (used.start == 3) == bool(effect)
-    assert_close(found.p_value, expected, "misfit")
-    assert_close(found.expected, np.sqrt(chance), "misfit")
-    assert_close(found.systematic, np.sqrt(max(0.0, systematic - chance)), "misfit")
-    assert_close(found.standard_error, model.predict(X, return_std=True)[1].mean(), "misfit")
-    for other in (sparse.csr_array(X), X * [1e4, 1e-4] + [5e4, 0.0]):
+    assert found.of_age == bool(effect)
+    assert_close(found.standard_error, model.predict(data["X"], return_std=True)[1].mean(), "misfit")
+    discounted = LSTD(0.9 * (1.0 - 1.0 / HORIZON), 1.0).fit(**data)
+    rows = check_rows(**data, gamma=discounted.gamma).with_ones()
+    expected = check_misfit(rows, discounted.model_, tree=False)
+    for name in ("p_value", "systematic", "expected", "residual", "of_age", "misfit"):
+        assert_close(float(getattr(found, name)), float(getattr(expected, name)), "misfit")
+    for other in (sparse.csr_array(data["X"]), data["X"] * [1e4, 1e-4] + [5e4, 0.0]):
         refit = HorizonLSTD(HORIZON, gamma=0.9).fit(**data | {"X": other})
-        assert_close(refit.misfit_check(**data | {"X": other}).p_value, expected, "misfit")
+        assert_close(refit.misfit_check(**data | {"X": other}).p_value, found.p_value, "misfit")
     both = {**data, "y": np.column_stack([data["y"], 2.0 * data["y"]])}
     two = HorizonLSTD(HORIZON, gamma=0.9).fit(**both).misfit_check(**both)
     assert_close(two.systematic / [1.0, 2.0], [found.systematic] * 2, "misfit")
     assert two.misfit.shape == two.of_age.shape == (2,)
+
+
+def test_of_one_step_the_check_is_that_of_the_next_rewards():
+    data = log(60, 3, square, cut=0.0)
+    found = HorizonLSTD(1).fit(**data).misfit_check(**data)
+    expected = LSTD(0.0).fit(**data)
+    rows = check_rows(**data, gamma=0.0).with_ones()
+    assert_close(found.systematic, check_misfit(rows, expected.model_, tree=False).systematic, "misfit")
 
 
 def square(x, age):

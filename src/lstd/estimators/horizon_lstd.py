@@ -461,8 +461,9 @@ class HorizonLSTD(Regressor):
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
         Squares and products of the features, and functions of the steps since the episode began, are held against what
-        a fit with λ = 1 leaves of the rewards of the next `horizon` steps, with groups or episodes as independent.
-        Intervals leave a misfit out, and more data does not reduce it. `fit` does the same on a part of its rows.
+        a fit with λ = 1 leaves of the returns, with groups or episodes as independent. The returns are sums of rewards
+        discounted by 1 − 1/H a step, which reach about as far as `horizon` steps, H. Intervals leave a misfit out, and
+        more data does not reduce it. `fit` does the same on a part of its rows.
 
         Parameters
         ----------

@@ -20,9 +20,7 @@ of the test functions. With TD errors δ_t and with Δ_e = (S − c A_e)⁻¹ g_
     s = Σ z_t δ_t / T,   u_e = [Σ_{t in e} z_t (δ_t + c (φ_t − γ φ_{t+1})ᵀ Δ_e) − Σ z_t (φ_t − γ φ_{t+1})ᵀ Δ_e] / T.
 
 So u_e is the score of block e, with weights that count only a quarter of the block: c = 0 would raise false alarms
-where a few blocks have most of the rows, and c = 1, the jackknife, misses most of what there is. Where θ^(e) are the
-weights without c of block e, it is the difference of two scores, divided by c: that of all data at θ, and that without
-c of the block at θ^(e). In this form it serves returns of a fixed horizon too (:mod:`lstd.estimators.step_checks`).
+where a few blocks have most of the rows, and c = 1, the jackknife, misses most of what there is.
 
 If no return depends on the test functions, the signs of the blocks are arbitrary (wild cluster bootstrap; Kline and
 Santos 2012). So |s|² over each group, and s of the tree, are each ranked among those of Σ ±u_e with random signs; a
@@ -65,7 +63,7 @@ from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array, Flags
 
 FEWEST = (10, 100)  # episodes, and rows of one
-LEFT_OUT = 0.75  # c
+_LEFT_OUT = 0.75  # c
 _FEWEST_AGES = 50  # groups or episodes below which ages are not tested
 _SCALES_OF_AGE = (1.0, 4.0, 16.0)  # steps
 _DRAWS = 1999  # of signs
@@ -95,7 +93,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "")
         tests = TestFunctions.of(rows, gram, weights, intercept=intercept)
         if tree:
             tests = tests.with_trees(rows, gram, model)
-        scores = _scores_of(tests, rows, gram)
+        scores = scores_of(tests, rows, gram)
     errors = None
     if not model.no_intervals:
         errors = model.influence.standard_error(rows.X[:, : model.n_features]).mean(axis=0)
@@ -281,7 +279,7 @@ class Scores(NamedTuple):
     residual: Array
 
 
-def _scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
+def scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
     """Compute the scores by the sums of a stream whose rows have the test functions beside their features."""
     n, total, square = rows.n_features, total_weight(rows), gram.diagonal()
     X_next = None if rows.X_next is None else _beside(rows.X_next, tests.columns[len(rows) :])
@@ -297,9 +295,9 @@ def _scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
     for e in range(blocks.n_blocks):
         A_e, b_e = blocks.own(e, whole)
         g_e = b_e - A_e[:, :n] @ theta
-        rest = of_features.without(LEFT_OUT * A_e[:n, :n], LEFT_OUT * b_e[:n])
+        rest = of_features.without(_LEFT_OUT * A_e[:n, :n], _LEFT_OUT * b_e[:n])
         change = rest.solve(g_e[:n]).weights
-        u.append(g_e[n:] + (LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
+        u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
     size = np.einsum("im,ij,jm->m", theta, gram, theta)
     residual = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
     found = Scores(
