@@ -19,7 +19,15 @@ from lstd.data.arguments import (
     to_real_array,
 )
 from lstd.data.doubts import assumed_cut
-from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
+from lstd.data.feature_arrays import (
+    Features,
+    all_finite,
+    by_name,
+    check_features,
+    check_finite,
+    column_names,
+    in_form_of,
+)
 from lstd.data.identity import NO_VALUE, order_of
 from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, not_contiguous
 from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
@@ -59,6 +67,8 @@ def check_rows(
     phi_next = None if X_next is None else _check_successors(by_name("X_next", X_next, names), ended, finite, summed)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
+    if phi_next is not None:
+        phi_next = in_form_of(phi, phi_next)
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
         give_warning(assumed_cut(), MissingTerminationWarning)

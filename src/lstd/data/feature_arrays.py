@@ -213,6 +213,13 @@ def dense(product: Features) -> Array:
     return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
 
+def in_form_of(one: Features, other: Features) -> Features:
+    """Return `other` dense or sparse as `one` is."""
+    if sparse.issparse(one) == sparse.issparse(other):
+        return other
+    return sparse.csr_array(other, dtype=np.float64) if sparse.issparse(one) else dense(other)
+
+
 def rows_of(features: Features, part: slice) -> Features:
     """Return consecutive rows; those of a sparse array share its memory, as SciPy's do not."""
     if isinstance(features, np.ndarray):
