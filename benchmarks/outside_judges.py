@@ -1,6 +1,6 @@
 """Judge values of policies on environments and estimators that others designed, losses included.
 
-    python benchmarks/outside_judges.py [--repeats 20] [--problems NAME …] [--develop]
+    python benchmarks/outside_judges.py [--repeats 10] [--problems NAME …] [--develop]
     python benchmarks/outside_judges.py --docs
 
 Environments, each from its published description: the graph, the graph whose states are observed in groups, the grid
@@ -316,7 +316,7 @@ def judge(name: str, repeats: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--problems", nargs="+", default=[*PROBLEMS], choices=[*PROBLEMS], metavar="NAME")
     parser.add_argument("--develop", dest="seed", action="store_const", const=DEVELOPMENT, default=SEED)
     parser.add_argument("--results", type=Path, metavar="FILE")
