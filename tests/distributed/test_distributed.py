@@ -40,7 +40,7 @@ def n_calls(folder):
 def assert_same_bits(one, two):
     for name in ("sums", "B", "trace"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
-    for name in ("n_rows", "n_transitions", "n_episodes", "first_episode", "last_episode", "apart"):
+    for name in ("n_rows", "n_transitions", "n_episodes", "first_episode", "last_episode"):
         assert getattr(one, name) == getattr(two, name), name
 
 

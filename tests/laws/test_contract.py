@@ -428,7 +428,6 @@ OTHERS = {
     "PolicyValue": "a result",
     "StateActionFeatures.touching": "actions to look up",
     "Trajectories.from_minari": "a dataset, with columns of its own",
-    "LSTDStatistics.goes_on_with": "one row's id",
     "policy_value": "a fitted model, with its own rows",
     "Trajectories.from_events": "names of columns of events, not of rows",
 }

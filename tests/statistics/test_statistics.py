@@ -245,7 +245,7 @@ def test_statistics_of_nothing_have_features_and_rewards(arguments, message):
 def test_arrays_cannot_be_written_to(duplicate):
     found = duplicate(of(plain()))
     arrays = [found.A, found.B, found.b, found.sums, found.trace]
-    for array in (*arrays, found.pending.phi, found.pending.reward):
+    for array in (*arrays, found.last.X, found.last.y):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0.0
 

@@ -44,7 +44,7 @@ def assert_same(found, expected):
         assert getattr(found, name) == getattr(expected, name), name
     assert (found.pending is None) == (expected.pending is None)
     if expected.pending is not None:
-        assert_close(found.pending.phi, expected.pending.phi, "sums")
+        assert_close(found.pending.X, expected.pending.X, "sums")
 
 
 def whole(table, **options):

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id, shown_key
 from lstd.data.doubts import NO_TIMES, TimesOfEnds
-from lstd.data.identity import NO_VALUE, Identity
+from lstd.data.identity import NO_VALUE
 from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, Fault, Ids
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
@@ -76,9 +76,8 @@ def follows(last: Rows, first: Rows, *, begins: bool | None = None) -> bool:
     InvalidInputError
         When the rows may not follow one another in a stream.
     """
-    for name in ("X_next", "groups"):
-        if (getattr(last, name) is None) != (getattr(first, name) is None):
-            raise InvalidInputError(f"`{name}` must be given for all chunks of a stream or for none.")
+    check_given_throughout("X_next", last.X_next is not None, first.X_next is not None)
+    check_given_throughout("groups", last.groups is not None, first.groups is not None)
     if begins is None:
         goes_on = _is_same_episode(last, first)
     else:
@@ -100,6 +99,12 @@ def follows(last: Rows, first: Rows, *, begins: bool | None = None) -> bool:
             "truncated."
         )
     return True
+
+
+def check_given_throughout(name: str, before: bool, now: bool) -> None:
+    """Refuse a column that was given `before` and is not `now`, or the reverse."""
+    if before != now:
+        raise InvalidInputError(f"`{name}` must be given for all chunks of a stream or for none.")
 
 
 def in_group(last: Rows, first: Rows) -> bool:
@@ -124,51 +129,6 @@ def _is_same_episode(last: Rows, first: Rows) -> bool:
             "episode of the previous chunk."
         )
     return one == two
-
-
-class StreamEnd(NamedTuple):
-    """The last row of a stream of arrays."""
-
-    episode: Identity | None  # key of its id; None without ids
-    terminated: bool
-    missing: bool  # whether its reward is NaN
-
-    @classmethod
-    def of(cls, rows: Rows) -> StreamEnd:
-        """Return the end of rows, at least one."""
-        return cls(rows.last_episode, bool(rows.terminated[-1]), not rows.known[-1])
-
-    def goes_on_with(self, episode: Identity | None) -> bool:
-        """Return whether a next row, whose id has this key, continues the last episode.
-
-        Raises
-        ------
-        InvalidInputError
-            When the id is that of an episode that terminated; when ids were given for only some rows.
-        """
-        same = self.episode == episode
-        if self.terminated:
-            if same and episode is not None:
-                raise InvalidInputError(
-                    f"This chunk begins with `episode` {shown_key(episode)}, which terminated on the last row of the "
-                    "chunk before. Give the new rows another id."
-                )
-            return False
-        if (self.episode is None) != (episode is None):
-            raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
-                "episode of the previous chunk."
-            )
-        return same
-
-    def check_continued(self) -> None:
-        """Raise InvalidInputError if the episode, which continues, lacks the reward of this row."""
-        if self.missing:
-            raise InvalidInputError(
-                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
-                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was "
-                "truncated."
-            )
 
 
 class Row(NamedTuple):

@@ -138,16 +138,18 @@ _SAME = 1e-9  # relative difference between equal features that were computed in
 class SavedRows(NamedTuple):
     """What a file holds of the rows that a stream keeps."""
 
-    X: Annotated[Array, "kept features"]
-    X_next: Annotated[Array, "kept features"] | None
+    X: Annotated[Array, "kept width"]
+    X_next: Annotated[Array, "kept width"] | None
     y: Annotated[Array, "kept m"]
     flags: Mapping[str, Annotated[Flags, "kept"]]
     numbers: Mapping[str, Annotated[Array, "kept"]]  # those of `COLUMNS`
     episode: tuple[Annotated[Any, "episode"], ...] | None  # keys of the ids
     groups: tuple[Annotated[Any, "groups"], ...] | None
-    centre: Annotated[Array, "features"] | None
+    centre: Annotated[Array, "width"] | None
     plain: Mapping[str, bool]
     gamma: Annotated[float, (0.0, 1.0)]
+    given: frozenset[str]
+    place: int
 
 
 _FLAGS = ("known", "last", "terminated")
@@ -291,17 +293,21 @@ class Rows(Record):
     def kept(self, rows: slice) -> Rows:
         """Return rows as a stream keeps them: read-only copies, dense, of float64 and without the column of ones."""
         width = self.n_features - self.intercept
-        values: dict[str, Any] = {"X": _copied(self.X, rows, width)}
-        if self.X_next is not None:
-            values["X_next"] = _copied(self.X_next, rows, width)
+        kept = self.changed(names=None, order=None, appended=int(self.intercept))
+        values = kept.__dict__
+        for name in ("X", "X_next"):
+            if values[name] is not None:
+                values[name] = _copied(values[name], rows, width)
         for name in _PER_ROW:
-            column = getattr(self, name)
+            column = values[name]
             if column is None:
                 continue
             part = column[rows]
-            values[name] = part if part.strides == (0,) else part.copy()
-        _lock(values)
-        return self.changed(**values, names=None, order=None, appended=int(self.intercept))
+            if column.strides != (0,):  # else it is one number, which cannot be written to
+                part = part.copy()
+                part.setflags(write=False)
+            values[name] = part
+        return kept
 
     @property
     def last_row(self) -> Rows:
@@ -325,6 +331,8 @@ class Rows(Record):
             centre=self.centre,
             plain={name: getattr(self, name) for name in _PLAIN},
             gamma=self.gamma,
+            given=self.given,
+            place=self.place,
         )
 
     @classmethod
@@ -347,6 +355,8 @@ class Rows(Record):
             centre=record.centre,
             **{name: record.plain[name] for name in _PLAIN},
             gamma=record.gamma,
+            given=record.given,
+            place=record.place,
             appended=int(record.plain["intercept"]),
         )
 
@@ -424,9 +434,10 @@ def spread(n: int, most: int) -> NDArray[np.intp]:
 
 def _copied(phi: Features, rows: slice, width: int) -> Array:
     """Return the first `width` features of some rows, dense."""
-    if isinstance(phi, np.ndarray):
-        return np.array(phi[rows, :width], np.float64)
-    return np.array(rows_of(phi, rows).toarray()[:, :width], np.float64)
+    part = phi[rows] if isinstance(phi, np.ndarray) else rows_of(phi, rows).toarray()
+    own = np.array(part[:, :width], np.float64)
+    own.setflags(write=False)
+    return own
 
 
 def _with_ones(phi: Features) -> Features:

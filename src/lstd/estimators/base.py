@@ -492,7 +492,7 @@ class Predictor(Regressor):
             if not weight.any():
                 raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
         value = mean_r2(found.observed, found.prediction, weight)
-        limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows, False)
+        limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows)
         predictions = model.predict(rows.part).reshape(rows.part.shape[0], -1)
         share = replace(found.observed, weight=weight).share
         text = with_backtest(little_observed(share, SELF_SCORED), backtest_of(self))

@@ -149,7 +149,8 @@ class HorizonModel(Record):
         age = self.age
         if age is not None:
             age = age.then(rows)
-        limits = self.limits.then(self.with_columns(rows), self.stream.continued_by(rows))
+        last = self.stream.last if self.stream.continued_by(rows) else None
+        limits = self.limits.then(self.with_columns(rows), last)
         stream = self.stream.extended(self.prepared(rows))
         return self.changed(
             stream=stream,

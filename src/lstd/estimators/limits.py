@@ -26,7 +26,6 @@ class Limits(Record):
 
     rewards: Annotated[Array, "2 m nan"]  # least and greatest reward of full transitions; inf and -inf without any
     ranges: Annotated[Array, "2 features nan"] | None  # the same of features, of part of the rows; None if sparse
-    open: Annotated[Array, "1 m nan"]  # reward of the last row, which a transition may still use; NaN if none may
     gamma: Annotated[float, (0.0, 1.0)]  # largest discount
     ends: bool  # whether returns may end within the rows
     n_rows: int
@@ -37,41 +36,40 @@ class Limits(Record):
         """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
         nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
         ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
-        start = np.tile(nothing, m), ranges, np.full((1, m), np.nan), 0.0, False, 0, np.zeros(n)
-        return cls(*start).then(rows, False)
+        return cls(np.tile(nothing, m), ranges, 0.0, False, 0, np.zeros(n)).then(rows)
 
-    def then(self, rows: Rows, goes_on: bool) -> Limits:
-        """Return the limits with the next rows of the stream, which continue its last episode if it `goes_on`.
+    def then(self, rows: Rows, last: Rows | None = None) -> Limits:
+        """Return the limits with the next rows of the stream, which continue the episode of the `last` row, if given.
 
         Of many rows, a part is looked at; nothing is known of a feature that is constant in this part alone.
         """
         if not len(rows):
             return self
-        full, part, rewards, ranges = rows.full, rows.part, _wider(self.rewards, rows.y, rows.full), None
-        if goes_on:
-            rewards = _wider(rewards, self.open)
+        part, rewards, ranges = rows.part, _wider(self.rewards, rows.y, rows.full), None
+        if last is not None:  # its transition is one only now
+            rewards = _wider(rewards, last.y[-1:])
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = _wider(self.ranges, part)
             if len(part) < len(rows):
                 (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
                 ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
-        given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
+        given = "discount" in rows.given
         return self.changed(
-            rewards=rewards, ranges=ranges, open=rows.y[-1:] * (1.0 if is_open else np.nan),
+            rewards=rewards, ranges=ranges,
             gamma=max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
             ends=self.ends or given or bool(rows.terminated.any()), n_rows=self.n_rows + len(rows),
             total=self.total + (len(rows) / part.shape[0]) * np.asarray(part.sum(axis=0)).reshape(-1),
         )  # fmt: skip
 
-    def joined(self, later: Limits, goes_on: bool) -> Limits:
-        """Return the limits of these rows and later ones, which continue the last episode if it `goes_on`."""
+    def joined(self, later: Limits, last: Rows | None) -> Limits:
+        """Return the limits of these rows and later ones, which continue the episode of the `last` row, if given."""
         rewards, ranges = _wider(self.rewards, later.rewards), None
-        if goes_on:
-            rewards = _wider(rewards, self.open)
+        if last is not None:
+            rewards = _wider(rewards, last.y[-1:])
         if self.ranges is not None and later.ranges is not None:
             ranges = _wider(self.ranges, later.ranges)
         return Limits(
-            rewards, ranges, later.open,
+            rewards, ranges,
             max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
         )  # fmt: skip
 

@@ -47,6 +47,7 @@ from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, MatrixFree, MisfitCheck, Origin, Selection, Solved, needs_matrix
 from lstd.files import read_record, write_record
+from lstd.statistics.adding import features_at_end
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import Influence, Interval, influence_of
@@ -133,17 +134,18 @@ class Model(Record):
 
         goes_on = False
         if len(rows):
-            goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, rows.first_group)
+            goes_on = total.continued_by(rows)
+        last = total.last if goes_on else None
         successor = None  # of the last row, if it was given: the first row should be equal to it
-        if goes_on and total.pending is not None and total.pending.complete:
-            successor = total.pending.phi
+        if last is not None and last.X_next is not None:
+            successor = features_at_end(last)
 
         warned = self.warned
         if self.is_reported:
             warned |= self.due_warnings
         limits = self.limits
         if limits is not None:
-            limits = limits.then(rows, goes_on)
+            limits = limits.then(rows, last)
         episodes = self.episodes
         if rows.episode is not None:
             episodes = episodes_seen(rows, self.episodes, continues=goes_on)

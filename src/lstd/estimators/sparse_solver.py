@@ -324,7 +324,7 @@ def _marked(blocks: Blocks, rows: Rows) -> Blocks:
 
     def marked(one: LSTDStatistics) -> LSTDStatistics:
         counts = one.counts.changed(mark=int(marks_until(rows, [one.n_rows])[0, 0]), unused=one.n_unused_rewards)
-        return one.changed(pending=None, cuts=None, counts=counts)
+        return one.changed(first=None, last=None, cuts=None, counts=counts)
 
     return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes)))
 

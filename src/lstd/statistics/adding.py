@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple, Protocol, Self, TypeGuard
+from typing import NamedTuple, Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from lstd._kernels.traces import (
     sparse_sums,
 )
 from lstd.data.feature_arrays import Features, dense, rows_of
-from lstd.data.rows import ReadOnly, Rows, uniform
+from lstd.data.rows import Rows, uniform
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
@@ -43,35 +42,9 @@ _NO_CUTS = np.empty((0, 0))
 _memory = threading.local()
 
 
-@dataclass(frozen=True, eq=False)
-class Pending(ReadOnly):
-    """The last row of a stream that did not terminate: a transition if the stream continues, else a horizon row."""
-
-    phi: Annotated[Array, "n"]  # its features; with successors given, those of its successor
-    reward: Annotated[Array, "m nan"]
-    missing: bool  # the reward is NaN
-    ratio: float
-    discount: float
-    complete: bool  # successors were given: the transition is in the sums, and only its boundary term is open
-    coefficient: float
-    weight: float
-
-    @classmethod
-    def of_row(cls, rows: Rows, t: int) -> Pending | None:
-        """Return row t as the last one; None if it terminated."""
-        if rows.terminated[t]:
-            return None
-        complete = rows.X_next is not None
-        return cls.of(
-            phi=rows.row(rows.X_next if complete else rows.X, t),
-            reward=rows.y[t].copy(),
-            missing=not rows.known[t],
-            ratio=float(rows.importance_ratio[t]),
-            discount=float(rows.discount[t]),
-            complete=complete,
-            coefficient=float(rows.trace_coefficient[t]),
-            weight=float(rows.weight[t]),
-        )
+def features_at_end(row: Rows) -> Array:
+    """Return the features where a stream stops, (n,): of its last row or, given successors, of that row's successor."""
+    return row.row(row.X if row.X_next is None else row.X_next, -1)
 
 
 class Added(NamedTuple):
@@ -102,23 +75,25 @@ class Added(NamedTuple):
             cuts = cuts * kept
         return Added(self.sums * kept, cuts, np.zeros_like(self.trace))
 
-    def ended(self, row: Pending) -> Added:
-        """Add the boundary term φ vᵀ of the pending row, where the stream ends."""
+    def ended(self, row: Rows) -> Added:
+        """Add the boundary term φ vᵀ of the last row, where the stream ends."""
         v = self.trace[1]
-        cuts = np.multiply.outer(row.phi, v)
+        cuts = np.multiply.outer(features_at_end(row), v)
         if self.cuts is not None:
             cuts += self.cuts
         return self._replace(cuts=cuts)
 
-    def continued(self, row: Pending, lmbda: float) -> Added:
-        """Add the transition that leaves the pending row; if it is in the sums, the successor that was left out."""
+    def continued(self, row: Rows, lmbda: float) -> Added:
+        """Add the transition that leaves the last row; if it is in the sums, the successor that was left out."""
+        phi = features_at_end(row)
         sums = self.sums.copy()
-        if row.complete:
-            sums[: len(row.phi)] -= np.multiply.outer(row.phi, self.trace[1])
+        if row.X_next is not None:
+            sums[: len(phi)] -= np.multiply.outer(phi, self.trace[1])
             return self._replace(sums=sums)
         trace = self.trace.copy()
-        decay = row.coefficient * lmbda
-        add_transition(row.phi, row.reward, row.ratio, row.discount, decay, row.weight, *trace, sums)
+        decay = row.trace_coefficient[0] * lmbda
+        numbers = (row.importance_ratio[0], row.discount[0], decay, row.weight[0])
+        add_transition(phi, row.y[0], *numbers, *trace, sums)
         return Added(sums, self.cuts, trace)
 
 
@@ -210,7 +185,7 @@ class Adding:
         self._cut = rows.last & ~rows.terminated  # rows where an episode was cut off
         self._may_be_few = not self._given and rows.centre is None and isinstance(rows.X, np.ndarray)
         if self._given:
-            self._cut[-1] = False  # its boundary term is pending
+            self._cut[-1] = False  # its boundary term is open
             self._has_successor = ~self._cut  # rows whose successor is in A
             self._has_successor[-1] = False
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
@@ -218,16 +193,17 @@ class Adding:
         if self.cuts is None and self._cut.any():
             self.cuts = np.zeros((rows.n_features, self.trace.shape[1]))
 
-    def until(self, end: int, *, done: bool) -> tuple[Added, Pending | None]:
-        """Add the rows up to `end`; return the sums, copies unless `done`, and the last row if it is pending.
+    def until(self, end: int, *, done: bool) -> tuple[Added, Rows]:
+        """Add the rows up to `end`; return the sums, copies unless `done`, and the last row.
 
-        The transition that leaves this row is not in the sums, or its successor is not.
+        Unless it terminated, the transition that leaves this row is not in the sums, or its successor is not.
         """
-        pending = None
-        if not (self._given and self._cut[end - 1]):  # else its boundary term was added with it
-            pending = Pending.of_row(self._rows, end - 1)
+        last = self._rows.kept(slice(end - 1, end))
+        if self._given and self._cut[end - 1]:  # its boundary term is added with it, and nothing is open
+            last = last.changed(terminated=np.ones(1, np.bool_))
+        is_open = not last.terminated[0]
         stop = end
-        if pending is not None and not self._given:
+        if is_open and not self._given:
             stop = end - 1
         if sum_themselves(self._rows.X):  # to nothing before
             self.sums, self.cuts, self.trace = self._rows.X.sums(self._rows, self._lmbda)
@@ -239,14 +215,15 @@ class Adding:
                 self._add_in_batches(stop)
         self.at = stop
         if done:
-            return Added(self.sums, self.cuts, self.trace), pending
+            return Added(self.sums, self.cuts, self.trace), last
 
         sums = self.sums.copy()
         cuts = None if self.cuts is None else self.cuts.copy()
-        if pending is not None and self._given and self._has_successor[end - 1]:
+        if is_open and self._given and self._has_successor[end - 1]:
             v = self.trace[1]
-            sums[: len(pending.phi)] += np.multiply.outer(pending.phi, v)  # which is in these sums, but is pending
-        return Added(sums, cuts, self.trace.copy()), pending
+            phi = features_at_end(last)
+            sums[: len(phi)] += np.multiply.outer(phi, v)  # which is in these sums, but is open
+        return Added(sums, cuts, self.trace.copy()), last
 
     def _add_in_batches(self, stop: int) -> None:
         """Add the rows up to `stop` in batches of equal size, as short ones are slow per row."""

@@ -221,10 +221,10 @@ class Blocks(Record):
         begins = rows.begins
         if total.n_rows:
             if goes_on is None:
-                goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None, rows.first_group)
+                goes_on = total.continued_by(rows)
             begins[0] = not goes_on
             if rows.groups is not None:
-                begins[0] = not total.in_group(rows.first_group)
+                begins[0] = not total.shares_group_with(rows)
             rows = rows.changed(place=total.n_rows)
         layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
         # Starting the threads of the BLAS takes longer than the sums of a short block; of a tiny one, it starts none.
@@ -249,7 +249,7 @@ class Blocks(Record):
         n_before = total.n_rows
         seen = self.seen
         if rows.groups is not None:
-            seen = groups_seen(rows, seen, continues=n_before > 0 and total.in_group(rows.first_group))
+            seen = groups_seen(rows, seen, continues=n_before > 0 and total.shares_group_with(rows))
         step = layout.step_from(self.layout, self.n_blocks)
         prefixes = self.prefixes[step - 1 :: step]
         for after in later:
@@ -277,11 +277,14 @@ class Blocks(Record):
         if not (one.n_rows and two.n_rows):
             return (self if one.n_rows else later).changed(total=one.then(two))
         if begins is None:
-            begins = two.apart or not one.goes_on_with(two.first_episode, two.successors, two.first_group)
+            begins = two.first is None or not one.continued_by(two.first)
         both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
-        goes_on = one.in_group(two.first_group) if one.n_groups is not None else not begins
+        goes_on = one.shares_group_with(two.first) if one.n_groups is not None else not begins
         if self.seen is not None and later.seen is not None:
-            seen, again = self.seen.then(later.seen, two.first_group if goes_on else None)
+            shared = None
+            if goes_on and two.first is not None:
+                shared = two.first.first_group
+            seen, again = self.seen.then(later.seen, shared)
             if again is not None:
                 raise not_contiguous("groups", again)
             both = both.changed(seen=seen)

@@ -40,7 +40,7 @@ from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import Features
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError
-from lstd.statistics.adding import Pending, TransitionColumns
+from lstd.statistics.adding import TransitionColumns
 from lstd.types import Array, Flags
 
 _MODULUS = 2**64
@@ -168,21 +168,25 @@ class Counts(Record):
         before = sample is not None and sample.off_policy
         return Sample(sums, before or bool((ratio[full] != 1.0).any()))
 
-    def with_transition(self, row: Pending, lmbda: float) -> Counts:
+    def with_transition(self, row: Rows, lmbda: float) -> Counts:
         """Add the transition that leaves a pending row, which is counted as a row."""
+        discount = float(row.discount[0])
+        coefficient = float(row.trace_coefficient[0])
+        weight = float(row.weight[0])
         observed = self.observed.copy()
-        passed = row.weight * observed[ONE] + min(row.coefficient, 1.0) * observed[ENTERING]  # f
-        observed[OBSERVED] += (1.0 - row.discount) * passed
-        observed[ENTERING] = row.discount * passed
+        passed = weight * observed[ONE] + min(coefficient, 1.0) * observed[ENTERING]  # f
+        observed[OBSERVED] += (1.0 - discount) * passed
+        observed[ENTERING] = discount * passed
         sample = self.sample
         if sample is not None:
             sums = sample.sums.copy()
-            columns = np.array([row.ratio, row.weight, row.coefficient, lmbda * row.discount])
-            sample_sums(np.ones(1, np.bool_), *columns[:, np.newaxis], sums.reshape(-1))
-            sample = Sample(sums, sample.off_policy or row.ratio != 1.0)
+            columns = TransitionColumns.of(row)
+            numbers = (columns.ratio, columns.weight, columns.coefficient, lmbda * columns.discount)
+            sample_sums(np.ones(1, np.bool_), *numbers, sums.reshape(-1))
+            sample = Sample(sums, sample.off_policy or bool(columns.ratio[0] != 1.0))
         return self.changed(
             n_transitions=self.n_transitions + 1,
-            total_weight=self.total_weight + row.weight,
+            total_weight=self.total_weight + weight,
             sample=sample,
             observed=observed,
         )

@@ -31,6 +31,7 @@ from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.follow import follows, in_group
 from lstd.data.identity import Identity
 from lstd.data.rows import Record, Rows
+from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Layout
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
@@ -277,6 +278,11 @@ class LagBlocks(Record):
     blocks: tuple[LagSums, ...]
     last: Rows | None = None
     n_episodes: int = 0
+
+    def __post_init__(self) -> None:
+        n = self.blocks[0].full.shape[1]
+        if self.last is not None and self.last.n_features != n:
+            raise InvalidInputError(f"`last` must be rows of {n} features; got {self.last.n_features}.")
 
     @classmethod
     def empty(cls, horizon: int, n: int, m: int, limit: int) -> LagBlocks:

@@ -41,19 +41,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown, shown_key
+from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks, warn_of_ratios
 from lstd.data.feature_arrays import check_finite
-from lstd.data.follow import StreamEnd
+from lstd.data.follow import check_given_throughout, follows, in_group
 from lstd.data.identity import Identity
-from lstd.data.rows import Columns, ReadOnly, Rows, key_at
+from lstd.data.rows import Columns, ReadOnly, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import boundary_share, check_ridge
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, Adding, Pending, TransitionColumns, chunk_edges, sum_themselves
+from lstd.statistics.adding import Added, Adding, TransitionColumns, chunk_edges, features_at_end, sum_themselves
 from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
@@ -118,16 +118,12 @@ class LSTDStatistics(ReadOnly, Saved):
     sums: Annotated[Array, "n+m n+2"]
     cuts: Annotated[Array, "n n+2"] | None
     trace: Annotated[Array, "2 n+2"]  # u and v that enter the pending row
-    pending: Pending | None
-    first_episode: Annotated[Any, "episode"]
-    last_episode: Annotated[Any, "episode"]
     n_episodes: int
     single: bool  # one reward, given as a vector
     successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
-    apart: bool = False  # begins with a sum of independent data, which continues no stream
     n_groups: int | None = None  # None without `groups`
-    first_group: Annotated[Any, "groups"] = None
-    last_group: Annotated[Any, "groups"] = None
+    first: Rows | None = None  # the first row; None without data, or where they begin with a sum of independent data
+    last: Rows | None = None  # the last row; None without data, or where they end with such a sum
     about: About = UNKNOWN
     counts: Counts = _NO_ROWS
 
@@ -138,6 +134,26 @@ class LSTDStatistics(ReadOnly, Saved):
             raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
         if self.single and self.n_rewards > 1:
             raise InvalidInputError(f"`single` must be False for {self.n_rewards} rewards; got True.")
+        for row in (self.first, self.last):
+            if row is not None and (len(row), row.n_features, row.y.shape[1]) != (1, self.n_features, self.n_rewards):
+                raise InvalidInputError(
+                    f"`first` and `last` must be one row of {self.n_features} features and {self.n_rewards} rewards."
+                )
+
+    @property
+    def pending(self) -> Rows | None:
+        """The last row, unless it terminated: a transition if the stream continues, else a horizon row."""
+        return None if self.last is None or self.last.terminated[0] else self.last
+
+    @property
+    def first_episode(self) -> Identity | None:
+        """Key of the id of the first episode, if it has one."""
+        return None if self.first is None else self.first.first_episode
+
+    @property
+    def last_episode(self) -> Identity | None:
+        """Key of the id of the last episode, if it has one."""
+        return None if self.last is None else self.last.last_episode
 
     @property
     def n_features(self) -> int:
@@ -181,7 +197,7 @@ class LSTDStatistics(ReadOnly, Saved):
     def n_unused_rewards(self) -> int:
         """Number of rewards on horizon rows that are neither 0 nor NaN, and not used; the last row counts."""
         row = self.pending
-        last = row is not None and not (row.complete or row.missing) and bool(row.reward.any())
+        last = row is not None and row.X_next is None and bool(row.known[0] and row.y.any())
         return self.counts.unused + last
 
     @property
@@ -225,8 +241,7 @@ class LSTDStatistics(ReadOnly, Saved):
         return cls(
             gamma=float(gamma), lmbda=float(lmbda), cuts=None, trace=np.eye(2, n + 2, n),
             sums=np.broadcast_to(0.0, (n + m, n + 2)),
-            pending=None, first_episode=None, last_episode=None, n_episodes=0, single=single and m == 1,
-            successors=None, about=about,
+            n_episodes=0, single=single and m == 1, successors=None, about=about,
         )  # fmt: skip
 
     @classmethod
@@ -307,18 +322,17 @@ class LSTDStatistics(ReadOnly, Saved):
 
     def merged(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
         """Merge as :meth:`then` does, without the check for overflow, which :func:`check_sums` may do later."""
-        about, goes_on = self.check_alike(later), False
+        about = self.check_alike(later)
         if not (self.n_rows and later.n_rows):
             one = later if later.n_rows else self
             return one if about == one.about else one.changed(about=about)
-        if not later.apart or begins is not None:
-            goes_on = self.goes_on_with(later.first_episode, later.successors, later.first_group, begins=begins)
+        goes_on = later.first is not None and self.continued_by(later.first, begins=begins)
         arrays, counts = self._settled(goes_on)
         return later.changed(
             **arrays.then(Added(later.sums, later.cuts, later.trace))._asdict(), counts=counts.then(later.counts),
             n_episodes=self.n_episodes + later.n_episodes - goes_on,
-            n_groups=_together(self, later, self.in_group(later.first_group)),
-            first_episode=self.first_episode, first_group=self.first_group, apart=self.apart, about=about,
+            n_groups=_together(self, later, self.shares_group_with(later.first)),
+            first=self.first, about=about,
         )  # fmt: skip
 
     @np.errstate(over="ignore", invalid="ignore")  # `_in_range` and `check_sums` report overflow
@@ -326,8 +340,7 @@ class LSTDStatistics(ReadOnly, Saved):
         """Return sums and counts with the pending row as a transition if the stream `goes_on`, else as a cut."""
         row, counts, arrays = self.pending, self.counts, Added(self.sums, self.cuts, self.trace)
         if row is not None and goes_on:
-            if not row.complete:
-                self.end.check_continued()
+            if row.X_next is None:
                 counts = counts.with_transition(row, self.lmbda)
             return arrays.continued(row, self.lmbda), counts
         if row is not None:
@@ -338,55 +351,33 @@ class LSTDStatistics(ReadOnly, Saved):
 
     # ------------------------------------------------------------ the next rows, and merging
 
-    def goes_on_with(
-        self,
-        episode: Identity | None,
-        successors: bool | None,
-        group: Identity | None = None,
-        *,
-        begins: bool | None = None,
-    ) -> bool:
-        """Return whether the next rows continue the last episode.
+    def continued_by(self, first: Rows, *, begins: bool | None = None) -> bool:
+        """Return whether the next rows, of which this is the first, continue the last episode.
 
-        Parameters
-        ----------
-        episode, group
-            Keys of the ids of the first of them; None without ids.
-        successors : bool or None
-            Whether they are given with `X_next`; None if that is not known.
-        begins : bool, optional
-            Whether they begin an episode; by default the ids say so.
-
-        Raises
-        ------
-        InvalidInputError
-            When they may not follow: the episode terminated, or lies in another group; or ids, groups or successors
-            were given for only some rows.
+        `begins` says whether they begin an episode; by default the ids do. Raises InvalidInputError as
+        :func:`lstd.data.follow.follows` does.
         """
-        if None not in (self.successors, successors) and self.successors != successors:
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-        if (self.n_groups is None) != (group is None):
-            raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
-        goes_on = self.end.goes_on_with(episode) if begins is None else not begins
-        if begins is False and self.pending is None:
-            raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
-        if goes_on and not self.in_group(group):
-            raise InvalidInputError(
-                f"`groups` must be the same on all rows of an episode; one chunk ends with "
-                f"{shown_key(self.last_group)}, and the next one, which continues its episode, begins with "
-                f"{shown_key(group)}. Give rows of different groups different ids in `episode`."
-            )
-        return goes_on
+        if self.last is not None:
+            return follows(self.last, first, begins=begins)
+        if self.successors is not None:
+            check_given_throughout("X_next", self.successors, first.X_next is not None)
+        check_given_throughout("groups", self.n_groups is not None, first.groups is not None)
+        if begins is False:
+            raise InvalidInputError("`begins` must be True after a sum of independent data; got False.")
+        return False
 
-    @property
-    def end(self) -> StreamEnd:
-        """The last row."""
-        row = self.pending
-        return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
+    def shares_group_with(self, first: Rows | None) -> bool:
+        """Return whether this first of the next rows is of the group of the last row; also without groups."""
+        if self.last is None or first is None:
+            return self.n_groups is None
+        return in_group(self.last, first)
 
-    def in_group(self, group: Identity | None) -> bool:
-        """Return whether the last row is of the group of this key; also without groups."""
-        return self.n_groups is None or (group is not None and self.last_group == group)
+    def named(self, first: Identity | None, last: Identity | None) -> LSTDStatistics:
+        """Return the statistics with ids of these keys for the first and the last episode; None for rows without."""
+        return self.changed(
+            first=None if self.first is None else self.first.named(first),
+            last=None if self.last is None else self.last.named(last),
+        )
 
     @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
     def followed(self, rows: Rows, ends: Sequence[int], goes_on: bool | None = None) -> list[LSTDStatistics]:
@@ -400,32 +391,29 @@ class LSTDStatistics(ReadOnly, Saved):
         about = self.about
         if nothing is not self:
             about = self.check_alike(nothing)
-        given = rows.X_next is not None
-        group = rows.first_group
         if goes_on is None:
-            goes_on = not new and self.goes_on_with(rows.first_episode, given, group)
+            goes_on = not new and self.continued_by(rows)
         n_groups = self.n_groups or 0
         starts = np.empty(0, np.intp)  # of groups
         if rows.groups is not None:
             starts = np.flatnonzero(rows.begins)
-            n_groups -= not new and self.in_group(group)
+            n_groups -= not new and self.shares_group_with(rows)
         n_episodes = self.n_episodes + (not goes_on)
         before, counts = self._settled(goes_on)
-        start = self.changed(about=about, successors=given)
+        first = self.first
         if new:
-            start = start.changed(first_group=group, first_episode=rows.first_episode)
+            first = rows.kept(slice(0, 1))
+        start = self.changed(about=about, successors=rows.X_next is not None, first=first)
 
-        def until(end: int, arrays: Added, pending: Pending | None, counts: Counts) -> LSTDStatistics:
+        def until(end: int, arrays: Added, last: Rows, counts: Counts) -> LSTDStatistics:
             return start.changed(
                 sums=arrays.sums,
                 cuts=arrays.cuts,
                 trace=arrays.trace,
-                pending=pending,
+                last=last,
                 counts=counts,
                 n_episodes=n_episodes + int(np.count_nonzero(rows.last[: end - 1])),
-                n_groups=None if group is None else n_groups + int(np.searchsorted(starts, end)),
-                last_episode=key_at(rows.episode, end - 1),
-                last_group=key_at(rows.groups, end - 1),
+                n_groups=None if rows.groups is None else n_groups + int(np.searchsorted(starts, end)),
             )
 
         *inner, _ = ends
@@ -473,9 +461,9 @@ class LSTDStatistics(ReadOnly, Saved):
         (one, counts), (two, more) = self._settled(False), other._settled(False)
         given = {s.successors for s in (self, other) if s.n_rows}
         return _in_range(self.changed(
-            **one.alone().then(two)._asdict(), pending=None, first_episode=None, last_episode=None, apart=True,
+            **one.alone().then(two)._asdict(), first=None, last=None,
             n_episodes=self.n_episodes + other.n_episodes,
-            n_groups=_together(self, other, shared=False), first_group=None, last_group=None,
+            n_groups=_together(self, other, shared=False),
             successors=given.pop() if len(given) == 1 else None,
             about=about, counts=counts.then(more),
         ))  # fmt: skip
@@ -489,14 +477,14 @@ class LSTDStatistics(ReadOnly, Saved):
 
         For forgetting, multiply the past before each merge: ``past = (0.9 * past).then(day)``.
         """
-        factor, row = check_real("factor", factor, 0.0, np.inf), self.pending
+        factor, row = check_real("factor", factor, 0.0, np.inf), self.last
         scale = np.full(self.n_features + 2, factor)
         scale[-1] = 1.0  # v enters with weights of rows before
         with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
             return _in_range(self.changed(
                 sums=scale * self.sums, cuts=None if self.cuts is None else scale * self.cuts,
                 trace=np.stack([self.trace[0], scale * self.trace[1]]), counts=self.counts.scaled(factor),
-                pending=None if row is None else row.changed(weight=factor * row.weight),
+                last=None if row is None else row.changed(weight=factor * row.weight),
             ))  # fmt: skip
 
     __rmul__ = __mul__
@@ -505,13 +493,14 @@ class LSTDStatistics(ReadOnly, Saved):
         """Return the sums over the features from those over the features less their centre, (n − 1,), with ones."""
         if centre is None:
             return self
-        n, row, S = self.n_features, self.pending, np.eye(self.n_features + 2)
+        n, S = self.n_features, np.eye(self.n_features + 2)
         S[: n - 1, n - 1] = centre
         sums = self.sums @ S.T
         sums[:n] = S[:n, :n] @ sums[:n]
         return self.changed(
             sums=sums, cuts=None if self.cuts is None else S[:n, :n] @ self.cuts @ S.T, trace=self.trace @ S.T,
-            pending=None if row is None else row.changed(phi=S[:n, :n] @ row.phi),
+            first=None if self.first is None else self.first.changed(centre=None),
+            last=None if self.last is None else self.last.changed(centre=None),
         )  # fmt: skip
 
     def check_alike(self, other: Any) -> About:
@@ -538,7 +527,7 @@ class LSTDStatistics(ReadOnly, Saved):
         if self.cuts is not None:
             total += float(self.cuts[:, :n][j, j])
         if self.pending is not None:
-            total += float(self.pending.phi[j] * self.trace[1, :n][j])
+            total += float(features_at_end(self.pending)[j] * self.trace[1, :n][j])
         return total
 
     def matrix(self, variant: str = "boyan") -> Array:
@@ -549,7 +538,7 @@ class LSTDStatistics(ReadOnly, Saved):
             if share and self.cuts is not None:
                 M -= share * self.cuts[:, :n]
             if share and row is not None:
-                M -= np.multiply.outer(share * row.phi, self.trace[1, :n])
+                M -= np.multiply.outer(share * features_at_end(row), self.trace[1, :n])
         return M.T
 
     def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
@@ -624,7 +613,10 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
         if sparse.issparse(phi):  # entries may meet no others
             check_finite(name, phi, rows.names)
     s, total = statistics, 0.0
-    sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
+    row = s.pending
+    sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts])]
+    if row is not None:
+        sums.append(row.X if row.X_next is None else row.X_next)
     with np.errstate(over="ignore", invalid="ignore"):
         for array in sums:
             total += float(array.sum())

@@ -101,7 +101,7 @@ def score_tables(
     warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
     limits = Limits.of_rows(rows)
     if linear.limits is not None:
-        limits = replace(linear.limits, ranges=None).then(rows, False)
+        limits = replace(linear.limits, ranges=None).then(rows)
     some = rows.X[:: 1 + len(rows) // _MOST_COMPARED]
     warn(beyond_bounds(some, limits.bounds(settings)), BoundsWarning)
     return score

@@ -42,9 +42,10 @@ class Ends:
     rows: Followed  # without the ids of groups, which the blocks have
     limits: Limits | None = None  # of rewards and features
 
-    def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
+    def then(self, after: Ends, last: Rows | None, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
 
+        `last` is the last row of these tables, if they have one.
         Raises InvalidInputError when tables continue one another and a row breaks a rule; the message names the row.
         """
         rows = self.rows
@@ -71,7 +72,7 @@ class Ends:
         )
         limits = self.limits or after.limits
         if self.limits is not None and after.limits is not None:
-            limits = self.limits.joined(after.limits, not begins)
+            limits = self.limits.joined(after.limits, None if begins else last)
         return replace(self, rows=both, limits=limits), begins
 
     def check(self) -> None:
@@ -83,7 +84,7 @@ class Ends:
         """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
         if not self.rows.head:
             return statistics
-        return replace(statistics, first_episode=self.rows.head[0].name, last_episode=self.rows.tail[-1].name)
+        return statistics.named(self.rows.head[0].name, self.rows.tail[-1].name)
 
     def check_features(self, after: Ends) -> None:
         """Raise InvalidInputError unless the tables after have the same features in the same order."""
@@ -164,7 +165,7 @@ class SumTables(SumChunks):
         """Merge the sums over tables that follow one another."""
         before: Ends = one.ends
         before.check_features(two.ends)
-        ends, begins = before.then(two.ends, independent=self.independent)
+        ends, begins = before.then(two.ends, one.blocks.total.last, independent=self.independent)
         try:
             blocks = one.blocks.then(two.blocks, begins=begins)
         except InvalidInputError as error:
@@ -241,7 +242,7 @@ class _TableSums:
         if self._limits is None:
             self._limits = Limits.of_rows(rows)
         else:
-            self._limits = self._limits.then(rows, work.goes_on)
+            self._limits = self._limits.then(rows, self._blocks.total.last if work.goes_on else None)
         try:
             self._blocks = self._blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
