@@ -168,10 +168,12 @@ def rows_of_check(rows: Rows, n: int) -> Rows:
     return rows_from_all_over(rows, most, _GROUPS_OF_CHOICE, _ENTRIES // n)
 
 
-def note_of_check(n_checked: int, n_rows: int) -> str:
-    """Say how many rows of a fit were checked; empty if all were."""
+def note_of_check(n_checked: int, n_rows: int, n_first: int | None = None) -> str:
+    """Say how many rows of a fit were checked, of the first ones if only these were at hand; empty if all were."""
     if n_checked == n_rows:
         return ""
+    if n_first is not None and n_first < n_rows:
+        return f" Checked on {n_checked} rows, from all over the first {n_first} of {n_rows}."
     return f" Checked on {n_checked} of {n_rows} rows, from all over the data."
 
 

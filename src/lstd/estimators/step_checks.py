@@ -45,7 +45,7 @@ T = TypeVar("T")
 def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
     """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it."""
     some = rows_of_check(rows, model.n_features)
-    note = note_of_check(len(some), model.stream.layout.n_rows)
+    note = note_of_check(len(some), model.stream.layout.n_rows, len(rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
         try:
