@@ -30,7 +30,7 @@ from lstd.data.feature_arrays import (
 )
 from lstd.data.identity import NO_VALUE, order_of
 from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, not_contiguous
-from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
+from lstd.data.rows import COLUMNS, PerRow, Rows
 from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
 from lstd.types import Array, Flags
@@ -73,25 +73,26 @@ def check_rows(
     if warn and assumed:
         give_warning(assumed_cut(), MissingTerminationWarning)
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
-    rewards, known, single = _check_rewards(y, horizon)
-    numbers: dict[str, Array] = {}
-    given = []
-    for name, column in COLUMNS.items():
-        if (values := columns.get(name)) is None:
-            numbers[name] = repeated(gamma if column.usual is None else column.usual, n_rows)
-        else:
-            array = check_per_row(name, values, n_rows, column.high, may_miss=horizon)
-            missing = np.isnan(array)
-            known, numbers[name] = known & ~missing, np.where(missing, 1.0, array)
-            given.append(name)
-    if ended.any():
-        numbers["discount"] = np.where(ended, 0.0, numbers["discount"])
-    rows = Rows.of(
-        X=phi, y=rewards, known=known, last=last, terminated=ended, **numbers, X_next=phi_next, episode=ids,
-        single=single, gamma=gamma, assumed=assumed, names=names,
+    rewards, single = _check_rewards(y, horizon)
+    numbers = {
+        name: check_per_row(name, values, n_rows, column.high, may_miss=horizon)
+        for name, column in COLUMNS.items()
+        if (values := columns.get(name)) is not None
+    }
+    rows = Rows.built(
+        phi,
+        rewards,
+        numbers,
+        gamma=gamma,
+        terminated=ended,
+        last=last,
+        X_next=phi_next,
+        episode=ids,
+        single=single,
+        assumed=assumed,
+        names=names,
         groups=None if groups is None else _check_groups(groups, last, ids),
-        given=frozenset(given),
-    )  # fmt: skip
+    )
     return _sorted(rows) if sort and rows.groups is not None else rows
 
 
@@ -109,11 +110,8 @@ def _check_successors(X_next: Any, ended: Flags, finite: bool, summed: bool) -> 
     return phi
 
 
-def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, Flags, bool]:
-    """Return rewards, (T, m), whether each row has its own, (T,), and whether they were given as a vector.
-
-    Only rewards of `horizon` rows, (T,), may be NaN; they become zero.
-    """
+def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, bool]:
+    """Return rewards, (T, m), and whether they were given as a vector; only those of `horizon` rows may be NaN."""
     if y is None:
         raise InvalidInputError(
             "`y` must have a reward for every row: fit requires y to be passed, but the target y is None."
@@ -126,7 +124,7 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, Flags, bool]:
     single = rewards.ndim == 1
     rewards = rewards[:, np.newaxis] if single else rewards
     if all_finite(rewards):
-        return rewards, np.ones(n_rows, np.bool_), single
+        return rewards, single
     missing = np.isnan(rewards).any(axis=1)
     if (row := first_true((missing & ~horizon) | np.isinf(rewards).any(axis=1))) is not None:
         raise InvalidInputError(
@@ -135,7 +133,7 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, Flags, bool]:
             "`episode`, and sort the rows by time. Else correct or impute the reward: dropping rows inside an episode "
             "loses rewards and ends."
         )
-    return np.where(np.isnan(rewards), 0.0, rewards), ~missing, single
+    return rewards, single
 
 
 def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int, of: str = "X") -> NDArray[Any]:

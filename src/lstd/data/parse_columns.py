@@ -22,7 +22,7 @@ from lstd.data.follow import Marks
 from lstd.data.identity import MISSING, NO_VALUE, Identity
 from lstd.data.ids import AS_DAYS, NO_IDS_OF_ROWS, NO_TIME, Fault, Ids, described, first_true, ids_of, scalars, up_to
 from lstd.data.roles import Roles
-from lstd.data.rows import COLUMNS, Rows, repeated
+from lstd.data.rows import COLUMNS, Rows
 from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
@@ -323,15 +323,24 @@ class Converted:
         self.times = times_of_rows  # as times of NumPy where they are dates
         if times_of_rows is not None and clock_of(batch.column(roles.time))[0]:
             self.times = times_of_rows.view(f"M8[{unit}]")
-        known = ~missing.any(axis=1)
         self.kept = [batch.column(name) for name in roles.kept]
-        self.rows = Rows.of(
-            X=X, y=self.y if known.all() else np.nan_to_num(self.y), known=known, last=terminated,
-            terminated=terminated, **_columns(self.numbers, gamma, terminated), episode=None,
-            single=self.y.shape[1] == 1, gamma=gamma, assumed=False,
-            X_next=self._numbers(roles.next_features, _DROP, unused=terminated) if roles.next_features else None,
-            names=roles.features, groups=None if groups is None else groups.per_row(T), given=frozenset(self.numbers),
-        )  # fmt: skip
+        successors = None
+        if roles.next_features:
+            successors = self._numbers(roles.next_features, _DROP, unused=terminated)
+        self.rows = Rows.built(
+            X,
+            self.y,
+            self.numbers,
+            gamma=gamma,
+            terminated=terminated,
+            last=terminated,
+            X_next=successors,
+            episode=None,
+            single=self.y.shape[1] == 1,
+            assumed=False,
+            names=roles.features,
+            groups=None if groups is None else groups.per_row(T),
+        )
         self.fault = min(filter(None, self._faults), default=None, key=lambda fault: fault.row)
         del self._batch  # the columns of features are not kept
 
@@ -385,18 +394,6 @@ def sorted_order(
             first = np.unique(episode, return_index=True)[1]
             keys.append(numbered(roles.groups)[first][episode])
     return np.lexsort(keys)
-
-
-def _columns(given: dict[str, Array], gamma: float, terminated: Flags) -> dict[str, Array]:
-    """Return all columns of numbers, with their usual values where they are missing or not given."""
-    columns = {}
-    for name, (_, usual) in COLUMNS.items():
-        values = given.get(name)
-        default = repeated(gamma if usual is None else usual, len(terminated))
-        columns[name] = default if values is None else np.where(np.isnan(values), 1.0, values)
-    if terminated.any():
-        columns["discount"] = np.where(terminated, 0.0, columns["discount"])
-    return columns
 
 
 def first_outside(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.feature_arrays import Features, dense, rows_of
+from lstd.data.feature_arrays import Features, all_finite, dense, rows_of
 from lstd.data.identity import Identity, identity
 from lstd.data.ids import identities, ids_of_keys, joined_ids, last_rows
 from lstd.types import Array, Flags
@@ -184,6 +184,34 @@ class Rows(Record):
     place: int = 0  # number of rows of the stream before these
     appended: int = 0  # columns of ones, 0 or 1, that `X` and `X_next` do not have; sums append them in batches
     centre: Array | None = None  # (n − 1,) that sums subtract from `X` and `X_next` in batches
+
+    @classmethod
+    def built(
+        cls, X: Features, y: Array, numbers: Mapping[str, Array], *, gamma: float, terminated: Flags, **others: Any
+    ) -> Rows:
+        """Return rows of checked values: what is not given has its usual value, and what is missing is not known.
+
+        `y` (T, m) and `numbers`, those of `COLUMNS` that were given, are NaN where they are missing; `others` are
+        fields.
+        """
+        known: Flags = np.ones(len(y), np.bool_)
+        if not all_finite(y):
+            missing = np.isnan(y)
+            known = np.asarray(~missing.any(axis=1))
+            y = np.where(missing, 0.0, y)
+        for values in numbers.values():
+            known = np.asarray(known & ~np.isnan(values))
+        columns: dict[str, Array] = {}
+        for name, column in COLUMNS.items():
+            if name in numbers:
+                columns[name] = np.where(np.isnan(numbers[name]), 1.0, numbers[name])
+            else:
+                columns[name] = repeated(gamma if column.usual is None else column.usual, len(y))
+        if terminated.any():
+            columns["discount"] = np.where(terminated, 0.0, columns["discount"])
+        return cls.of(
+            X=X, y=y, known=known, terminated=terminated, gamma=gamma, given=frozenset(numbers), **columns, **others
+        )
 
     def __len__(self) -> int:
         return len(self.known)
