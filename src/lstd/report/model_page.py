@@ -32,7 +32,7 @@ from lstd.report.model_figures import (
 )
 from lstd.report.rendering import decimals, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
-from lstd.report.style import WIDE, panels, rendered
+from lstd.report.style import WIDE, panels, plain, rendered
 from lstd.statistics.intervals import FEW, check_level
 from lstd.types import Array
 
@@ -214,7 +214,7 @@ def steps_page(
         of_rows, weights = kinds[kind]
         lines: Any = plot_curve(model, _safe_indexing(X, of_rows), level=level, weights=weights)
         for ax, name in zip(lines[0].figure.axes, names, strict=True):
-            ax.set_ylabel(f"sum of {name}")
+            ax.set_ylabel(f"sum of {plain(name, 24)}")
         drawn[kind] = _drawing(lines[0])
     facts = {name: ", ".join(v) if isinstance(v, tuple) else f"{v}" for name, v in saved.facts.items()}
     return render(

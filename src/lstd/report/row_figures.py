@@ -134,9 +134,9 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
         ylim=(whole.min() - margin, whole.max() + margin),
         xlim=np.array([first - 0.5, end - 0.5]) + _ENDS * (end - first),
     )
-    name = plain(evaluation.rewards[reward])
+    name = evaluation.rewards[reward]
     if len(evaluation.rewards) > 1:
-        ax.set_title(name, fontsize=9.5, pad=3, loc="left")
+        ax.set_title(plain(name), fontsize=9.5, pad=3, loc="left")
     ax.set_ylabel("discounted return" if name == "reward" else f"{plain(name, 24)} to come, discounted")
     return named
 

@@ -102,6 +102,11 @@ class LagSums(Record):
         right = np.hstack([*self.decayed(lmbda)])
         return System.of_regression(gram, right, ridge, penalty=penalty, intercept=intercept)
 
+    @np.errstate(over="ignore", invalid="ignore")
+    def check_range(self, n_blocks: int) -> None:
+        """Raise InvalidInputError unless the sums over so many blocks are in the range of float64."""
+        check_range(*(n_blocks * array for array in (self.full, self.cut, self.square, np.array(self.weight))))
+
     def decayed(self, lmbda: float) -> Array:
         """Return λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k], (H, n, n + m)."""
         horizon, n, _ = self.full.shape
@@ -315,7 +320,7 @@ class LagBlocks(Record):
     def extended(self, rows: Rows) -> LagBlocks:
         """Return the blocks with the next rows of the stream, at least one.
 
-        Raises InvalidInputError when they may not follow the last row.
+        Raises InvalidInputError when they may not follow the last row, or the sums overflow.
         """
         goes_on = self.continued_by(rows)
         begins = rows.begins
@@ -334,12 +339,15 @@ class LagBlocks(Record):
         sums = lag_sums(rows, self.horizon, edges)
         step = layout.step_from(self.layout, len(blocks))
         merged = [reduce(LagSums.plus, blocks[i : i + step]) for i in range(0, len(blocks), step)]
-        return self.changed(
+        found = self.changed(
             layout=layout,
             blocks=(*merged[:-1], merged[-1].plus(sums[0]), *sums[1:]),
             last=_last_rows(rows, self.horizon),
             n_episodes=n_episodes,
         )
+        for block in found.closed[-len(sums) :]:
+            block.check_range(max(1, layout.limit))
+        return found
 
 
 def _joined(last: Rows, rows: Rows) -> Rows:
