@@ -176,3 +176,29 @@ def test_a_constant_feature_without_an_end_and_a_ridge_term_has_no_weight(varian
     assert LSTD(0.9, 0.0, 0.0, variant, fit_intercept=False).fit(phi, y).coef_[2] > 1.0
     with pytest.warns(RidgeWarning, match="grow without bound"):
         LSTD(1.0, 0.0, 1e-6, variant, fit_intercept=False).fit(phi, y)
+
+
+SHARES = np.random.default_rng(8).dirichlet(np.ones(3), size=len(EPISODE))  # whose sum is 1, as of one-hot columns
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("variant", "ends"), [("uncorrected", "endless"), ("boyan", "one end"), ("boyan", "one ended")]
+)
+@pytest.mark.parametrize("scale", [[1.0, 1.0, 1.0], [3.0, 0.1, 0.7]])
+@pytest.mark.parametrize("lmbda", [0.0, 0.3, 0.7])
+def test_shares_whose_only_end_is_in_one_block_have_no_intervals(lmbda, scale, variant, ends):
+    """Without that block, the matrix is singular but for the rounding of sums, which is not an interval of ±1e16."""
+    y = 1.0 + np.random.default_rng(9).normal(size=len(SHARES))
+    model = LSTD(1.0, lmbda, 0.0, variant, fit_intercept=False).fit(SHARES * scale, y, **columns_of(ends))
+    assert np.isfinite(model.predict(SHARES)).all()
+    with pytest.raises(InvalidInputError, match="no block alone decides"):
+        model.predict_interval(SHARES * scale)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_shares_without_an_end_have_no_weights_of_rounding(fit_intercept):
+    y = 1.0 + np.random.default_rng(9).normal(size=len(SHARES))
+    with pytest.warns(IllConditionedWarning):
+        model = LSTD(1.0, 0.3, 0.0, fit_intercept=fit_intercept).fit(SHARES, y, terminated=False)
+    assert np.abs(model.predict(SHARES)).max() < 100.0

@@ -520,6 +520,11 @@ class LSTDStatistics(ReadOnly, Saved):
             raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
         return about
 
+    @property
+    def has_discounts_of_one(self) -> bool:
+        """Whether some transition may have a discount of 1, at which terms of A cancel."""
+        return self.gamma == 1.0 or self.about.own_discounts
+
     def boundary_at(self, j: int) -> float:
         """Return entry (j, j) of the boundary terms at all cuts, the end of the data among them."""
         n = self.n_features

@@ -136,10 +136,9 @@ class _Factors(NamedTuple):
             condition = 1.0 / reciprocal
         return cls(lu, pivots, rows, columns, float(condition))
 
-    @property
-    def is_singular(self) -> bool:
-        """Whether the system is singular to working precision."""
-        return not 1.0 / self.condition_number > _EPS
+    def is_singular(self, rounding: float) -> bool:
+        """Return whether the system is singular but for the relative rounding of its entries."""
+        return not 1.0 / self.condition_number > rounding
 
     def solve(self, b: Array) -> Array:
         """Solve M x = b, (n, m)."""
@@ -150,7 +149,7 @@ class _Factors(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
-def solve(A: Array, b: Array, ridge: float | Array, penalty: Array) -> Solution:
+def solve(A: Array, b: Array, ridge: float | Array, penalty: Array, rounding: float = _EPS) -> Solution:
     """Solve (A + diag(ridge)) θ = b.
 
     :class:`lstd.statistics.system.System` has these arguments together.
@@ -164,6 +163,8 @@ def solve(A: Array, b: Array, ridge: float | Array, penalty: Array) -> Solution:
     penalty : ndarray of shape (n,)
         Penalty of each weight in the vanishing ridge term of a singular system; zero in the last place for the column
         of ones.
+    rounding : float, optional
+        Relative size of singular values that are zero but for rounding; larger where terms of the sums cancel.
 
     Returns
     -------
@@ -190,8 +191,8 @@ def solve(A: Array, b: Array, ridge: float | Array, penalty: Array) -> Solution:
     solution = None
     if factors.condition_number > _WARN_FROM:
         solution = _without_ones(M, b, penalty)
-    if solution is None and factors.is_singular:
-        solution = _limit_of(M, b, penalty, factors.condition_number)
+    if solution is None and factors.is_singular(rounding):
+        solution = _limit_of(M, b, penalty, factors.condition_number, rounding)
     if solution is None:
         solution = Solution(factors.solve(b), factors.condition_number)
     check_range(solution.weights)
@@ -225,14 +226,14 @@ def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:
     return Solution(weights, rest.condition_number)
 
 
-def _limit_of(M: Array, b: Array, penalty: Array, condition: float) -> Solution:
+def _limit_of(M: Array, b: Array, penalty: Array, condition: float, rounding: float) -> Solution:
     """Return the weights of a singular system that a vanishing ridge term gives."""
-    weights, unbounded = _limit(M, b, penalty)
+    weights, unbounded = _limit(M, b, penalty, rounding)
     if not unbounded:
         return Solution(weights, condition, Outcome.LIMIT)
     without_ones = _ones_repeat(M, b, penalty)
     if without_ones:
-        weights[:-1], _ = _limit(M[:-1, :-1], b[:-1], penalty[:-1])
+        weights[:-1], _ = _limit(M[:-1, :-1], b[:-1], penalty[:-1], rounding)
         weights[-1] = 0.0
     return Solution(weights, condition, Outcome.UNBOUNDED, without_ones)
 
@@ -283,15 +284,15 @@ def _equations(M: Array, b: Array, penalty: Array) -> NDArray[np.intp]:
     return kept
 
 
-def _limit(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:
+def _limit(M: Array, b: Array, penalty: Array, rounding: float) -> tuple[Array, bool]:
     """Compute the limit of (M + ε diag(penalty))⁻¹ b as ε falls to zero; return it and whether it is unbounded."""
     kept = _equations(M, b, penalty)
     theta = np.zeros_like(b)
-    theta[kept], unbounded = _limit_by_null_space(M[np.ix_(kept, kept)], b[kept], penalty[kept])
+    theta[kept], unbounded = _limit_by_null_space(M[np.ix_(kept, kept)], b[kept], penalty[kept], rounding)
     return theta, unbounded
 
 
-def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:
+def _limit_by_null_space(M: Array, b: Array, penalty: Array, rounding: float) -> tuple[Array, bool]:
     if not len(M):
         return b, False
     rows, columns = equilibration(M)
@@ -299,7 +300,8 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, boo
     size = np.frexp(penalty)[1] + rows + columns
     penalty = np.ldexp(penalty, rows + columns - np.max(size, where=penalty > 0.0, initial=-(2**20)))  # at most one
     left, sizes, transposed = np.linalg.svd(S)
-    rank = int(np.sum(sizes > _NULL * len(S) * sizes[0]))
+    negligible = max(_NULL * len(S), rounding) * sizes[0]
+    rank = int(np.sum(sizes > negligible))
     x = transposed[:rank].T @ ((left[:, :rank].T @ right) / sizes[:rank, np.newaxis])
     unbounded = False
     if rank < len(S):

@@ -40,6 +40,8 @@ _ONLY_CUTS = (
     "alone decide the predictions, which grow with the number of rows. Pass `terminated` for episodes that ended, or "
     "use a `gamma` below 1."
 )
+_EPS = float(np.finfo(np.float64).eps)
+_CANCELLED = 1e-12  # relative size of singular values of sums whose terms cancel, if they are zero
 _ROUNDING = 1e-12  # of a sum whose terms cancel, relative to their size
 _OF_OTHERS = 1e3  # the same of entries beside the diagonal, whose terms may be larger
 
@@ -61,6 +63,10 @@ class Sums(Protocol):
 
     def matrix(self, variant: str) -> Array:
         """Return A of a variant, (n, n)."""
+
+    @property
+    def has_discounts_of_one(self) -> bool:
+        """Whether some transition may have a discount of 1, at which terms of A cancel."""
 
     def boundary_at(self, j: int) -> float:
         """Return entry (j, j) of the boundary terms at all cuts, the end of the data among them."""
@@ -89,6 +95,8 @@ class System:
         Whether the ones have ends only where the data were cut off.
     columns : ndarray of shape (n,), optional
         Which features of the sums it has; by default all.
+    null : float
+        Relative size of singular values that are zero but for rounding.
 
     Examples
     --------
@@ -109,6 +117,7 @@ class System:
     rounding: Array | None = None
     only_cuts: bool = False
     columns: NDArray[np.intp] | None = None
+    null: float = _EPS
 
     @classmethod
     def of(cls, sums: Sums, variant: str, ridge: Array, *, intercept: bool) -> Self:
@@ -123,7 +132,8 @@ class System:
             rounding[-1] += _ROUNDING * sums.total_weight
             of_ends = abs(sums.A[-1, -1] - sums.boundary_at(-1))
             only_cuts = bool(of_ends <= rounding[-1] < abs(A[-1, -1]))
-        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts)
+        null = _CANCELLED if sums.has_discounts_of_one else _EPS
+        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts, null=null)
 
     @classmethod
     def of_regression(
@@ -198,10 +208,11 @@ class System:
 
     def _solve(self, A: Array, right: Array) -> Solution:
         if not self.endless.any():
-            return solve(A, right, self.ridge, self.penalty)
+            return solve(A, right, self.ridge, self.penalty, self.null)
         (kept,) = np.nonzero(~self.endless)
         weights = np.zeros_like(right)
-        weights[kept] = solve(A[np.ix_(kept, kept)], right[kept], self.ridge[kept], self.penalty[kept]).weights
+        rest = solve(A[np.ix_(kept, kept)], right[kept], self.ridge[kept], self.penalty[kept], self.null)
+        weights[kept] = rest.weights
         return Solution(weights, np.inf, Outcome.UNBOUNDED)
 
     def warn_of_condition(self, solution: Solution) -> None:
@@ -249,6 +260,7 @@ class System:
             rounding=self.rounding,
             only_cuts=self.only_cuts,
             columns=self.columns,
+            null=self.null,
         )
 
     def of_part(self, part: Sums, *, cuts_end: bool) -> tuple[Array, Array]:
