@@ -154,7 +154,15 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (LOG, {"until": "2024-01-01"}, "`until` must be after the first event"),
         (LOG, {"start": "2024-02-01"}, "`start` must not be after `until`"),
         (LOG, {"step": "fortnight"}, "`step` must be one of hour, day, week, month, year"),
-        (changed("day", [*range(7)]), {"until": 8}, "`step` must be a number"),
+        (changed("day", [*range(7)]), {"until": 8}, "`step` must be a number, .*'day', holds numbers, such as 0; got"),
+        (
+            changed("day", [20240101 + i for i in range(7)]),
+            {"until": "2024-03-01"},
+            r"`until` must be a number, since the column of `time`, 'day', holds numbers, such as 20240101; got "
+            r'\'2024-03-01\'. .* `pandas.to_datetime\(column.astype\(str\), format="%Y%m%d"\)` does so',
+        ),
+        (LOG, {"until": 20240301}, "`until` must be a date, .* got 20240301. Write it as '2024-01-31'"),
+        (LOG, {"until": np.datetime64("NaT")}, "`until` must be a date, .* got"),
         (changed("day", [*range(7)]), {"step": 0.0, "until": 8}, "`step` must be"),
         (changed("day", [*range(7)]), {"step": 1e-9, "until": 8}, "at most 1048576 steps"),
         (changed("day", [*LOG["day"][:6], None]), {}, r"Column 'day' \(`time`\), row 6.*has no value"),

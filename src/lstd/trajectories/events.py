@@ -11,6 +11,7 @@ the later ones do, and a customer with one purchase has not come back. So featur
 from __future__ import annotations
 
 import contextlib
+import numbers
 import os
 import re
 from calendar import monthrange
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_choice, check_columns, check_real, says_no_ends, shown
+from lstd.data.identity import is_missing
 from lstd.data.ids import numbered
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import FrameRows
@@ -75,6 +77,8 @@ def read_events(
     dates, zoned = table.clock()
     times: Any = table.found.marks.times
     times = times if dates else times.astype(np.float64)
+    if not dates:
+        _check_numbers(roles["time"][0], times, {"until": until, "start": start, "step": step})
     end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
     if not dates:
         step = check_real("step", step, 0.0, np.inf, open_low=True)
@@ -130,6 +134,31 @@ def _read_files(files: Sequence[Any]) -> Any:
 # ------------------------------------------------------------ time
 
 
+def _check_numbers(column: str, times: Array, given: dict[str, Any]) -> None:
+    """Refuse dates, and steps of a calendar, where the column of times holds numbers, which may be meant as dates."""
+    for name, value in given.items():
+        if isinstance(value, numbers.Real) or (value is None and name == "start"):
+            continue
+        remedy = "Give a number, or convert the column to dates, if that is what the numbers mean"
+        if _is_calendar(times):
+            remedy += ': `pandas.to_datetime(column.astype(str), format="%Y%m%d")` does so'
+        raise InvalidInputError(
+            f"`{name}` must be a number, since the column of `time`, {column!r}, holds numbers, such as "
+            f"{times[0]:.15g}; got {shown(value)}. {remedy}."
+        )
+
+
+def _is_calendar(times: Array) -> bool:
+    """Return whether numbers look like years, months and days, such as 20240131."""
+    year, month, day = times // 10_000, times // 100 % 100, times % 100
+    return bool(
+        (year >= 1000).all()
+        and (year <= 9999).all()
+        and ((month >= 1) & (month <= 12)).all()
+        and ((day >= 1) & (day <= 31)).all()
+    )
+
+
 def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
     """Return a datetime where the log has dates, else a float; None for None as `start`."""
     if value is None and name == "start":
@@ -139,14 +168,20 @@ def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
     if isinstance(value, np.datetime64):
         value = value.astype("M8[us]").item()
     moment: Any = value
+    if is_missing(value):
+        moment = None
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             moment = datetime.fromisoformat(value.strip())
+    moment = getattr(moment, "start_time", moment)  # of a Period
     moment = moment.to_pydatetime() if hasattr(moment, "to_pydatetime") else moment
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time.min)
     if not isinstance(moment, datetime):
-        raise InvalidInputError(f"`{name}` must be a date, as the times of the events are; got {shown(value)}.")
+        raise InvalidInputError(
+            f"`{name}` must be a date, as the times of the events are; got {shown(value)}. Write it as '2024-01-31' or "
+            "'2024-01-31 12:00', or give a date of Python."
+        )
     if (moment.utcoffset() is not None) != zoned:
         have = "have a time zone" if zoned else "have none"
         raise InvalidInputError(
