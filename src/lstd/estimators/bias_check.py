@@ -143,7 +143,7 @@ def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array)
 
 def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:
     n_blocks, trace = len(W), float(np.trace(W))
-    if not trace > 0.0:
+    if not trace > np.finfo(np.float64).tiny:  # of numbers below, quotients have no digits
         return 1.0
     squares = (n_blocks - 1) ** 2 / ((n_blocks - 2) * (n_blocks + 1))
     squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # in units of the squared trace
