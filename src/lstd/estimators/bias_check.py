@@ -121,7 +121,7 @@ def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array)
     d = weights - with_lmbda.weights - other.shift  # (m, n)
     D = (one.vectors - other.vectors).transpose(1, 0, 2)  # (m, E, n)
     check_range(d, D)
-    difference = np.einsum("mi,ij,mj->m", d, gram, d)
+    difference = np.maximum(np.einsum("mi,ij,mj->m", d, gram, d), 0.0)  # which rounding makes negative
     expected, p_value = np.empty((2, len(d)))
     for j, changes in enumerate(D):
         W = changes @ gram @ changes.T
@@ -143,7 +143,7 @@ def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array)
 
 def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:
     n_blocks, trace = len(W), float(np.trace(W))
-    if not trace > np.finfo(np.float64).tiny:  # of numbers below, quotients have no digits
+    if not trace > 0.0:
         return 1.0
     squares = (n_blocks - 1) ** 2 / ((n_blocks - 2) * (n_blocks + 1))
     squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # in units of the squared trace
