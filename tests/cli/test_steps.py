@@ -58,7 +58,10 @@ def test_the_table_gives_the_model_of_the_rows(extension, capsys):
     [
         (["-o", "steps.txt"], "`--out` must end in .csv or .parquet"),
         (["-o", "steps.csv", "--until", "2023-01-01"], "`--until` must be after the first event"),
-        (["-o", "steps.csv", "--amount", "price"], "Column 'price' (`--amount`) is not in the frame"),
+        (
+            ["-o", "steps.csv", "--amount", "price"],
+            "column 'price' is missing; the file has 'who'",
+        ),
         (["-o", "steps.csv", "--first", "both"], "`--first` must be one of 'apart', 'counted'; got 'both'"),
         (["-o", "steps.csv", "--terminated", "spend"], "column 'spend'"),
         (["-o", "steps.csv", "--amount", "spend", "--time", "day", "--episode", "spend"], "two columns 'spend'"),

@@ -13,8 +13,8 @@ from lstd.data.identity import identity
 from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
+from lstd.data.table import FrameTable
 from lstd.errors import InvalidInputError
-from lstd.tables.table import FrameTable
 from table_files import fit_files
 from tolerances import assert_close
 

@@ -15,9 +15,9 @@ import pytest
 
 import lstd
 from lstd.data.settings import Settings
+from lstd.data.table import dataset_tables
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import write_model
-from lstd.tables.table import dataset_tables
 from table_files import ROLES, episodes, fit_files, write
 from tolerances import assert_close
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import lstd
+from lstd.data.table import Table
 from lstd.errors import ExtrapolationWarning, InvalidInputError
 from lstd.tables.first_rows import FirstRows
 from lstd.tables.reader import RowReader
-from lstd.tables.table import Table
 from table_files import ROLES, episodes, write
 
 pytestmark = [

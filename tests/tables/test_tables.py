@@ -18,13 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
+from lstd.data import csv_table as files
 from lstd.data.identity import identity
+from lstd.data.open_table import open_table
 from lstd.data.roles import Roles
 from lstd.data.seen_ids import SeenIds
+from lstd.data.table import dataset_tables
 from lstd.errors import InvalidInputError
-from lstd.tables import csv_table as files
-from lstd.tables.reader import RowReader, open_table
-from lstd.tables.table import dataset_tables
+from lstd.tables.reader import RowReader
 from table_files import episodes, statistics, write
 from tolerances import assert_close
 

@@ -55,7 +55,7 @@ def check_package(name: str, package: str) -> None:
 def prepare_tables(name: str) -> None:
     """Check that pyarrow is installed, and keep the handlers of signals of `lstd.cli.console` while it reads."""
     check_package(name, "pyarrow")
-    from lstd.tables.csv_table import keep_signal_handlers
+    from lstd.data.csv_table import keep_signal_handlers
 
     keep_signal_handlers()
 

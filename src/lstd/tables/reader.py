@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,26 +16,17 @@ from lstd.data.arguments import check_values_known, shown
 from lstd.data.arrow_columns import is_frame
 from lstd.data.follow import Episodes
 from lstd.data.ids import Ids, last_rows
+from lstd.data.open_table import EXTENSIONS, open_table
 from lstd.data.parse_columns import Converted
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
+from lstd.data.table import FROM_ONE, FrameTable, Table, at_row, dataset_tables
 from lstd.distributed import chunk_sums
 from lstd.distributed.chunk_sums import called
 from lstd.distributed.on_dask import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.threads import Ahead
-from lstd.tables.csv_table import CsvTable
 from lstd.tables.resolve_roles import resolved
-from lstd.tables.table import (
-    FROM_ONE,
-    UNREADABLE,
-    FrameTable,
-    ParquetTable,
-    Table,
-    at_row,
-    could_not_be_read,
-    dataset_tables,
-)
 
 
 class Chunk(NamedTuple):
@@ -194,7 +183,6 @@ def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | Non
 # ------------------------------------------------------------ sources
 
 
-EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 _EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, if it is a Dask collection"
 
 
@@ -253,37 +241,6 @@ def opened(place: int, chunk: Any) -> str | Table:
         f"{name}: must be the path of a table, which ends in {', '.join(EXTENSIONS)}, a data frame, or a function "
         f"without arguments that returns one of these; got {shown(chunk)}. Arrays go to `lstd.fit_chunks`."
     )
-
-
-def open_table(path: str | os.PathLike[str] | Table) -> Table:
-    """Open a table by the extension of its name; return one that is open as it is.
-
-    Raises InvalidInputError when it is missing, empty, damaged, or of an unknown extension.
-    """
-    if isinstance(path, Table):
-        return path
-    file = os.fspath(path)
-    lower = file.lower()
-    if not file:
-        raise InvalidInputError("A path is empty, ''; name a file.")
-    if Path(file).is_dir():
-        raise InvalidInputError(
-            f"{file} is a folder; name the files in it. In Python, `lstd.fit_tables` takes "
-            f"pyarrow.dataset.dataset({file!r}) too."
-        )
-    if not lower.endswith(EXTENSIONS):
-        raise InvalidInputError(f"{file!r} must end in one of {', '.join(EXTENSIONS)}; convert or rename it.")
-    try:
-        status = Path(file).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InvalidInputError(f"{file} must be a regular file.")
-        if lower.endswith(".parquet"):
-            return ParquetTable(file, status.st_size)
-        return CsvTable(file, status.st_size, lower.endswith(".gz"))
-    except UNREADABLE as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise could_not_be_read(file, error) from error
 
 
 def open_tables(paths: Iterable[str | Table], on_progress: Callable[[str, float, float], None] | None) -> list[Table]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lstd.data.roles import Roles
+from lstd.data.table import Table
 from lstd.errors import InvalidInputError
-from lstd.tables.table import Table
 
 _INDEX = re.compile(r"__index_level_\d+__")  # the index of a data frame, which pandas wrote
 

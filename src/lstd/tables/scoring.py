@@ -16,13 +16,13 @@ from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
+from lstd.data.table import Table
 from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.limits import Limits, beyond_bounds
 from lstd.estimators.linear import Linear
 from lstd.tables.predicting import predictions_of
 from lstd.tables.reader import Chunk, RowReader, open_tables, times_of
-from lstd.tables.table import Table
 from lstd.types import Array
 
 if TYPE_CHECKING:

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from lstd.data import parse_columns as convert
 from lstd.data.arrow_columns import from_numpy
 from lstd.data.ids import Fault, quoting
+from lstd.data.open_table import open_table
 from lstd.data.roles import Roles
+from lstd.data.table import FrameTable, Table, at_row
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
-from lstd.tables.reader import RowReader, open_table
+from lstd.tables.reader import RowReader
 from lstd.tables.resolve_roles import resolved
-from lstd.tables.table import FrameTable, Table, at_row
 from lstd.types import Array, Flags
 
 _MOST_WORDS = 100  # of a column of categories

@@ -21,6 +21,7 @@ from lstd.data.ids import EPISODE_AGAIN
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import NO_IDS
+from lstd.data.table import at_row
 from lstd.distributed.chunk_sums import Part, SumChunks, Task, bytes_ahead
 from lstd.errors import InvalidInputError
 from lstd.estimators.limits import Limits
@@ -30,7 +31,6 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import Ahead
 from lstd.tables.first_rows import FirstRows
 from lstd.tables.reader import Chunk, RowReader, chunks_of, opened
-from lstd.tables.table import at_row
 
 
 @dataclass(frozen=True, eq=False)

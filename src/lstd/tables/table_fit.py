@@ -18,6 +18,7 @@ from lstd.data.doubts import warn_of_break
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import AUTO, Settings
+from lstd.data.table import Table
 from lstd.distributed.chunk_sums import MEMORY, Part, choice_entries
 from lstd.distributed.on_dask import Partitions, load
 from lstd.distributed.runner import Runner, counted
@@ -29,7 +30,6 @@ from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.first_rows import FirstRows
 from lstd.tables.reader import Chunk, RowReader, opened
 from lstd.tables.sum_tables import Ends, SumTables, memory_suffices
-from lstd.tables.table import Table
 
 if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD

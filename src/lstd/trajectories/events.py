@@ -26,7 +26,7 @@ from lstd.data.arguments import check_choice, check_columns, check_real, says_no
 from lstd.data.identity import is_missing
 from lstd.data.ids import numbered
 from lstd.errors import InvalidInputError
-from lstd.trajectories.frame import FrameRows
+from lstd.trajectories.frame import ErrorAt, FrameRows
 from lstd.types import Array, Flags
 
 _UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  # at most so many days, nearly
@@ -72,7 +72,11 @@ def read_events(
     }
     files = source if isinstance(source, (list, tuple)) else [source]
     is_file = len(files) > 0 and all(isinstance(file, (str, os.PathLike)) for file in files)
-    table = FrameRows(_read_files(files) if is_file else source, roles, 1 if is_file else 0, unit="us")
+    error_at = None
+    if is_file:
+        columns_read = list(dict.fromkeys(name for names in roles.values() for name in names))
+        source, error_at = _read_files(files, columns_read)
+    table = FrameRows(source, roles, unit="us", error_at=error_at)
     table.check()
     dates, zoned = table.clock()
     times: Any = table.found.marks.times
@@ -107,28 +111,47 @@ def _feature_names(amounts: Sequence[str], first: str) -> list[str]:
     return [*known, "since_last", "since_first"]
 
 
-def _read_files(files: Sequence[Any]) -> Any:
-    """Return CSV and Parquet files as one table; values of CSV are text, which the rules of columns parse."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
+def _read_files(files: Sequence[Any], columns: Sequence[str]) -> tuple[Any, ErrorAt]:
+    """Return columns of CSV and Parquet files as one table, and what makes the error of a value of one of its rows.
 
-    tables = []
-    for path in files:
-        file = os.fspath(path)
-        try:
-            if file.lower().endswith(".parquet"):
-                tables.append(parquet.read_table(file))
-                continue
-            with csv.open_csv(file) as reader:
-                text = dict.fromkeys(reader.schema.names, pa.string())
-            tables.append(csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=text)))
-        except (pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise InvalidInputError(f"{file} could not be read: {reason}.") from error
+    Values of CSV are text, which the rules of columns parse; so are those of columns whose type is not the same in all.
+    """
+    import pyarrow as pa
+
+    from lstd.data.open_table import open_table
+    from lstd.data.table import at_row
+
+    tables = [open_table(file) for file in files]
+    parts = []
+    for table in tables:
+        table.require(columns)
+        batches = [*table.records(columns)]
+        parts.append(pa.Table.from_batches(batches) if batches else None)
+    found = [part for part in parts if part is not None]
+    if not found:
+        names = ", ".join(table.file for table in tables)
+        raise InvalidInputError(f"{names} must have at least one row of data; got none.")
+    ends = np.cumsum([0 if part is None else len(part) for part in parts])
+
+    def error_at(row: int, column: str, text: str) -> InvalidInputError:
+        file = int(np.searchsorted(ends, row, side="right"))
+        return at_row(tables[file].file, row - int([0, *ends][file]), column, text)
+
+    return pa.concat_tables(_of_one_type(found)), error_at
+
+
+def _of_one_type(tables: Sequence[Any]) -> list[Any]:
+    """Return tables where columns of several types are text."""
+    import pyarrow as pa
+
+    schema = tables[0].schema
+    for name in schema.names:
+        if len({table.schema.field(name).type for table in tables}) > 1:
+            schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
     try:
-        return pa.concat_tables(tables)
+        return [table.cast(schema) for table in tables]
     except pa.ArrowException as error:
-        raise InvalidInputError(f"Files must have the same columns, of the same types: {error}.") from error
+        raise InvalidInputError(f"Files must have columns of the same types: {error}.") from error
 
 
 # ------------------------------------------------------------ time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -170,15 +170,26 @@ def to_frame(X: Any, names: Sequence[str] | None, library: str) -> Any:
 # ------------------------------------------------------------ columns
 
 
+ErrorAt = Callable[[int, str, str], InvalidInputError]  # of a row, counted from 0, a column, and rule and remedy
+
+
 class FrameRows:
     """The rows of a data frame; a bad frame or value raises InvalidInputError.
 
     `roles` holds the names of columns for each argument of the caller. Messages name both, and number rows from
-    `first_row`. Dates are numbers of this `unit`, by default the one of the column.
+    `first_row`, unless `error_at` makes the error of a value of a row. Dates are numbers of this `unit`, by default the
+    one of the column.
     """
 
     def __init__(
-        self, frame: Any, roles: Mapping[str, list[str]], first_row: int = 0, *, sort: bool = False, unit: str = ""
+        self,
+        frame: Any,
+        roles: Mapping[str, list[str]],
+        first_row: int = 0,
+        *,
+        sort: bool = False,
+        unit: str = "",
+        error_at: ErrorAt | None = None,
     ) -> None:
         try:
             from lstd.data import arrow_columns, parse_columns
@@ -186,6 +197,7 @@ class FrameRows:
             raise missing_extra("Reading a data frame", "pyarrow", "data") from error
         self._frames, self._read, self.roles, self._first_row = arrow_columns, parse_columns, roles, first_row
         self._order: NDArray[np.intp] | None = None
+        self._error_at = error_at
         names = list(dict.fromkeys(name for named in roles.values() for name in named))
         batch = next(arrow_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
         if batch is None:
@@ -234,7 +246,10 @@ class FrameRows:
         role = role or (others or ["features"])[0]
         if text.startswith(NO_VALUE):
             text = quoting(text, self._batch.column(column)[row].as_py())
-        place = self._first_row + (row if self._order is None else int(self._order[row]))
+        place = row if self._order is None else int(self._order[row])
+        if self._error_at is not None:
+            return self._error_at(place, column, text)
+        place += self._first_row
         return InvalidInputError(f"Column {column!r} (`{role}`), row {place} (counting from {self._first_row}): {text}")
 
     def check(self) -> None:

@@ -86,7 +86,7 @@ class Table:
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[Any]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
 
-        Batches have at most about `most_rows` rows. Those of CSV are instances of `lstd.tables.csv_table.TextBlock`.
+        Batches have at most about `most_rows` rows. Those of CSV are instances of `lstd.data.csv_table.TextBlock`.
         """
         self.rows_read = 0
         self.report(0.0)

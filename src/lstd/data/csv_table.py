@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from lstd.data.table import FROM_ONE, Table, at_row, could_not_be_read
 from lstd.errors import InvalidInputError
-from lstd.tables.table import FROM_ONE, Table, at_row, could_not_be_read
 
 READ_BYTES = 2**22  # of a file at once
 _LONGEST, _LONGEST_PER_COLUMN = 2**20, 512  # bytes that a row may always have
