@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+import lstd
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
 from lstd.errors import InvalidInputError
@@ -139,3 +140,13 @@ def test_contributions_of_the_next_steps_and_of_an_action():
     )  # fmt: skip
     with pytest.raises(InvalidInputError, match="this session"):
         LSTDQ.of_record(model.to_record()).contributions(X, 1)
+
+
+def test_negative_predictions_of_rewards_that_never_are_name_the_remedy(tmp_path):
+    x = np.linspace(-1.0, 1.0, 60)[:, np.newaxis]
+    rows = {"episode": np.arange(60), "terminated": np.ones(60, dtype=bool)}
+    model = lstd.LSTD(gamma=0.0).fit(x, np.maximum(0.0, x[:, 0]), **rows)
+    assert "clip=True, an argument of predict, moves them to 0" in str(model.summary())
+    model.save(tmp_path / "model")
+    assert "clip=True" in str(lstd.load(tmp_path / "model").summary())
+    assert "clip=True" not in str(lstd.LSTD(gamma=0.0).fit(x, x[:, 0], **rows).summary())

@@ -43,7 +43,7 @@ from lstd.errors import (
     UnobservedWarning,
     warn,
 )
-from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.estimators.limits import Limits, beyond_bounds, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, MatrixFree, MisfitCheck, Origin, Selection, Solved, needs_matrix
 from lstd.files import read_record, write_record
@@ -89,6 +89,7 @@ class Model(Record):
     tested: str = ""  # what a backtest of the estimator said
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     limits: Limits | None = None  # ranges of rewards and features, if the rows are known
+    negative: str = ""  # that predictions are negative where no reward is, and what to do
     compared: bool = False  # whether predictions for the rows of the fit were compared with what rewards allow
     matrix_free: MatrixFree | None = None  # of a model without the matrix; its sums are over the column of ones alone
     known: Solved | None = None  # the solution, if it does not come from the sums: without the matrix, or from a file
@@ -442,9 +443,12 @@ class Model(Record):
         """
         support = ""
         outside = ""
+        negative = ""
         if not self.solution.unbounded:
-            prediction = self.predict(rows.part)
-            outside = beyond_bounds(prediction.reshape(-1, rows.y.shape[1]), self.bounds)
+            prediction = self.predict(rows.part).reshape(-1, rows.y.shape[1])
+            outside = beyond_bounds(prediction, self.bounds)
+            if self.limits is not None:
+                negative = negative_values(prediction, self.limits.rewards[0], "clip=True, an argument of predict,")
         if "importance_ratio" in rows.given:
             values = None
             if rows.single and not self.solution.unbounded:
@@ -456,7 +460,7 @@ class Model(Record):
             BoundsWarning: outside,
             RidgeWarning: self._scales_doubt(rows),
         }
-        return self._with_said(texts).described(compared=True)
+        return self._with_said(texts).described(compared=True, negative=negative)
 
     def with_doubts_of_chunk(self, rows: Rows) -> Model:
         """Return the model of a stream with what its next rows say against its predictions, and warn of it, once.
@@ -580,6 +584,7 @@ class SavedModel:
     selection: Selection | None
     checks: Checks | None
     said: tuple[str, ...]
+    negative: str
     limits: Limits | None
     compared: bool
     free: MatrixFree | None
@@ -624,6 +629,7 @@ class SavedModel:
             selection=model.selection,
             checks=model.checks,
             said=model.said,
+            negative=model.negative,
             limits=model.limits,
             compared=model.compared,
             free=model.matrix_free,
@@ -645,6 +651,7 @@ class SavedModel:
             is_reported=True,
             ridge_at=self.statistics.n_transitions,
             said=self.said,
+            negative=self.negative,
             limits=self.limits,
             compared=self.compared,
             matrix_free=self.free,

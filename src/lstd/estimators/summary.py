@@ -144,6 +144,7 @@ class Summary(Description):
             **({} if self.ridge_shares is None else {"decided by ridge term": _percent(self.ridge_shares.mean())}),
             "intervals": f"none. {model.no_intervals}" if model.no_intervals else self._blocks(),
             **({} if model.checks is None else model.checks.texts(model.settings.lmbda)),
+            **({"negative": model.negative} if model.negative else {}),
             **({"doubt": " ".join(model.doubts)} if model.doubts else {}),
         }
 
