@@ -69,6 +69,7 @@ class ObservationFeatures:
         self.length: int | None = None
         self._flat = False  # whether features are the numbers of a Box
         self._states: range | None = None  # of a Discrete space, whose features are one-hot
+        self._space = space if features is None else None
         if features is None:
             self._function, self._source = _flattening(space), f"The observation space {space!s:.80}, flattened,"
             spaces = import_gymnasium().spaces
@@ -82,12 +83,7 @@ class ObservationFeatures:
 
     def __call__(self, observation: Any, where: str) -> Array:
         """Return a copy of the features of one observation, shape (n,); messages end with `where`."""
-        if self._states is not None and int(observation) not in self._states:
-            raise InvalidInputError(
-                f"Observations must be in [{self._states[0]}, {self._states[-1]}], as the space says; got "
-                f"{observation} {where}. Pass `features`."
-            )
-        value = self._function(observation)
+        value = self._function(observation) if self._space is None else self._flattened(observation, where)
         try:
             row = np.array(value, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -108,20 +104,47 @@ class ObservationFeatures:
             raise InvalidInputError(f"{self._source} must give finite features; feature {i} is {row[i]} {where}.")
         return row
 
+    def _flattened(self, observation: Any, where: str) -> ArrayLike:
+        """Flatten an observation; raises InvalidInputError if it is not one of the space."""
+        try:
+            if self._states is None or int(observation) in self._states:
+                return self._function(observation)
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:  # a key is missing, or it is of another kind
+            raise InvalidInputError(
+                f"Observations must be of the space of the environment, {self._space!s:.80}; got {observation!r:.80} "
+                f"{where} ({error!r:.80}). Correct the environment, or pass `features`."
+            ) from error
+        raise InvalidInputError(
+            f"Observations must be in [{self._states[0]}, {self._states[-1]}], as the space says; got "
+            f"{observation} {where}. Pass `features`."
+        )
+
     def of_batch(self, observations: Any, n_rows: int, where: Callable[[int], str]) -> Array:
         """Return the features of the first `n_rows` of a batch, which may be a tree of dicts and tuples."""
-        if self._flat:
-            X = np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
-            doubtful = ~np.isfinite(X).all(axis=1)
-        elif self._states is not None:
-            places = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - self._states[0]
-            X = (places[:, np.newaxis] == np.arange(len(self._states))).astype(np.float64)
-            doubtful = ~X.any(axis=1)
-        else:
+        try:
+            X = self._of_arrays(observations, n_rows)
+        except (TypeError, ValueError):  # an observation is not of the space
+            X = None
+        if X is None:
             return np.stack([self(at(observations, row), where(row)) for row in range(n_rows)])
+        doubtful = ~X.any(axis=1) if self._states is not None else ~np.isfinite(X).all(axis=1)
         row = int(doubtful.argmax())
         self(observations[row], where(row))  # raises if the row breaks a rule; without doubt checks the first one
         return X
+
+    def _of_arrays(self, observations: Any, n_rows: int) -> Array | None:
+        """Return the features of a batch that is an array of numbers; None for others."""
+        if self._flat:
+            return np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
+        if self._states is None:
+            return None
+        places = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - self._states[0]
+        return np.asarray(places[:, np.newaxis] == np.arange(len(self._states)), np.float64)
 
 
 def at(observations: Any, row: int) -> Any:
