@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
     if isinstance(name, bool):
         return str(name).lower()
     if isinstance(name, (tuple, bytes, np.timedelta64)):
-        raise ValueError(f"has {value!r:.40} among values of other types; convert all to one type, such as text.")
+        raise ValueError(f"has {value!r:.40}, which a table has no type for; convert all to one type, such as text.")
     return str(name)
 
 

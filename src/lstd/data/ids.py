@@ -24,7 +24,6 @@ from lstd.data.identity import (
     exact_below,
     identity,
     name_of,
-    order_of,
     plain_keys,
 )
 from lstd.errors import InvalidInputError
@@ -284,14 +283,13 @@ def joined_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def numbered(ids: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first row of each of the different ids, which are put in order, and the number of each row's, (T,)."""
-    if ids.dtype.kind != "O":
-        _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
-        return first, codes.reshape(-1)
-    keys = identities(ids)
-    places = {key: place for place, key in enumerate(sorted({*keys}, key=order_of))}
-    codes = np.array([places[key] for key in keys], np.intp)
-    return np.unique(codes, return_index=True)[1], codes
+    """Return the first rows of the different ids, in order of appearance, and the number of each row's id, (T,)."""
+    if ids.dtype.kind == "O":  # which may have no order
+        places: dict[Identity, int] = {}
+        ids = np.array([places.setdefault(key, len(places)) for key in identities(ids)], np.intp)
+    _, first, sorted_places = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[sorted_places.reshape(-1)]
 
 
 def last_rows(ids: NDArray[Any]) -> Flags:

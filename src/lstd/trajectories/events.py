@@ -282,8 +282,6 @@ def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], 
     amounts, ended = table.found.rows.X, table.found.rows.terminated
     ids = table.id_values("episode")
     first, code = numbered(ids)
-    appearance = np.argsort(first)
-    code = np.argsort(appearance)[code]
     order = np.lexsort((ended, times, code))
     order = order[times[order] < edges[-1]]
     code, at, ended = code[order], times[order], ended[order]
@@ -294,7 +292,7 @@ def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], 
     step = np.searchsorted(edges, at, side="right") - 1
     position = step + (at - edges[step]) / (edges[step + 1] - edges[step])
     earliest = at[np.searchsorted(code, code)]  # of the id of each event
-    return Events(ids[first[appearance]], code, step, position, amounts[order], ended, at == earliest)
+    return Events(ids[first], code, step, position, amounts[order], ended, at == earliest)
 
 
 def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
