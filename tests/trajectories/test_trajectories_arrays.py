@@ -494,3 +494,69 @@ def test_data_stay_as_they_were():
         assert_array_equal(values, before[name])
         values[:] = 0
     check_equal(data, read_by_minari(episodes_of(0)))
+
+
+def sparse_walk(n_rows):
+    """A walk from 0 with a reward of 1 beyond 2.5 and a limit of 15 steps: successors, and those of a moved array."""
+    random = np.random.default_rng(0)
+    rows, place, steps = [], 0.0, 0
+    for _ in range(n_rows):
+        after, steps = place + random.normal(0.15, 0.4), steps + 1
+        terminal = after > 2.5
+        timeout = not terminal and steps == 15
+        start = 0.0 if terminal or timeout else after
+        rows.append((place, float(terminal), terminal, timeout, after, start))
+        place, steps = start, 0 if terminal or timeout else steps
+    observations, rewards, terminals, timeouts, final, moved = map(np.array, zip(*rows, strict=True))
+    flags = {"terminals": terminals, "timeouts": timeouts}
+    return observations[:, np.newaxis], rewards, flags, final[:, np.newaxis], moved[:, np.newaxis]
+
+
+def test_first_steps_without_a_reward_are_no_steps_of_a_reset():
+    observations, rewards, flags, final, moved = sparse_walk(2000)
+    data = Trajectories.from_arrays(observations, rewards, **flags, next_observations=final)
+    assert data.n_transitions == 2000
+    with pytest.raises(InvalidInputError, match="the first one of the next episode"):
+        Trajectories.from_arrays(observations, rewards, **flags, next_observations=moved)
+
+
+def test_a_state_that_is_start_and_cut_is_no_step_of_a_reset():
+    """Of discrete states, some episodes are cut off where the next one starts."""
+    states, successors = np.array([0, 1, 0, 1, 2]), np.array([1, 0, 1, 2, 3])
+    flags = {"terminals": states == 2, "timeouts": np.arange(5) == 1}
+    data = Trajectories.from_arrays(
+        np.append(states, states), np.zeros(10), next_observations=np.append(successors, successors),
+        **{name: np.append(values, values) for name, values in flags.items()}, features=lambda s: np.eye(4)[s],
+    )  # fmt: skip
+    assert data.n_transitions == 10
+
+
+@pytest.mark.parametrize("flags", [{"timeouts": [True]}, {"timeouts": [False]}, {}])
+def test_one_row_with_its_successor(flags):
+    data = Trajectories.from_arrays([[0.0]], [1.0], terminals=[not flags], next_observations=[[1.0]], **flags)
+    assert data.n_transitions == 1
+
+
+def test_a_list_of_dicts_is_a_dict_of_arrays():
+    seen = [{"a": np.full(2, t), "b": t} for t in range(4)]
+    arrays = {"a": np.repeat(np.arange(4.0), 2).reshape(4, 2), "b": np.arange(4)}
+    after = {name: values + 1 for name, values in arrays.items()}
+    given = {"terminals": [0, 0, 0, 1], "timeouts": False, "features": lambda one: one["a"] + one["b"]}
+    listed = Trajectories.from_arrays(
+        seen, np.ones(4), next_observations=[{"a": one["a"] + 1, "b": one["b"] + 1} for one in seen], **given
+    )
+    assert np.array_equal(listed.X, Trajectories.from_arrays(arrays, np.ones(4), next_observations=after, **given).X)
+    with pytest.raises(InvalidInputError, match="the parts of the first one"):
+        Trajectories.from_arrays([*seen[:3], {"a": np.ones(2)}], np.ones(4), **given)
+
+
+def test_ends_at_a_limit_that_cut_others_off_are_not_doubted():
+    random = np.random.default_rng(0)
+    lengths = np.minimum(random.geometric(0.1, size=300), 10)
+    last = np.cumsum(lengths) - 1
+    terminal = (lengths < 10) | (random.random(300) < 0.1)
+    flags = {name: np.zeros(lengths.sum(), bool) for name in ("terminals", "timeouts")}
+    flags["terminals"][last[terminal]] = True
+    flags["timeouts"][last[~terminal]] = True
+    X = random.normal(size=(lengths.sum(), 2))
+    Trajectories.from_arrays(X, np.ones(len(X)), next_observations=X + 1.0, **flags)  # warns of nothing

@@ -30,6 +30,9 @@ WAITING, AHEAD, UPDATES, BUFFERED, RENEWED, RENEW_AT, INTERVAL, SOLVED, EPISODES
 
 # Last columns of `buffer`, in which transitions wait: x, x₊, the rewards, and these.
 DISCOUNT, RATIO, OF_TRACE, OF_ROW, EPISODE, TERMINAL = range(-6, 0)
+PLACES = {  # of the columns of rows that the kernels take, in the order in which `stream` takes them
+    "discount": DISCOUNT, "importance_ratio": RATIO, "trace_coefficient": OF_TRACE, "weight": OF_ROW,
+}  # fmt: skip
 
 # What a transition returns. LOOK: done, and the buffer is full, P is to be computed anew, or the stream has changed.
 # After a negative code nothing has changed. BAD: an argument is invalid, or so large that sums would overflow. JUMP:

@@ -34,7 +34,7 @@ PROBLEMS = {
     "deterministic": Problem(100, 3, 0.0, n_steps=1000),
 }
 FEATURES = ("tabular", "binary", "normal")
-LSTD_VARIANTS = settings.VARIANTS
+LSTD_VARIANTS = ("boyan", "uncorrected", "mixed")  # of the paper, in the order of the rows of the kernels
 TD_ALGORITHMS = ("true_online_td", "td", "td_replacing")
 ALGORITHMS = LSTD_VARIANTS + TD_ALGORITHMS
 # The algorithms of the paper that are computed together: the LSTD(λ) variants share one recursion.

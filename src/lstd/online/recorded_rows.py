@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels import online_step as kernels
-from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
+from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, PLACES, TERMINATES, WAITS
 from lstd.data.follow import follows
-from lstd.data.rows import COLUMNS, Rows
+from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import Transition, compiled, row_of
@@ -122,7 +122,7 @@ def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> Block:
     """Return some dense rows as a block."""
     successors = rows.X[part.start + 1 : part.stop + 1] if rows.X_next is None else rows.X_next[part]
     X, X_next, y = (np.ascontiguousarray(values, np.float64) for values in (rows.X[part], successors, rows.y[part]))
-    return X, X_next, y, np.column_stack([getattr(rows, name)[part] for name in COLUMNS]), kinds
+    return X, X_next, y, np.column_stack([getattr(rows, name)[part] for name in PLACES]), kinds
 
 
 def _learn_row(model: Any, rows: Rows, kind: int, t: int, name: Name) -> None:

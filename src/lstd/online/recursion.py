@@ -27,7 +27,7 @@ from lstd._kernels import online_step as kernels
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.traces import SQUARE, TOTAL
 from lstd.data.doubts import warn_of_ratios
-from lstd.data.rows import COLUMNS, Rows, repeated
+from lstd.data.rows import Rows, repeated
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import SparseRow, Transition, aligned, compiled
@@ -167,11 +167,12 @@ class Recursion:
         n, k, rows = self.n, stop - first, self.buffer[first:stop]
         numbers = np.ascontiguousarray(rows[:, at.DISCOUNT :].T)
         episode, terminated = numbers[at.EPISODE], numbers[at.TERMINAL] == 1.0
-        values: dict[str, Any] = dict(zip(COLUMNS, numbers, strict=False))
+        columns = {name: numbers[place] for name, place in at.PLACES.items()}
+        values: dict[str, Any] = dict(columns)
         if self.forgetting != 1.0:
             values["weight"] = values["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
-        usual = dict.fromkeys(COLUMNS, 1.0) | {"discount": self.gamma}
-        values |= {name: repeated(usual[name], k) for name in COLUMNS if (values[name] == usual[name]).all()}
+        usual = dict.fromkeys(columns, 1.0) | {"discount": self.gamma}
+        values |= {name: repeated(usual[name], k) for name in columns if (values[name] == usual[name]).all()}
         if terminated.any():
             values["discount"] = np.where(terminated, 0.0, values["discount"])
         return Rows.of(  # all was checked when it came, and the state has the effective sample

@@ -12,7 +12,7 @@ environment e.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from lstd.trajectories.record import Function, ObservationFeatures
 from lstd.types import Array, Flags
 
 _WHEN = ("departure", "arrival")
+_SHORT = 0.5  # share of the mean squared step to an end, below which the row after it does not jump
 _FEWEST_AT_LIMIT, _SHORTEST_LIMIT = 3, 3  # episodes that end at the greatest length, and that length
 _LEAST_CHANCE = 1e-4  # of that by chance
 _FEWEST_RESETS = 5  # ends after which rewards of 0, and of no other row, are taken for those of a reset
@@ -266,6 +267,21 @@ def _leaves(observations: Any) -> Iterator[Any]:
         yield observations
 
 
+def _stacked(observations: Any) -> Any:
+    """Return a list of dicts or tuples, one for each row, as a dict or tuple of arrays, as Dict spaces have it."""
+    if not isinstance(observations, list) or not observations or not isinstance(observations[0], (dict, tuple)):
+        return observations
+    first = observations[0]
+    try:
+        if isinstance(first, dict):
+            return {key: _stacked([one[key] for one in observations]) for key in first}
+        return tuple(_stacked([one[place] for one in observations]) for place in range(len(first)))
+    except (KeyError, IndexError, TypeError) as error:
+        raise InvalidInputError(
+            f"Observations in a list must all have the parts of the first one; {error!r} in another. Correct them."
+        ) from error
+
+
 def _mapped(function: Callable[[Any], Any], observations: Any) -> Any:
     """Return the tree of what a function returns for each array of a tree."""
     if isinstance(observations, dict):
@@ -287,6 +303,11 @@ def _check_same_form(observations: Any, successors: Any) -> None:
 
 def _transitions(given: Arrays) -> Transitions:
     """Return what was given as rows."""
+    given = replace(
+        given,
+        observations=_stacked(given.observations),
+        next_observations=_stacked(given.next_observations),
+    )
     rewards = _real("rewards", given.rewards)
     layout = _layout(given, rewards)
     observations = layout.flat_tree("observations", given.observations)
@@ -405,9 +426,13 @@ def _equals_next(observations: Any, successors: Any) -> Flags:
     equal[-1] = False
     for here, there in zip(_leaves(observations), _leaves(successors), strict=True):
         one, two = _in_one_type(here[1:], there[:-1])
-        same = (one == two).reshape(len(one), -1)
-        equal[:-1] &= same.all(axis=1)
+        equal[:-1] &= _all_of_row(one == two)
     return equal
+
+
+def _all_of_row(flags: Flags) -> Flags:
+    """Return whether all entries of each row are True, (N,)."""
+    return np.asarray(flags.all(axis=tuple(range(1, flags.ndim))))
 
 
 def _in_one_type(one: NDArray[Any], two: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -421,12 +446,32 @@ def _in_one_type(one: NDArray[Any], two: NDArray[Any]) -> tuple[NDArray[Any], ND
 def _resets(recorded: Transitions, continues: Flags) -> Flags:
     """Return the rows that are steps of a reset, (N,): autoreset in the mode NextStep makes one after each end.
 
-    They hold the final observation of the episode before, which is the successor of its last step, and no reward.
+    They hold the final observation of the episode before, which is the successor of its last step, and no reward. They
+    lead to the first observation of the next episode. Where the step to the end is the jump, it leads there itself.
     """
-    candidates = _after(recorded.ended & continues)
-    if (candidates & (recorded.rewarded | recorded.ended)).any():  # the successor of an end is the first observation
-        return np.zeros_like(candidates)
-    return candidates
+    inner_ends = recorded.ended & ~recorded.layout.last
+    resets = _after(inner_ends)
+    none = np.zeros_like(resets)
+    if not inner_ends.any() or not continues[inner_ends].all():
+        return none
+    if (resets & (recorded.rewarded | recorded.ended)).any():
+        return none
+    squared = _squared_steps(recorded)
+    if squared[resets].mean() < _SHORT * squared[inner_ends].mean():  # the jump is where the episode ends
+        return none
+    return resets
+
+
+def _squared_steps(recorded: Transitions) -> Array:
+    """Return the squared distance from each observation to its successor, (N,)."""
+    total = np.zeros(len(recorded.terminal))
+    for here, there in zip(_leaves(recorded.observations), _leaves(recorded.successors), strict=True):
+        if here.dtype.kind in "biuf":
+            difference = there.astype(np.float64) - here.astype(np.float64)
+        else:
+            difference = (here != there).astype(np.float64)
+        total += np.sum(difference**2, axis=tuple(range(1, difference.ndim)))
+    return total
 
 
 # ------------------------------------------------------------ what cannot be right
@@ -529,13 +574,17 @@ def _limit_doubt(episode: NDArray[np.intp], terminated: Flags) -> str:
     """Say that many episodes end at one same greatest length, as a time limit would make them; empty if not so.
 
     If the chance to end at a step were that of earlier steps, p, all k episodes of the greatest length would end there
-    with a chance of p^k.
+    with a chance of p^k. Nothing is said where an episode that was cut off is as long.
     """
-    ends = np.flatnonzero(terminated)
-    lengths = np.bincount(episode)[episode[ends]]
+    of_all = np.bincount(episode)
+    has_end = np.zeros(len(of_all), np.bool_)
+    has_end[episode[terminated]] = True
+    lengths = of_all[has_end]
     if not len(lengths):
         return ""
     longest = int(lengths.max())
+    if of_all[~has_end].max(initial=0) >= longest:  # the limit is known: it cut episodes off
+        return ""
     at_longest = int((lengths == longest).sum())
     earlier = np.minimum(lengths, longest - 1).sum()  # steps at which an episode might have ended before
     chance = (len(lengths) - at_longest + 1) / (earlier + 1)
