@@ -273,3 +273,31 @@ def test_the_shell_reads_what_savetxt_writes(tmp_path, monkeypatch):
     ]
     assert main(["fit", "a.csv", *names, "--out", "model"]) == 0
     assert load(tmp_path / "model").coef_ == pytest.approx([COEFFICIENT], rel=1e-6)
+
+
+def test_a_missing_value_among_integer_categories_is_no_id():
+    """pandas fails to look for times among them."""
+    X, y = np.array(VALUES["x"], np.float64)[:, np.newaxis], np.array(VALUES["y"], np.float64)
+    ids = pd.Series(pd.Categorical([*VALUES["e"][:-1], None]))
+    with pytest.raises(InvalidInputError, match="`episode` must have an id on every row; row 5 has no value"):
+        LSTD(0.9).fit(X, y, episode=ids, terminated=VALUES["end"])
+    flags_given = pd.Series(pd.Categorical([*VALUES["end"][:-1], None]))
+    with pytest.raises(InvalidInputError, match="`terminated` must hold True and False; row 5 has no value"):
+        LSTD(0.9).fit(X, y, episode=VALUES["e"], terminated=flags_given)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_times_of_day_in_nanoseconds_are_ids_exactly(route):
+    first, second = 1500, 1900  # of the same microsecond
+    ids = pa.array([first if e == VALUES["e"][0] else second for e in VALUES["e"]], pa.time64("ns"))
+    assert np.ravel(route("e", ids)) == pytest.approx(np.ravel(route("e", np.array(VALUES["e"]))), rel=1e-12)
+
+
+def test_a_time_of_day_is_one_id_in_every_unit():
+    units = [
+        pa.array([3 * 10**9], pa.time64("ns")),
+        pa.array([3 * 10**6], pa.time64("us")),
+        pa.array([3], pa.time32("s")),
+    ]
+    keys = {parse_columns.ids(array, "e")[0].keys[0] for array in units}
+    assert keys == {"text 00:00:03"}

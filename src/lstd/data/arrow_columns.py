@@ -96,7 +96,7 @@ def column_of(values: Any, name: str) -> pa.Array | None:
     if _is_of("polars", values) and hasattr(values, "to_frame"):
         return combined(_of_polars(values.alias(name).to_frame()).column(0))
     if _is_of("pandas", values) and hasattr(values, "dtype"):
-        series = values if hasattr(values, "dt") or not hasattr(values, "to_series") else values.to_series()
+        series = values.to_series() if hasattr(values, "to_series") else values  # of an index
         return _of_pandas(series, name) if hasattr(series, "tolist") else None
     return None
 

@@ -224,12 +224,22 @@ def _names(array: pa.Array, *, is_uuid: bool) -> list[Any]:
     kind = array.type
     if is_uuid:
         return [value and UUID(bytes=value) for value in array.to_pylist()]
+    if pa.types.is_time64(kind) and kind.unit == "ns":
+        return _times_of_day(array)
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind)):
         return array.to_pylist()  # type: ignore[no-any-return]
     moments = moments_of(array)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return [None if text == "NaT" else f"{text}Z" for text in np.datetime_as_string(moments).tolist()]
     return list(moments)
+
+
+def _times_of_day(array: pa.Array) -> list[Any]:
+    """Return times of day in nanoseconds as Python has them; those that are finer than its microseconds as text."""
+    whole = _cast(array, pa.time64("us"))
+    is_finer = pc.not_equal(whole.cast(pa.time64("ns")), array).to_pylist()
+    texts = array.cast(pa.string()).to_pylist()
+    return [text if finer else time for text, finer, time in zip(texts, is_finer, whole.to_pylist(), strict=True)]
 
 
 def _integers_of(texts: pa.Array) -> list[int] | None:
