@@ -1,5 +1,8 @@
 """Columns of every type, by every route: the same numbers, flags, ids and times, or a refusal by name."""
 
+import re
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
@@ -16,6 +19,8 @@ from lstd.data import parse_columns  # noqa: E402
 from lstd.data.arrow_columns import arrow_batches, arrow_table  # noqa: E402
 from lstd.data.identity import identity  # noqa: E402
 from lstd.errors import InvalidInputError  # noqa: E402
+from lstd.metrics import backtest  # noqa: E402
+from lstd.ope import LSTDQ  # noqa: E402
 
 VALUES = {
     "x": [1, 2, 3, 1, 2, 4], "y": [1, 2, 3, 1, 2, 3], "e": [1, 1, 1, 2, 2, 2], "end": [0, 0, 1, 0, 0, 1],
@@ -301,3 +306,66 @@ def test_a_time_of_day_is_one_id_in_every_unit():
     ]
     keys = {parse_columns.ids(array, "e")[0].keys[0] for array in units}
     assert keys == {"text 00:00:03"}
+
+
+def bool8(values):
+    """Booleans in bytes, of which any but zero is true."""
+    return pa.ExtensionArray.from_storage(pa.bool8(), pa.array(values, pa.int8()))
+
+
+@pytest.mark.skipif(not hasattr(pa, "bool8"), reason="an older pyarrow")
+@pytest.mark.parametrize("role", ["x", "y", "w", "end", "e"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_booleans_in_bytes_are_true_where_they_are_not_zero(role, route):
+    stored = {"x": [1, 0, 3, 0, 2, 0], "y": [1, 0, 3, 0, 2, 4], "w": [1, 2, 3, 4, 5, 6], "end": [0, 0, 5, 0, 0, 7]}
+    stored["e"] = [2, 3, 4, 0, 0, 0]
+    given = stored[role]
+    expected = route(role, np.array(given, np.bool_).astype(np.float64))
+    assert np.ravel(route(role, bool8(given))) == pytest.approx(np.ravel(expected), rel=1e-12)
+
+
+UNION = pa.UnionArray.from_dense(
+    pa.array([0] * 6, pa.int8()), pa.array(range(6), pa.int32()), [pa.array([0, 1, 0, 1, 0, 1])]
+)
+ODD = {
+    "polars Int128": pl.Series([0, 1] * 3, dtype=pl.Int128),
+    "a union": UNION,
+    "times of day": pa.array([1500] * 3 + [1900] * 3, pa.time64("ns")),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_actions_and_rewards_of_other_types_are_refused_by_name(name):
+    X, y = np.array(VALUES["x"], np.float64)[:, np.newaxis], np.array(VALUES["y"], np.float64)
+    rows = {"target_policy": np.full((6, 2), 0.5), "episode": VALUES["e"], "terminated": VALUES["end"]}
+    with pytest.raises(InvalidInputError, match="`actions` must have one number or text for each; got"):
+        LSTDQ(0.9).fit(X, y, actions=ODD[name], **rows)
+    with pytest.raises(InvalidInputError, match="`y` must be an array of real numbers"):
+        LSTDQ(0.9).fit(X, ODD[name], actions=[0, 1] * 3, **rows)
+    with pytest.raises(InvalidInputError, match="`y` must be an array of real numbers"):
+        backtest(LSTD(0.9), X, ODD[name], cut=3, steps=1, time=np.arange(6))
+
+
+@pytest.mark.parametrize(
+    ("false", "true"), [("false", "true"), ("False", "True"), ("no", "yes"), ("N", "Y"), (b"f", b"t"), ("0", "1")]
+)
+@pytest.mark.parametrize("dtype", [None, object])
+def test_flags_in_words_are_compared_with_the_word_for_true(false, true, dtype):
+    """Every word converts to True."""
+    X, y = np.array(VALUES["x"], np.float64)[:, np.newaxis], np.array(VALUES["y"], np.float64)
+    values = np.array([true if end else false for end in VALUES["end"]], dtype)
+    if dtype is object and true == "1":
+        return  # which NumPy reads as numbers
+    with pytest.raises(InvalidInputError, match=f"row 0 has {false!r}, which is text. Give `values == {true!r}`"):
+        LSTD(0.9).fit(X, y, episode=VALUES["e"], terminated=values)
+    fitted = LSTD(0.9).fit(X, y, episode=VALUES["e"], terminated=values == true)
+    assert fitted.coef_ == pytest.approx([COEFFICIENT], rel=1e-6)
+
+
+@pytest.mark.parametrize("role", ["x", "y", "w", "end", "t"])
+@pytest.mark.parametrize("value", [object(), pd.Interval(0, 1), Decimal("Infinity"), (1, None), np.timedelta64(1, "M")])
+def test_messages_call_ids_only_what_is_an_id(role, value):
+    objects = pd.Series([value, *VALUES[role][1:]], dtype=object)
+    with pytest.raises(InvalidInputError) as caught:
+        of_trajectories(role, objects)
+    assert not re.search(r"\bids?\b", str(caught.value))

@@ -80,9 +80,12 @@ REFUSED = [
     ({"episode": np.array(["2024", "NaT", "NaT", "2025"], "M8[D]")}, "`episode` must have an id .*; row 1 has NaT"),
     ({"episode": LAZY}, r"`episode` must hold values; got a LazyFrame. Call its `collect\(\)` first"),
     ({"X": LAZY}, r"`X` must hold values; got a LazyFrame. Call its `collect\(\)` first"),
-    ({"terminated": ["no"] * 4}, "`terminated` must hold True and False; got dtype <U2. Convert it to bool"),
-    ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2. Convert"),
-    ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False; row 1 has nan. Convert"),
+    (
+        {"terminated": ["no"] * 4},
+        "`terminated` must hold True and False; row 0 has 'no', which is text. Give `values == 'true'`",
+    ),
+    ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2. Write"),
+    ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False; row 1 has nan. Write"),
     (
         {"terminated": [True, False, False, False], "episode": [7, 7, 8, 8]},
         "`terminated` may be True on the last row of an episode only; row 0 is followed .* another id",

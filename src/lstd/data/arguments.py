@@ -38,7 +38,28 @@ def shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape and all(isinstance(length, int) for length in shape):
         return f"{type(value).__name__} of shape {shape}"
+    if is_of_arrow(value):
+        return f"{type(value).__name__} of {value.type}"
     return f"{value!r:.80}"
+
+
+def is_of_arrow(value: Any) -> bool:
+    """Return whether a value is a column of Arrow."""
+    return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "type")
+
+
+def from_storage(value: Any) -> Any:
+    """Return columns of Arrow of an extension type, such as booleans in bytes, as those of plain types."""
+    if type(value).__module__.partition(".")[0] != "pyarrow":
+        return value
+    types = [value.type] if is_of_arrow(value) else getattr(getattr(value, "schema", None), "types", [])
+    if not any(hasattr(kind, "extension_name") for kind in types):
+        return value
+    from lstd.data.arrow_columns import plain
+
+    if is_of_arrow(value):
+        return plain(value)
+    return type(value).from_arrays([*map(plain, value.columns)], names=value.column_names)
 
 
 def shown_id(name: Any) -> str:
@@ -173,11 +194,12 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
         return value
     check_values_known(name, value)
     try:
-        array = np.asarray(value)
+        array = np.asarray(from_storage(value))
     except MemoryError:
         raise
     except Exception as error:  # ragged lists; `__array__` may raise anything
-        raise InvalidInputError(_NOT_REAL.format(name=name, error=error)) from error
+        found = f"it is a {shown(value)}" if is_of_arrow(value) else str(error).rstrip(".")
+        raise InvalidInputError(_NOT_REAL.format(name=name, error=found)) from error
     if array.dtype.kind in "OSU":
         times = [one for one in array.flat if isinstance(one, (np.datetime64, np.timedelta64))]
         if times:  # which NumPy would read as numbers of their units

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lstd.data.identity import identity, is_missing, name_of
+from lstd.data.identity import NotAnIdError, identity, is_missing, name_of
 from lstd.errors import InvalidInputError
 
 # ------------------------------------------------------------ frames
@@ -141,7 +141,7 @@ def of_objects(values: Sequence[Any], name: str) -> pa.Array:
     values = [None if _is_missing(value) else value for value in values]
     kinds = {*map(type, values)} - {type(None)}
     if kinds in _KEPT or (kinds == {datetime} and not any(value and value.tzinfo for value in values)):
-        with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError):
+        with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError, TypeError):
             return combined(pa.array(values))
     if len(kinds) == 1 and None not in values and all(issubclass(kind, np.generic) for kind in kinds):
         array = np.array(values)
@@ -169,7 +169,15 @@ def _text(value: Any) -> str:
         raise ValueError(f"has {value!r:.40}, which is not text in UTF-8; correct it.")
     if isinstance(value, (float, np.floating)):
         return repr(float(value))
-    name = name_of(identity(value))
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError("is infinite; correct it.")
+    try:
+        name = name_of(identity(value))
+    except NotAnIdError as error:
+        if isinstance(value, (np.datetime64, np.timedelta64)):
+            raise
+        kind = type(value).__name__
+        raise ValueError(f"is of type {kind}, which is no number, text or time; convert it to one of these.") from error
     if isinstance(name, bool):
         return str(name).lower()
     if isinstance(name, (tuple, bytes, np.timedelta64)):

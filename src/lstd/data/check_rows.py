@@ -35,6 +35,9 @@ from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationW
 from lstd.errors import warn as give_warning
 from lstd.types import Array, Flags
 
+_WRITE_FLAGS = "Write True or 1 where it holds, and False or 0 elsewhere."
+_TRUE = ("true", "t", "yes", "y", "1")
+
 
 def check_rows(
     X: Any, y: Any, *, gamma: float, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
@@ -180,10 +183,22 @@ def _check_flags(name: str, values: Any, n_rows: int) -> Flags:
         with contextlib.suppress(InvalidInputError):  # text is refused below
             flags = to_real_array(name, flags)
     if flags.dtype.kind not in "biuf":
-        raise InvalidInputError(f"`{name}` must hold True and False; got dtype {flags.dtype}. Convert it to bool.")
+        raise InvalidInputError(f"`{name}` must hold True and False; {_no_flags(flags)}")
     if (row := first_true((flags != 0) & (flags != 1))) is not None:
-        raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {flags[row]}. Convert it to bool.")
+        raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {flags[row]}. {_WRITE_FLAGS}")
     return np.asarray(flags == 1)
+
+
+def _no_flags(values: NDArray[Any]) -> str:
+    """Say what values other than numbers are, and how to make flags of them: every word would convert to True."""
+    given = values.tolist() if values.dtype.kind in "OSU" else []
+    words = [value for value in given if isinstance(value, (str, bytes))]
+    if not words:
+        return f"got dtype {values.dtype}. {_WRITE_FLAGS}"
+    known = [word for word in words if word.strip().lower() in (*_TRUE, *map(str.encode, _TRUE))]
+    word = known[0] if known else "true"
+    row = given.index(words[0])
+    return f"row {row} has {words[0]!r:.40}, which is text. Give `values == {word!r}`, by its word for true."
 
 
 def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:

@@ -26,9 +26,9 @@ Identity = int | str  # an integer of 64 bits for itself; else a kind, a space a
 _NO_ID = f"{NO_VALUE}; {NEEDS_ID}"
 _INFINITE = f"is infinite; {NEEDS_ID}"
 _INEXACT = "has {!r}, where floats no longer tell integers apart; give ids as integers or as text."
-_TOO_FINE = "is a time finer than nanoseconds; round it, or convert ids to text."
-_NO_LENGTH = "is a duration of no fixed length; convert ids to text."
-_NO_ID_TYPE = "is of type {}, which cannot be an id; convert ids to text or integers."
+_TOO_FINE = "is a time finer than nanoseconds; round it, or convert it to text."
+_NO_LENGTH = "is a duration of no fixed length; convert it to a number of days, or to text."
+_NO_ID_TYPE = "is of type {}, which cannot be an id; convert it to text or an integer."
 
 _BOOLEANS = ("true", "false")
 _LONGEST_WORD = max(map(len, (*MISSING, *_BOOLEANS)))

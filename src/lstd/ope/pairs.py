@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_integer, check_real, shown, shown_id
+from lstd.data.arguments import as_real, check_integer, check_real, from_storage, shown, shown_id
 from lstd.data.feature_arrays import Features, check_features, dense
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
@@ -28,19 +28,27 @@ _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may com
 def one_per_row(actions: Any) -> NDArray[Any]:
     """Return actions or labels as an array; raise InvalidInputError if some are not numbers or text, such as lists."""
     try:
-        array = np.asarray(actions)
+        array = np.asarray(from_storage(actions))
         if array.dtype.kind == "O":
             hash(tuple(array.ravel().tolist()))
-    except (TypeError, ValueError) as error:  # lists of different lengths
+    except MemoryError:
+        raise
+    except Exception as error:  # lists of different lengths, or a type that NumPy has not
+        dtype = getattr(actions, "dtype", None)
+        of_dtype = "" if dtype is None else f" and dtype {dtype}"
         raise InvalidInputError(
-            f"`actions` must have one number or text for each; got {shown(actions)}. Give each action one label."
+            f"`actions` must have one number or text for each; got {shown(actions)}{of_dtype}. Give each action one "
+            "label, an integer of 64 bits or text."
         ) from error
     return array
 
 
 def as_column(values: Any) -> Any:
     """Return the entries of a column (T, 1), (T,); anything else as it is."""
-    shape = np.shape(values)
+    try:
+        shape = np.shape(values)
+    except Exception:  # a type that NumPy has not, which the check of the argument refuses
+        return values
     if len(shape) == 2 and shape[1] == 1 and not sparse.issparse(values):
         return np.asarray(values).reshape(-1)
     return values

@@ -341,7 +341,8 @@ def _flags(name: str, given: Given, layout: Layout) -> Flags:
     row = first_true((column != 0.0) & (column != 1.0))
     if row is not None:
         raise InvalidInputError(
-            f"`{name}` must hold True and False; {layout.where(row)} has {column[row]:g}. Convert it to bool."
+            f"`{name}` must hold True and False; {layout.where(row)} has {column[row]:g}. Write 1 where it "
+            "holds, and 0 elsewhere."
         )
     return np.asarray(column == 1.0)
 
