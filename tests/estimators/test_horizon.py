@@ -415,3 +415,20 @@ def test_a_pipeline_gives_intervals():
             estimator.predict(X, return_std=True, return_interval=0.9)
         with pytest.raises(InvalidInputError, match="`return_interval` must be"):
             estimator.predict(X, return_interval=1.5)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_bounds_of_a_window_are_those_of_each_reward():
+    """A cost of either sign leaves the bounds of the probability of an event as they are."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 2))
+    last = np.tile(np.arange(10) == 9, 40)
+    died = (last & (random.random(400) < 0.5)).astype(float)
+    both = np.column_stack([died, random.normal(size=400)])
+    far = np.array([[9.0, -9.0], [-9.0, 9.0], [9.0, 9.0]])
+    rows = {"episode": np.repeat(np.arange(40), 10), "terminated": last}
+    alone, beside = (HorizonLSTD(6, low=0).fit(X, y, **rows) for y in (died, both))
+    for horizon in ((2, 5), (0, 3)):
+        assert_close(beside.predict(far, horizon=horizon)[:, 0], alone.predict(far, horizon=horizon), "solve")
+        assert beside.predict_interval(far, horizon=horizon).lower[:, 0].min() == 0.0
+    assert beside.predict(far, horizon=(2, 5))[:, 1].min() < 0.0

@@ -307,7 +307,7 @@ class HorizonLSTD(Regressor):
         horizon : int or (int, int), optional
             Number of steps, from 1 to that of the model, which is the default; or a window (a, b), 0 ≤ a < b, of the
             steps a + 1, …, b, from the differences of the weights and of their influences. The bounds `low` and `high`
-            hold for a window only where all rewards of the fit have one sign.
+            hold for a window of each reward that has one sign in all rows of the fit.
         return_std : bool, default False
             Whether to return the standard error of each prediction too, (T,) or (T, m).
         return_interval : float in (0, 1), optional

@@ -426,9 +426,12 @@ class HorizonModel(Record):
                 raise InvalidInputError(self.solved.no_intervals)
             return replace(influence, vectors=windowed(influence.vectors), shift=windowed(influence.shift))
 
-        low, high = self.bounds
+        low: Any = self.bounds[0]
+        high: Any = self.bounds[1]
         if any(a for a, _ in windows):
-            low, high = self._bounds_of_windows
+            low, high = (np.tile(bound, len(windows)) for bound in self._bounds_of_windows)
+            if single:
+                low, high = low[0], high[0]
         return Linear(
             coef[0] if single else coef,
             float(intercept[0]) if single else intercept,
@@ -442,15 +445,16 @@ class HorizonModel(Record):
         )
 
     @property
-    def _bounds_of_windows(self) -> tuple[float | None, float | None]:
-        """Bounds of the difference of two sums of rewards, which follow where all rewards have one sign."""
-        low, high = self.bounds
+    def _bounds_of_windows(self) -> tuple[Array, Array]:
+        """Bounds of the difference of two sums of each reward, (m,): they follow if it has one sign; else infinite."""
+        low = -np.inf if self.bounds[0] is None else self.bounds[0]
+        high = np.inf if self.bounds[1] is None else self.bounds[1]
         least, most = self.limits.rewards
-        if np.all(least >= 0.0):
-            return (None if low is None else min(low, 0.0)), high
-        if np.all(most <= 0.0):
-            return low, (None if high is None else max(high, 0.0))
-        return None, None
+        is_gain = least >= 0.0
+        is_loss = (most <= 0.0) & ~is_gain
+        lowest = np.where(is_loss, low, np.where(is_gain, min(low, 0.0), -np.inf))
+        highest = np.where(is_gain, high, np.where(is_loss, max(high, 0.0), np.inf))
+        return lowest, highest
 
     def returns(self, rows: Rows, horizon: int, unobserved: str) -> ObservedReturns:
         """Compute the returns of the next 1, 2, …, `horizon` steps; see `horizon_returns`."""

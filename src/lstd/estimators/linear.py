@@ -54,7 +54,7 @@ class Linear:
         Settings of the fit, with which rewards bound values.
     compared : bool
         Whether the fit compared predictions for its own rows with `bounds`.
-    low, high : float, optional
+    low, high : float or ndarray of shape (k,), optional
         Ends of the range to which predictions are limited.
     age : AgeColumns, optional
         The columns that replace the age.
@@ -69,8 +69,8 @@ class Linear:
     limits: Limits | None = None
     settings: Settings | None = None
     compared: bool = True
-    low: float | None = None
-    high: float | None = None
+    low: float | Array | None = None
+    high: float | Array | None = None
     age: AgeColumns | None = None
 
     @property
