@@ -369,3 +369,64 @@ def test_messages_call_ids_only_what_is_an_id(role, value):
     with pytest.raises(InvalidInputError) as caught:
         of_trajectories(role, objects)
     assert not re.search(r"\bids?\b", str(caught.value))
+
+
+def sooner(unit):
+    """Times of rows of two episodes that grow by a nanosecond."""
+    return pa.array([1001, 1002, 1003, 1001, 1002, 1003], unit)
+
+
+CLOSE = {
+    "timestamps": sooner(pa.timestamp("ns")),
+    "with a zone": sooner(pa.timestamp("ns", "Europe/Paris")),
+    "durations": sooner(pa.duration("ns")),
+    "times of day": sooner(pa.time64("ns")),
+    "text": pa.array([f"2024-01-31T12:00:00.00000000{i}" for i in (1, 2, 3)] * 2),
+    "integers of 64 bits": pa.array([2**64 - 4, 2**64 - 3, 2**64 - 2] * 2, pa.uint64()),
+    "integers of 64 bits in text": pa.array([str(2**64 - 4 + i) for i in range(3)] * 2),
+    "decimals": pa.array([Decimal(10**20 + i) for i in (1, 2, 3)] * 2),
+    "fractions of decimals": pa.array([Decimal(f"1000000000000000000.00{i}") for i in (1, 2, 3)] * 2),
+}
+TELLS = "less than a microsecond from another time of its episode|which float64 does not tell from another time"
+TABLE = {name: given for name, given in NAMES.items() if name != "weight"} | {"time": "t", "gamma": 0.9}
+
+
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("name", CLOSE)
+def test_times_that_would_become_one_are_refused_by_name(name, sort):
+    with pytest.raises(InvalidInputError, match=TELLS) as caught:
+        fit_tables(frame_of("t", CLOSE[name]), **TABLE, sort=sort)
+    assert "column 't', row 2" in str(caught.value)
+    events = pa.table({"id": [1, 1, 2, 2, 3, 3], "t": CLOSE[name]})
+    dates = name in ("timestamps", "with a zone", "text")
+    until = "2024-02-10" if dates else 1e30
+    until = f"{until}Z" if name == "with a zone" else until
+    with pytest.raises(InvalidInputError, match=TELLS):
+        Trajectories.from_events(events, episode="id", time="t", step="1D" if dates else 1.0, until=until)
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_such_times_are_read_where_they_are_of_different_episodes(name):
+    one = CLOSE[name].take(pa.array([0, 1, 2, 0, 1, 2]))
+    frame = frame_of("t", one).set_column(2, "e", pa.array([1, 2, 3, 4, 5, 6])).drop_columns(["end"])
+    frame = frame.append_column("end", pa.array([True] * 6))
+    assert fit_tables(frame, **TABLE).n_episodes_ == 6
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "duration"])
+def test_nanoseconds_that_tell_no_times_apart_are_read(kind):
+    unit = getattr(pa, kind)("ns")
+    times_given = pa.array([1, 1001, 2999, 1, 1001, 2999], unit)
+    found = fit_tables(frame_of("t", times_given), **TABLE).coef_
+    assert found == pytest.approx([COEFFICIENT], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_such_times_of_arrays_are_exact_or_refused_by_name(name):
+    arrays = {"y": VALUES["y"], "episode": VALUES["e"], "terminated": VALUES["end"]}
+    X = np.array(VALUES["x"], np.float64)[:, np.newaxis]
+    if name in ("timestamps", "with a zone", "durations"):
+        assert (np.diff(Trajectories(X, **arrays, time=CLOSE[name]).time)[:2].astype(np.int64) == 1).all()
+        return
+    with pytest.raises(InvalidInputError, match=TELLS):
+        Trajectories(X, **arrays, time=CLOSE[name])

@@ -29,6 +29,17 @@ _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of ro
 _WORDS = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": False, "no": False, "n": False}
 _MISSING_TEXT = f"^({'|'.join(map(re.escape, sorted(MISSING)))})$"
 _DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
+_LONGEST_OF_FLOATS = 16  # digits, of which floats tell all integers apart
+_MERGED = {
+    True: (
+        "less than a microsecond from another time of its episode; times are read in microseconds. Round them to "
+        "microseconds, and merge the rows of one time."
+    ),
+    False: (
+        "which float64 does not tell from another time of its episode; subtract the first time from all, and convert "
+        "them to int64 or float64."
+    ),
+}
 _TOO_FAR = f"is too far from 1970 for a time; {AS_DAYS}"
 _DROP = (
     f"{NO_VALUE}; impute it, with a column of 0 and 1 that says where. Dropping rows inside an episode loses rewards "
@@ -168,6 +179,56 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
         rule = "; give every time a time zone, or none of them." if other else rule
         fault = Fault(row, column, described(array[row].as_py()) + rule)
     return np.full(len(values), np.nan), missing if missing is not None and missing.row < row else fault
+
+
+def merged_times(
+    array: pa.Array, values: NDArray[Any], episode: NDArray[np.intp], column: str, unit: str = "us"
+) -> Fault | None:
+    """Find the first row whose time differs from another one of its episode, but is the same number in `values`.
+
+    `values` (T,) are what :func:`times` returns, and `episode` (T,) numbers of the episodes.
+    """
+    exact = _finer_than_numbers(plain(array), unit)
+    if exact is None or len(values) != len(exact):
+        return None
+    order = np.lexsort([values, episode])
+    one, two = order[:-1], order[1:]
+    same = (values[one] == values[two]) & (episode[one] == episode[two])
+    one, two = one[same], two[same]
+    differ = to_numpy(pc.not_equal(exact.take(from_numpy(one)), exact.take(from_numpy(two))))
+    rows = np.maximum(one, two)[differ]
+    if not len(rows):
+        return None
+    row = int(rows.min())
+    text = f"has {_shown_time(exact[row : row + 1])}, {_MERGED[pa.types.is_temporal(exact.type)]}"
+    return Fault(row, column, text)
+
+
+def _shown_time(array: pa.Array) -> str:
+    """Return the one time of an array as a message shows it."""
+    return str(moments_of(array)[0]) if numpy_unit(array) else str(_names(array, is_uuid=False)[0])
+
+
+def _finer_than_numbers(array: pa.Array, unit: str) -> pa.Array | None:
+    """Return times that their numbers may not tell apart, as they are; None if the numbers are exact."""
+    types = pa.types
+    if types.is_string(array.type):
+        longest = pc.max(pc.utf8_length(array)).as_py()
+        if longest is None or longest < _LONGEST_OF_FLOATS:
+            return None
+        array = _typed_times(array)
+        if types.is_string(array.type):
+            with contextlib.suppress(pa.ArrowInvalid):  # other text than integers
+                return array.cast(pa.decimal128(38, 0))
+    kind = array.type
+    if unit != "ns" and str(kind).startswith(("timestamp[ns", "duration[ns", "time64[ns")):
+        numbers_of_ns = array.cast(pa.int64())
+        whole = _cast(array, _numbered_as(kind, unit)).cast(pa.int64())
+        is_exact = pc.multiply(whole, pa.scalar(1000, pa.int64())).equals(numbers_of_ns)
+        return None if is_exact else array
+    if types.is_uint64(kind):
+        return None if types.is_int64(_typed_times(array).type) else array
+    return array if types.is_decimal(kind) else None
 
 
 def _numbered_as(kind: Any, unit: str) -> Any:
@@ -330,6 +391,9 @@ class Converted:
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
         times_of_rows = self._parsed(partial(times, unit=unit), roles.time)
         self.marks = Marks(names, groups, terminated, truncated, missing, times_of_rows)
+        if times_of_rows is not None and not any(self._faults):
+            episode = _numbers_of_episodes(self.marks, T)
+            self._faults.append(merged_times(batch.column(roles.time), times_of_rows, episode, str(roles.time), unit))
         self.times = times_of_rows  # as times of NumPy where they are dates
         if times_of_rows is not None and clock_of(batch.column(roles.time))[0]:
             self.times = times_of_rows.view(f"M8[{unit}]")
@@ -382,6 +446,20 @@ class Converted:
         return values
 
 
+def _numbers_of_episodes(marks: Marks, n_rows: int) -> NDArray[np.intp]:
+    """Return the number of the episode of each row, (T,), also where its rows do not follow one another."""
+    if marks.ids is None:
+        return np.cumsum(marks.begins).astype(np.intp)
+    return _numbers_of_ids(marks.ids, n_rows)
+
+
+def _numbers_of_ids(ids_of_rows: Ids, n_rows: int) -> NDArray[np.intp]:
+    """Return numbers that are equal where the ids of rows are one, in order of first appearance, (T,)."""
+    places: dict[Identity, int] = {}
+    codes = [places.setdefault(key, len(places)) for key in ids_of_rows.keys]
+    return np.repeat(np.array(codes, np.intp), np.diff(ids_of_rows.changes, append=n_rows))
+
+
 def sorted_order(
     rows: Any, roles: Roles, known: Callable[[Any, Fault | None], Any], unit: str = "us"
 ) -> NDArray[np.intp]:
@@ -392,9 +470,7 @@ def sorted_order(
 
     def numbered(column: str) -> NDArray[np.intp]:
         found, fault = ids(rows.column(column), column)
-        places: dict[Identity, int] = {}
-        codes = [places.setdefault(key, len(places)) for key in known(found, fault).keys]
-        return np.repeat(np.array(codes, np.intp), np.diff(found.changes, append=len(rows)))
+        return _numbers_of_ids(known(found, fault), len(rows))
 
     assert roles.time is not None
     keys = [known(*times(rows.column(roles.time), roles.time, unit))]

@@ -216,11 +216,25 @@ def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
     times = parse_times("time", values)
     check_length("time", times, "time", len(last))
     if (row := first_true(~(times[1:] > times[:-1]) & ~last[:-1])) is not None:
+        fault = _merged(values, times, last)
+        if fault is not None:
+            raise InvalidInputError(f"`time` must increase within each episode; row {fault.row} {fault.text}")
         raise InvalidInputError(
             f"`time` must increase within each episode; row {row + 1} has {times[row + 1]} after {times[row]}. Sort "
             "the rows of each episode by time, and keep one row for each time."
         )
     return times
+
+
+def _merged(values: Any, times: NDArray[Any], last: Flags) -> Fault | None:
+    """Find the first time of a column of a library that differs from one of its episode, but was read as the same."""
+    column = column_of_library("time", values)
+    if column is None or times.dtype.kind in "mM":  # which are exact
+        return None
+    from lstd.data.parse_columns import merged_times
+
+    episode = np.append(0, np.cumsum(last)[:-1]).astype(np.intp)
+    return merged_times(column, times, episode, "time")
 
 
 def parse_times(name: str, values: Any, kind: np.dtype[Any] | None = None) -> NDArray[Any]:
