@@ -399,7 +399,7 @@ AFTER = {"next_observations": SMALL["observations"] + 2.0}
         ({"terminals": None, "dones": [0, 1, 0, 1], "timeouts": [0] * 4}, r"optimize_memory_usage.*timeouts=False"),
         ({"terminals": [False, True, False]}, r"`terminals` must have one entry per reward, 4; got shape \(3,\)"),
         ({"terminals": True}, r"`terminals` must be one flag per row, or False for none; got True"),
-        ({"terminals": [0, 2, 0, 0]}, r"`terminals` must hold True and False; row 1 has 2\. Convert"),
+        ({"terminals": [0, 2, 0, 0]}, r"`terminals` must hold True and False; row 1 has 2\. Write"),
         ({"terminals": [0, NAN, 0, 0]}, r"`terminals` must hold True and False; row 1 has nan"),
         ({"terminals": ["no"] * 4}, r"`terminals` must be an array of real numbers"),
         ({"observations": np.zeros((5, 2))}, r"`observations`.* 4; got shape \(5, 2\).*from_minari"),

@@ -191,6 +191,9 @@ def merged_times(
     exact = _finer_than_numbers(plain(array), unit)
     if exact is None or len(values) != len(exact):
         return None
+    is_later = (values[1:] > values[:-1]) & (episode[1:] == episode[:-1])
+    if (is_later | (episode[1:] > episode[:-1])).all():  # as in sorted rows
+        return None
     order = np.lexsort([values, episode])
     one, two = order[:-1], order[1:]
     same = (values[one] == values[two]) & (episode[one] == episode[two])
