@@ -286,6 +286,9 @@ def test_a_missing_value_among_integer_categories_is_no_id():
     ids = pd.Series(pd.Categorical([*VALUES["e"][:-1], None]))
     with pytest.raises(InvalidInputError, match="`episode` must have an id on every row; row 5 has no value"):
         LSTD(0.9).fit(X, y, episode=ids, terminated=VALUES["end"])
+    for other in (ids.array, pd.CategoricalIndex(ids)):
+        with pytest.raises(InvalidInputError, match="`episode` must have an id on every row; row 5 has no value"):
+            LSTD(0.9).fit(X, y, episode=other, terminated=VALUES["end"])
     flags_given = pd.Series(pd.Categorical([*VALUES["end"][:-1], None]))
     with pytest.raises(InvalidInputError, match="`terminated` must hold True and False; row 5 has no value"):
         LSTD(0.9).fit(X, y, episode=VALUES["e"], terminated=flags_given)
@@ -430,3 +433,22 @@ def test_such_times_of_arrays_are_exact_or_refused_by_name(name):
         return
     with pytest.raises(InvalidInputError, match=TELLS):
         Trajectories(X, **arrays, time=CLOSE[name])
+
+
+@pytest.mark.parametrize(
+    "kind", ["category", "Sparse[int64]", "Int64", "int64[pyarrow]", "string", "period[D]", "Int8"]
+)
+def test_arrays_of_pandas_are_as_their_series(kind):
+    """They have none of the ways of a series to reach codes, starts and dense values."""
+    ids = pd.Series(VALUES["e"]) if kind != "period[D]" else pd.Series(pd.to_datetime(VALUES["e"], unit="D"))
+    ids = ids.dt.to_period("D") if kind == "period[D]" else ids.astype(kind)
+    assert np.ravel(of_fit("e", ids.array)) == pytest.approx([COEFFICIENT], rel=1e-6)
+    if kind not in ("period[D]", "string"):
+        found = of_fit("end", pd.Series(VALUES["end"]).astype(kind).array)
+        assert np.ravel(found) == pytest.approx([COEFFICIENT], rel=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(pa, "bool8"), reason="an older pyarrow")
+def test_booleans_in_bytes_of_pandas():
+    stored = pd.Series(pd.arrays.ArrowExtensionArray(bool8([1, 0, 3, 0, 2, 4])))
+    assert of_fit("y", stored) == pytest.approx(of_fit("y", np.array([1.0, 0.0, 1.0, 0.0, 1.0, 1.0])), rel=1e-12)

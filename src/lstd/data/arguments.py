@@ -50,7 +50,12 @@ def is_of_arrow(value: Any) -> bool:
 
 def from_storage(value: Any) -> Any:
     """Return columns of Arrow of an extension type, such as booleans in bytes, as those of plain types."""
-    if type(value).__module__.partition(".")[0] != "pyarrow":
+    library = type(value).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(getattr(getattr(value, "dtype", None), "pyarrow_dtype", None), "extension_name"):
+        from lstd.data.arrow_columns import column_of
+
+        return from_storage(column_of(value, ""))
+    if library != "pyarrow":
         return value
     types = [value.type] if is_of_arrow(value) else getattr(getattr(value, "schema", None), "types", [])
     if not any(hasattr(kind, "extension_name") for kind in types):

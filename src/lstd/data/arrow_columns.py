@@ -7,6 +7,7 @@ All by the casts of Arrow and NumPy. Python objects that these would change, or 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -97,6 +98,8 @@ def column_of(values: Any, name: str) -> pa.Array | None:
         return combined(_of_polars(values.alias(name).to_frame()).column(0))
     if _is_of("pandas", values) and hasattr(values, "dtype"):
         series = values.to_series() if hasattr(values, "to_series") else values  # of an index
+        if not hasattr(series, "iloc"):  # an array, such as a Categorical
+            series = sys.modules["pandas"].Series(series)
         return _of_pandas(series, name) if hasattr(series, "tolist") else None
     return None
 
