@@ -452,3 +452,8 @@ def test_arrays_of_pandas_are_as_their_series(kind):
 def test_booleans_in_bytes_of_pandas():
     stored = pd.Series(pd.arrays.ArrowExtensionArray(bool8([1, 0, 3, 0, 2, 4])))
     assert of_fit("y", stored) == pytest.approx(of_fit("y", np.array([1.0, 0.0, 1.0, 0.0, 1.0, 1.0])), rel=1e-12)
+    frame = pd.DataFrame({"x": stored, "z": VALUES["x"]})
+    found = LSTD(0.9).fit(frame, VALUES["y"], episode=VALUES["e"], terminated=VALUES["end"])
+    plain_frame = frame.assign(x=[1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+    expected = LSTD(0.9).fit(plain_frame, VALUES["y"], episode=VALUES["e"], terminated=VALUES["end"])
+    assert found.coef_ == pytest.approx(expected.coef_, rel=1e-12)

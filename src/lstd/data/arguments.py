@@ -51,10 +51,8 @@ def is_of_arrow(value: Any) -> bool:
 def from_storage(value: Any) -> Any:
     """Return columns of Arrow of an extension type, such as booleans in bytes, as those of plain types."""
     library = type(value).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(getattr(getattr(value, "dtype", None), "pyarrow_dtype", None), "extension_name"):
-        from lstd.data.arrow_columns import column_of
-
-        return from_storage(column_of(value, ""))
+    if library == "pandas":
+        return _from_storage_of_pandas(value)
     if library != "pyarrow":
         return value
     types = [value.type] if is_of_arrow(value) else getattr(getattr(value, "schema", None), "types", [])
@@ -65,6 +63,19 @@ def from_storage(value: Any) -> Any:
     if is_of_arrow(value):
         return plain(value)
     return type(value).from_arrays([*map(plain, value.columns)], names=value.column_names)
+
+
+def _from_storage_of_pandas(value: Any) -> Any:
+    """Return a column, or a data frame, of pandas with columns of Arrow's extension types as those of plain types."""
+    dtypes = value.dtypes if getattr(value, "ndim", 1) == 2 else [getattr(value, "dtype", None)]
+    if not any(hasattr(getattr(dtype, "pyarrow_dtype", None), "extension_name") for dtype in dtypes):
+        return value
+    from lstd.data.arrow_columns import column_of
+
+    if len(np.shape(value)) == 1:
+        return from_storage(column_of(value, ""))
+    columns = [from_storage(value.iloc[:, j]) for j in range(value.shape[1])]
+    return np.column_stack([np.asarray(column, np.float64) for column in columns])
 
 
 def shown_id(name: Any) -> str:
