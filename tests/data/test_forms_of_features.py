@@ -44,6 +44,11 @@ def frame_sparse_about_nan(phi):
     return frame_of(phi).astype("Sparse[float]")
 
 
+def frame_of_sparse_types(phi):
+    pd = pytest.importorskip("pandas")
+    return sparse_frame(phi).astype({"a": pd.SparseDtype("float32", 0.0)})
+
+
 FORMS = {
     "dense": np.array, "float32": lambda phi: phi.astype(np.float32), "Fortran": np.asfortranarray,
     "read-only": read_only, "other bytes": lambda phi: phi.astype(">f8"),
@@ -53,6 +58,7 @@ FORMS = {
     "csr of 64 bits": long_indices, "csr of float32": lambda phi: sparse.csr_array(phi.astype(np.float32)),
     "lil": sparse.lil_array, "dok": sparse.dok_array, "bsr": sparse.bsr_array, "dia": sparse.dia_array,
     "frame": frame_of, "sparse frame": sparse_frame, "frame sparse about NaN": frame_sparse_about_nan,
+    "frame of sparse types": frame_of_sparse_types,
 }  # fmt: skip
 
 

@@ -200,7 +200,7 @@ def check_values_known(name: str, value: Any) -> None:
     if is_lazy(value):
         raise InvalidInputError(f"`{name}` must hold values; got a {type(value).__name__}. Call its `collect()` first.")
     structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused by its dtype
-    if not structured and np.ma.is_masked(value):
+    if not structured and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
 
 

@@ -7,7 +7,6 @@ All by the casts of Arrow and NumPy. Python objects that these would change, or 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -96,36 +95,30 @@ def column_of(values: Any, name: str) -> pa.Array | None:
         return None
     if _is_of("polars", values) and hasattr(values, "to_frame"):
         return combined(_of_polars(values.alias(name).to_frame()).column(0))
-    if _is_of("pandas", values) and hasattr(values, "dtype"):
-        series = values.to_series() if hasattr(values, "to_series") else values  # of an index
-        if not hasattr(series, "iloc"):  # an array, such as a Categorical
-            series = sys.modules["pandas"].Series(series)
-        return _of_pandas(series, name) if hasattr(series, "tolist") else None
-    return None
+    return _of_pandas(values, name) if _is_of("pandas", values) and hasattr(values, "dtype") else None
 
 
-def _of_pandas(series: Any, name: str) -> pa.Array:
-    """Return a column of pandas."""
-    kind = series.dtype
-    if isinstance(kind, np.dtype):
-        if kind.kind in "biuf":
-            return from_numpy(series.to_numpy())
-        if kind.kind == "O":
-            return of_objects(series.tolist(), name)
+def _of_pandas(values: Any, name: str) -> pa.Array:
+    """Return a series or an index of pandas, or the array that one holds."""
+    kind = values.dtype
+    if isinstance(kind, np.dtype) and kind.kind in "biuf":
+        return from_numpy(np.asarray(values))
+    if isinstance(kind, np.dtype) and kind.kind == "O":
+        return of_objects(values.tolist(), name)
+    array = getattr(values, "array", values)
     types = {each.__name__ for each in type(kind).__mro__}
     if "SparseDtype" in types:
-        return _of_pandas(series.sparse.to_dense(), name)
+        return _of_pandas(array.to_dense(), name)
     if "PeriodDtype" in types:
-        return _of_pandas(series.dt.start_time, name)
+        return _of_pandas(array.start_time, name)
     if "CategoricalDtype" in types:
-        codes = from_numpy(series.cat.codes.to_numpy().astype(np.int64))
-        known = from_numpy(series.notna().to_numpy())
-        places = pc.if_else(known, codes, pa.nulls(len(codes), codes.type))
-        return _of_pandas(kind.categories.to_series(), name).take(places)
+        codes = np.asarray(array.codes, np.int64)
+        places = pc.if_else(from_numpy(codes >= 0), from_numpy(codes), pa.nulls(len(codes), pa.int64()))
+        return _of_pandas(array.categories, name).take(places)
     try:
-        return combined(pa.Array.from_pandas(series))
+        return combined(pa.Array.from_pandas(array))
     except Exception:  # of many types
-        return of_objects(series.tolist(), name)
+        return of_objects([*values], name)
 
 
 # Types of Python objects that Arrow keeps as they are. Of others it drops the hours of a datetime after a date, zones

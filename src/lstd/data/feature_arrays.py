@@ -102,8 +102,11 @@ def _plain(name: str, X: Any) -> Any:
     if not extended or getattr(X, "ndim", 0) != 2 or any(dtype.kind not in "biuf" for dtype in extended):
         return X
     if len(extended) == X.shape[1] and all(type(dtype).__name__ == "SparseDtype" for dtype in extended):
-        zeros = all(dtype.fill_value == 0 for dtype in extended)
-        return X.sparse.to_coo() if zeros else X.sparse.to_dense()
+        if not all(dtype.fill_value == 0 for dtype in extended):
+            return X.sparse.to_dense()
+        if len({str(dtype.subtype) for dtype in extended}) > 1:  # of which pandas makes objects
+            X = X.astype(type(extended[0])(np.float64, 0.0))
+        return X.sparse.to_coo()
     try:
         return X.astype(np.float64)
     except (TypeError, ValueError) as error:  # other columns hold text
@@ -112,7 +115,9 @@ def _plain(name: str, X: Any) -> Any:
 
 def _dtypes(X: Any) -> Iterable[Any]:
     """Return the types of the columns of a data frame of pandas, Polars or Arrow; none of others."""
-    return () if is_lazy(X) else getattr(X, "dtypes", getattr(getattr(X, "schema", None), "types", ()))
+    if is_lazy(X) or getattr(X, "ndim", 2) != 2:
+        return ()
+    return getattr(X, "dtypes", getattr(getattr(X, "schema", None), "types", ()))
 
 
 def _as_sparse(name: str, X: Any) -> Features:
