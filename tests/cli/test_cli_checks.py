@@ -10,6 +10,8 @@ import pytest
 
 from lstd import load
 from lstd.cli.app import run
+from lstd.cli.options import names
+from lstd.errors import InvalidInputError
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
 
@@ -58,3 +60,9 @@ def test_a_misfit_is_said_once_when_settings_are_chosen_for_a_report(data, capfd
         out, err = capfd.readouterr()
         assert re.search(r"\nmisfit +found", out)
         assert ("no weighted sum" in err) is (not report)
+
+
+def test_a_name_with_a_line_break_needs_quotes():
+    assert names(['"line\nbreak",b'], "--features") == ("line\nbreak", "b")
+    with pytest.raises(InvalidInputError, match=r"`--features` must have a name with a line break in quotes"):
+        names(["line\nbreak"], "--features")

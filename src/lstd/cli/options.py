@@ -27,8 +27,14 @@ AUTO = "auto"  # as in `lstd.data.settings`, which imports NumPy
 
 
 def names(words: Sequence[str] | None, option: str = "") -> tuple[str, ...]:
-    """Split lists of column names at commas; quotes keep commas and leading spaces."""
-    return tuple(name for row in csv.reader(words or (), skipinitialspace=True) for name in row if name)
+    """Split lists of column names at commas; quotes keep commas, leading spaces and line breaks."""
+    try:
+        rows = list(csv.reader(words or (), skipinitialspace=True))
+    except csv.Error as error:
+        raise InvalidInputError(
+            f"`{option}` must have a name with a line break in quotes, such as '\"two\\nlines\"'; got {words!r}."
+        ) from error
+    return tuple(name for row in rows for name in row if name)
 
 
 def number(text: str, option: str, other: str = "") -> float:
