@@ -114,7 +114,7 @@ def test_columns_may_stand_in_another_order(tmp_path):
         assert found.feature_names_in_.tolist() == FEATURES
         expected = lstd.fit_tables(files, **roles | {"features": FEATURES}, **options, n_jobs=1)
         assert_agrees(found.statistics_, expected.statistics_)
-    apart = [dask.delayed(str)(file) for file in files]  # whoever sums a file knows no other
+    apart = [dask.delayed(str)(file) for file in files]  # a worker that sums one file knows no other
     with pytest.raises(InvalidInputError, match=r"1\.csv: its columns are in another order .*0\.csv; name the f"):
         fit_tables(apart, **roles, **SETTINGS)
     write(parts[1].rename(columns={"x1": "z"}), files[1])
