@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import check_values_known, shown
 from lstd.data.arrow_columns import is_frame
+from lstd.data.converted import Converted
 from lstd.data.follow import Episodes
 from lstd.data.ids import Ids, last_rows
 from lstd.data.open_table import EXTENSIONS, open_table
-from lstd.data.parse_columns import Converted
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.table import FROM_ONE, FrameTable, Table, at_row, dataset_tables

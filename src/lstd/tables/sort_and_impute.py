@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lstd.data import parse_columns as convert
 from lstd.data.arrow_columns import from_numpy
+from lstd.data.converted import sorted_order
 from lstd.data.ids import Fault, quoting
 from lstd.data.open_table import open_table
 from lstd.data.roles import Roles
@@ -192,7 +193,7 @@ class SortedTable(FrameTable):
         self._tables, self._ends = tables, np.cumsum([table.rows_read for table in tables])
         self._rows, self._named_by = rows, [name for name in (roles.episode, roles.time) if name]
         self._order = np.arange(len(rows))
-        self._order = convert.sorted_order(rows, roles, self._known)
+        self._order = sorted_order(rows, roles, self._known)
         super().__init__(", ".join(table.file for table in tables), rows.take(from_numpy(self._order)))
 
     def error(self, row: int, column: str, text: str) -> InvalidInputError:

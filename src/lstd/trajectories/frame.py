@@ -192,7 +192,7 @@ class FrameRows:
         error_at: ErrorAt | None = None,
     ) -> None:
         try:
-            from lstd.data import arrow_columns, parse_columns
+            from lstd.data import arrow_columns, converted, parse_columns
         except ModuleNotFoundError as error:
             raise missing_extra("Reading a data frame", "pyarrow", "data") from error
         self._frames, self._read, self.roles, self._first_row = arrow_columns, parse_columns, roles, first_row
@@ -215,9 +215,9 @@ class FrameRows:
         self._batch = batch
         if sort:  # by episode and time; errors name places before
             by = replace(self.columns, groups=None)
-            self._order = parse_columns.sorted_order(batch, by, self._sound, self._unit)
+            self._order = converted.sorted_order(batch, by, self._sound, self._unit)
             self._batch = batch.take(arrow_columns.from_numpy(self._order))
-        self.found = parse_columns.Converted(self._batch, self.columns, unit=self._unit)
+        self.found = converted.Converted(self._batch, self.columns, unit=self._unit)
 
     def _selected(self, frame: Any, names: list[str]) -> Any:
         """Return a frame as Arrow or pandas has it, after a check that it has the columns."""
