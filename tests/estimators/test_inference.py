@@ -10,7 +10,7 @@ from scipy import sparse, stats
 
 import naive
 from lstd import LSTD
-from lstd.data.settings import VARIANTS
+from lstd.data.variants import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.intervals import FEW
 from lstd.statistics.merging import LSTDStatistics

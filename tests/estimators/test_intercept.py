@@ -10,7 +10,8 @@ from scipy import sparse
 import lstd
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd.data.settings import VARIANTS, Settings
+from lstd.data.settings import Settings
+from lstd.data.variants import VARIANTS
 from lstd.errors import IllConditionedWarning
 from lstd.metrics import effective_degrees_of_freedom
 from tolerances import assert_close

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lstd.data.check_rows import check_rows
-from lstd.data.settings import VARIANTS
+from lstd.data.variants import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, default_limit
 from lstd.statistics.merging import LSTDStatistics

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import lstd.statistics.adding as running_module
 import lstd.statistics.adding as summing_module
 from lstd.data.check_rows import check_rows
-from lstd.data.settings import VARIANTS
+from lstd.data.variants import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
 from streams import Stream, cut, streams

@@ -130,7 +130,8 @@ def _fit(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None,
 
 def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: Any) -> HorizonLSTD:
     """Return a model of the next steps, and add rows for its page to a sample, if there is to be one."""
-    from lstd.data.settings import SPREAD, VARIANT
+    from lstd.data.settings import SPREAD
+    from lstd.data.variants import VARIANT
     from lstd.tables.reader import open_tables
 
     if given.horizon is None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from lstd.data.variants import VARIANT, VARIANTS
 from lstd.errors import InvalidInputError
 
 _COUNT = re.compile(r"-?[0-9]{1,18}")
@@ -164,6 +165,7 @@ def option_name(name: str) -> str:
 
 
 NAMES = "NAME[,NAME...]"
+_OTHER_VARIANTS = ", ".join(VARIANTS[:-1])
 _OF_TRANSITION = "of the transition that leaves the row"
 QUIET = "Hide progress and warnings, except those of the cache of kernels."
 OPTIONS = {
@@ -222,7 +224,7 @@ OPTIONS = {
     "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
     "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),
     "unpenalised": Option("Features without a ridge penalty; alpha applies to the rest.", NAMES, names, many=True),
-    "variant": Option("boyan, uncorrected or mixed.", "NAME", default="boyan"),
+    "variant": Option(f"{_OTHER_VARIANTS} or {VARIANTS[-1]}.", "NAME", default=VARIANT),
     "no_intercept": Option("Fit no intercept."),
     "independent": Option("Each file begins a new episode; files may reuse ids."),
     "jobs": Option("Threads.  [default: all cores]", "N", _jobs),

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_flag, check_grid, check_integer, check_real, is_single
+from lstd.data.variants import SHARES, VARIANT
 from lstd.errors import InvalidInputError
 
-VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 SPREAD, RAW = PENALTIES = ("spread", "raw")  # of a model of the next steps, in place of factors of features
-GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
+GAMMA, LMBDA, ALPHA = 0.99, 0.9, 1.0
 SOLVERS = ("auto", "direct", "iterative")
 TOL, MAX_ITER = 1e-8, 1000
 _LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`; it falls by 10⁴ where `tol` falls by 100
@@ -36,7 +36,8 @@ def boundary_share(variant: str, lmbda: float) -> float:
     >>> boundary_share("mixed", 0.75)
     0.25
     """
-    return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - lmbda}[check_choice("variant", variant, VARIANTS)]
+    share_of = SHARES[check_choice("variant", variant, SHARES)]
+    return share_of(lmbda)
 
 
 def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArray[np.float64]:
@@ -88,7 +89,7 @@ class Settings:
             raise InvalidInputError(
                 "`alpha` must be one number if `unpenalised` is given; got one per feature. Give only one of the two."
             )
-        check_choice("variant", self.variant, VARIANTS)
+        check_choice("variant", self.variant, SHARES)
         object.__setattr__(self, "fit_intercept", check_flag("fit_intercept", self.fit_intercept))
 
     @classmethod

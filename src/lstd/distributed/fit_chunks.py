@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.doubts import assumed_cut, warn_of_break
 from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
+from lstd.data.settings import ALPHA, LMBDA, Settings
+from lstd.data.variants import VARIANT
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.on_dask import Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.runner import Runner, counted

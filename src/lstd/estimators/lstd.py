@@ -18,8 +18,9 @@ from sklearn.base import BaseEstimator
 from lstd.data.arguments import check_flag, check_real, shown
 from lstd.data.doubts import backtest_of
 from lstd.data.rows import Columns
-from lstd.data.settings import ALPHA, GAMMA, LMBDA, MAX_ITER, TOL, VARIANT, Settings, Solver
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, MAX_ITER, TOL, Settings, Solver
 from lstd.data.takes import LSTD_COLUMNS, Takes
+from lstd.data.variants import VARIANT
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import OPTIONS, Model

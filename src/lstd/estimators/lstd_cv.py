@@ -13,8 +13,9 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.doubts import backtest_of
 from lstd.data.rows import Columns
-from lstd.data.settings import GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
+from lstd.data.settings import GAMMA, MAX_ITER, TOL, Settings, Solver
 from lstd.data.takes import LSTD_COLUMNS, Takes
+from lstd.data.variants import VARIANT
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.lstd import LSTD

@@ -21,8 +21,9 @@ from lstd.data.arguments import check_choice, check_flag, check_integer, check_r
 from lstd.data.doubts import FEWEST
 from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import PerRow, Rows
-from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, boundary_share, check_ridge
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, boundary_share, check_ridge
 from lstd.data.takes import Takes
+from lstd.data.variants import SHARES, VARIANT
 from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, check_rates
@@ -62,8 +63,8 @@ class RecursiveLSTD(OnlinePredictor):
     alpha : float > 0, or array-like of shape (n_features,), default 1.0
         Ridge coefficient, or one for each feature; 0 leaves a feature without a penalty. Until the data determine the
         weights of such features, each reading of the weights solves the system.
-    variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-        The estimator of :attr:`weights` and :meth:`predict`.
+    variant : str, default "boyan"
+        The estimator of :attr:`weights` and :meth:`predict`: a variant of :class:`lstd.LSTD`.
     forgetting : float in (0, 1] or "auto", default 1.0
         Factor f by which each transition multiplies the weights of all earlier ones. The transition k updates ago has
         the weight f^k, so about the last 1/(1 − f) count: a thousand for 0.999. 1 forgets nothing. "auto" learns with
@@ -168,7 +169,7 @@ class RecursiveLSTD(OnlinePredictor):
         aligned(2, n, n)  # A and its inverse fit in memory, or this raises
         self.n_features, self.gamma = n, check_real("gamma", gamma, 0.0, 1.0)
         self.lmbda, self.alpha = check_real("lmbda", lmbda, 0.0, 1.0), _check_alpha(alpha, n)
-        self.variant = check_choice("variant", variant, VARIANTS)
+        self.variant = check_choice("variant", variant, SHARES)
         self.n_rewards = None if n_rewards is None else check_integer("n_rewards", n_rewards, 1)
         every = max(8192, 10 * n) if check_every is None else check_every
         self.check_every, self.forgetting, self.n_blocks = check_integer("check_every", every, 1), forgetting, n_blocks
@@ -500,7 +501,7 @@ class RecursiveLSTD(OnlinePredictor):
         InvalidInputError
             When the weights overflow, or `variant` is unknown.
         """
-        weights = self.reader.weights(check_choice("variant", variant, VARIANTS))
+        weights = self.reader.weights(check_choice("variant", variant, SHARES))
         return weights[0] if self.n_rewards is None else weights
 
     # ------------------------------------------------------------ state

@@ -19,8 +19,9 @@ from lstd.data.doubts import FEWEST
 from lstd.data.feature_arrays import Features, check_features, check_not_overflowed
 from lstd.data.rows import COMPARED, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
-from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, VARIANT, Settings, Solver
+from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, Settings, Solver
 from lstd.data.takes import Takes
+from lstd.data.variants import VARIANT
 from lstd.errors import InvalidInputError, LSTDWarning, RidgeWarning, warn
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.lstd import LSTD
@@ -118,8 +119,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         Ridge coefficient, or one for each feature of pairs.
     fit_intercept : bool, default True
         Add a column of ones, whose weight is not penalised.
-    variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-        Which estimator to solve for.
+    variant : str, default "boyan"
+        Which estimator to solve for: a variant of :class:`lstd.LSTD`.
     features : StateActionFeatures or callable, optional
         Features of pairs, with the labels of the actions; or a function φ(s, a), see :class:`StateActionFeatures`. By
         default, actions are 0, 1, …, and each has a block of columns for the features of states.

@@ -49,8 +49,9 @@ from lstd.data.follow import check_given_throughout, follows, in_group
 from lstd.data.identity import Identity
 from lstd.data.rows import Columns, ReadOnly, Rows
 from lstd.data.seen_ids import groups_seen
-from lstd.data.settings import boundary_share, check_ridge
+from lstd.data.settings import ALPHA, boundary_share, check_ridge
 from lstd.data.takes import LSTD_COLUMNS, Takes
+from lstd.data.variants import VARIANT
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, TransitionColumns, chunk_edges, features_at_end, sum_themselves
@@ -535,8 +536,8 @@ class LSTDStatistics(ReadOnly, Saved):
             total += float(features_at_end(self.pending)[j] * self.trace[1, :n][j])
         return total
 
-    def matrix(self, variant: str = "boyan") -> Array:
-        """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
+    def matrix(self, variant: str = VARIANT) -> Array:
+        """Return a copy of A of a variant of :class:`lstd.LSTD`, (n, n), without the ridge term."""
         n, row, share = self.n_features, self.pending, boundary_share(variant, self.lmbda)
         M = self.sums[:n, :n].copy()
         with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
@@ -546,7 +547,7 @@ class LSTDStatistics(ReadOnly, Saved):
                 M -= np.multiply.outer(share * features_at_end(row), self.trace[1, :n])
         return M.T
 
-    def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
+    def solve(self, alpha: float | ArrayLike = ALPHA, variant: str = VARIANT) -> Solution:
         """Solve (A + αI) θ = b.
 
         Parameters
@@ -554,7 +555,8 @@ class LSTDStatistics(ReadOnly, Saved):
         alpha : float, at least 0, or array-like of shape (n,), default 1.0
             Ridge coefficient, or one for each feature. An array may leave out the column of ones, which then has no
             penalty.
-        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
+        variant : str, default "boyan"
+            A variant of :class:`lstd.LSTD`.
 
         Returns
         -------

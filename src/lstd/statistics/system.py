@@ -22,7 +22,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.settings import VARIANT
+from lstd.data.variants import VARIANT
 from lstd.errors import IllConditionedWarning, warn
 from lstd.statistics.solve import Outcome, Solution, solve, warn_of_condition
 from lstd.types import Array, Flags

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_columns, check_flag, check_integer, says_no_ends
 from lstd.data.roles import Roles
-from lstd.data.settings import ALPHA, LMBDA, SPREAD, VARIANT, Settings
+from lstd.data.settings import ALPHA, LMBDA, SPREAD, Settings
 from lstd.data.takes import Takes
+from lstd.data.variants import VARIANT
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError, missing_extra
