@@ -345,7 +345,7 @@ def test_fewer_blocks_are_kept_where_memory_holds_no_more():
     data = {"y": random.normal(size=240), "episode": episode, "terminated": np.arange(240) % 4 == 3}
     X = random.normal(size=(240, 240))
     few = HorizonLSTD(31, check=False).fit(X[:, :240], **data)  # 28 MiB a block, of which nine fit
-    assert 5 <= len(few.model_.stream.blocks) <= 9
+    assert 5 <= few.model_.stream.n_blocks <= 9
     assert np.isfinite(few.predict_interval(X[:2]).standard_error).all()
     none = HorizonLSTD(80, check=False).fit(X, **data)
     assert np.isfinite(none.predict(X)).all()

@@ -1,5 +1,7 @@
 """Blocks end where the definition says, in any split, and their prefix sums are those of the data before."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.variants import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, default_limit
+from lstd.statistics.horizon_sums import LagBlocks
 from lstd.statistics.merging import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
@@ -64,6 +67,49 @@ def test_blocks_end_where_the_data_says_in_any_split(data, stream, limit):
             size_of = max(1.0, np.abs(A).max(), np.abs(b).max())
             assert_close(prefix.matrix(variant) / size_of, A / size_of, "sums")
             assert_close(prefix.b / size_of, b / size_of, "sums")
+
+
+def pairs_of_lags(stream, horizon, first, end):
+    """C_k and b_k side by side, and H_k, over the pairs whose later row is one of `first` to `end` − 1."""
+    phi, y, discount = stream.X, np.nan_to_num(stream.columns_of_rewards), stream.leaving
+    weight = np.ones(len(stream)) if stream.weight is None else stream.weight
+    n, m = phi.shape[1], y.shape[1]
+    full, cut = np.zeros((horizon, n, n + m)), np.zeros((horizon, n, n))
+    for episode in stream.episodes:
+        is_full = [u < episode.stop - 1 or stream.ended[u] for u in range(episode.start, episode.stop)]
+        for u in range(max(first, episode.start), min(end, episode.stop)):
+            for k in range(min(horizon, u - episode.start + 1)):
+                t = u - k
+                if not is_full[t - episode.start]:
+                    continue
+                factor = weight[t] * np.prod(discount[t:u])
+                if is_full[u - episode.start]:
+                    full[k] += factor * np.outer(phi[t], np.append(phi[u], y[u]))
+                else:
+                    cut[k] += factor * np.outer(phi[t], phi[u])
+    return full, cut
+
+
+@quick
+@given(st.data(), streams(successors=False), st.integers(1, 7), st.integers(1, 4))
+def test_blocks_of_horizons_are_the_same_list_and_hold_the_pairs_of_their_rows(data, stream, limit, horizon):
+    used = replace(stream, importance_ratio=None, trace_coefficient=None)
+    chunks = [rows_of(chunk) for chunk in cut(data.draw, used) if len(chunk)]
+    if not chunks:
+        return
+    blocks = LagBlocks.empty(horizon, used.X.shape[1], used.columns_of_rewards.shape[1], limit)
+    for chunk in chunks:
+        blocks = blocks.extended(chunk)
+    places, size, by_episode = expected_blocks(used, limit)
+    assert [prefix.n_rows for prefix in blocks.prefixes] == places
+    assert (blocks.size, blocks.by_episode) == (size, by_episode)
+    edges = [0, *places, len(used)]
+    for e in range(blocks.n_blocks):
+        own = blocks.own(e)
+        full, cut_off = pairs_of_lags(used, horizon, edges[e], edges[e + 1])
+        size_of = max(1.0, np.abs(blocks.total.closed.full).max())
+        assert_close(own.full / size_of, full / size_of, "sums")
+        assert_close(own.cut / size_of, cut_off / size_of, "sums")
 
 
 def stream_of(T, **columns):

@@ -264,7 +264,7 @@ class HorizonLSTD(Regressor):
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
         if keep_ids:
-            goes_on = before.stream.continued_by(rows)
+            goes_on = before.stream.total.continued_by(rows)
             about["episodes"] = episodes_seen(rows, before.episodes, continues=goes_on)
         return before.then(rows, bounds=bounds, **about)
 

@@ -149,7 +149,7 @@ class HorizonModel(Record):
         age = self.age
         if age is not None:
             age = age.then(rows)
-        last = self.stream.last if self.stream.continued_by(rows) else None
+        last = self.stream.total.last if self.stream.total.continued_by(rows) else None
         limits = self.limits.then(self.with_columns(rows), last)
         stream = self.stream.extended(self.prepared(rows))
         return self.changed(
@@ -170,12 +170,12 @@ class HorizonModel(Record):
     def saved(self) -> HorizonModel:
         """The model as files hold it: solved, without the blocks of its data."""
         pair = self.solved.lmbda, self.solved.alpha
-        return self.changed(known=self.solved, kept=pair, stream=self.stream.total, episodes=None, clock=None)
+        return self.changed(known=self.solved, kept=pair, stream=self.stream.in_one_block, episodes=None, clock=None)
 
     @property
     def n_features(self) -> int:
         """Number of features, or of the columns that replace the age, without the column of ones."""
-        return len(self.stream.blocks[0].full[0]) - self.settings.fit_intercept
+        return len(self.stream.total.sums.full[0]) - self.settings.fit_intercept
 
     @property
     def n_given(self) -> int:
@@ -190,17 +190,18 @@ class HorizonModel(Record):
     @property
     def n_episodes(self) -> int:
         """Number of episodes."""
-        return self.stream.n_episodes
+        return self.stream.total.n_episodes
 
-    @cached_property
-    def blocks(self) -> tuple[LagSums, ...]:
-        """Sums of each block, as if the stream ended here."""
-        return self.stream.closed
+    @property
+    def weighted_blocks(self) -> list[int]:
+        """Numbers of the blocks that have a weight."""
+        (kept,) = np.nonzero(self.stream.weights > 0.0)
+        return [int(e) for e in kept]
 
     @cached_property
     def total(self) -> LagSums:
         """Sums over all data; raises InvalidInputError if no row is a full transition, or none has a weight."""
-        total = reduce(LagSums.plus, self.blocks)
+        total = self.stream.total.closed
         if not total.weight > 0.0:
             what = "a full transition" if not total.n_full else "a full transition with a `weight` above zero"
             raise InvalidInputError(
@@ -365,25 +366,24 @@ class HorizonModel(Record):
 
     def _influence(self, recursion: HorizonSolution, theta: Array) -> Influence:
         """Compute the influence of each block on centred weights θ; raises InvalidInputError with too few blocks."""
-        blocks, layout = [block for block in self.blocks if block.weight > 0.0], self.stream.layout
+        stream = self.stream
+        blocks = self.weighted_blocks
         if self.kept:
             raise InvalidInputError("Intervals need blocks of the data, which files do not keep. Fit the model again.")
-        unit = "rows"
-        if layout.by_episode:
-            grouped = self.stream.last is not None and self.stream.last.groups is not None
-            unit = "groups" if grouped else "episodes"
-        limit = layout.limit
+        limit = stream.limit
         n, horizon = len(self.factors), self.stream.horizon
         if limit < 2 * FEWEST_BLOCKS and limit == _limit(n, horizon, AUTO):  # memory holds no more
             if len(blocks) < FEWEST_BLOCKS:
                 raise InvalidInputError(_too_few_fit(n, horizon, limit))
             limit = 2 * FEWEST_BLOCKS
-        check_count(limit, layout.n_episodes if layout.by_episode else layout.n_rows, unit)
-        check_count(limit, len(blocks), f"blocks of {unit} with full transitions")
+        check_count(limit, stream.count(stream.total), stream.unit)
+        check_count(limit, len(blocks), f"blocks of {stream.unit} with full transitions")
         lmbda, alpha, _ = self.choice
-        shares = np.array([block.weight for block in blocks]) / self.total.weight
-        rest = (self.recursion(self.total.plus(block, -1.0), lmbda, alpha).run() for block in blocks)
-        moves = [np.sqrt(1.0 - share) * (theta - other) for share, other in zip(shares, rest, strict=True)]
+        shares = stream.weights[blocks] / self.total.weight
+        moves = []
+        for e, share in zip(blocks, shares, strict=True):
+            rest = self.recursion(self.total.less(stream.own(e)), lmbda, alpha)
+            moves.append(np.sqrt(1.0 - share) * (theta - rest.run()))
         vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
         system = recursion.system
         n = len(system.A)
@@ -491,7 +491,7 @@ class HorizonModel(Record):
     @property
     def reward_names(self) -> tuple[str, ...]:
         """Names of the rewards."""
-        m = len(self.stream.blocks[0].square)
+        m = len(self.stream.total.sums.square)
         return self.rewards or (("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m)))
 
     @property
@@ -575,16 +575,17 @@ class Choice(NamedTuple):
     results: dict[str, Array]
 
 
-def _folds(blocks: tuple[LagSums, ...]) -> list[LagSums]:
+def _folds(model: HorizonModel) -> list[LagSums]:
     """Join blocks to at most ten folds with weight."""
-    blocks = tuple(block for block in blocks if block.weight > 0.0)
-    edges = np.arange(min(len(blocks), _FOLDS) + 1) * len(blocks) // max(1, min(len(blocks), _FOLDS))
-    return [reduce(LagSums.plus, blocks[a:b]) for a, b in pairwise(edges)]
+    blocks = model.weighted_blocks
+    n_folds = min(len(blocks), _FOLDS)
+    edges = np.arange(n_folds + 1) * len(blocks) // max(1, n_folds)
+    return [reduce(LagSums.plus, map(model.stream.own, blocks[first:end])) for first, end in pairwise(edges)]
 
 
 def choose(model: HorizonModel) -> Choice:
     """Choose λ and α by the errors on held-out folds; raises InvalidInputError if there is nothing to hold out."""
-    folds, total, given = _folds(model.blocks), model.total, model.settings
+    folds, total, given = _folds(model), model.total, model.settings
     if len(folds) < 2:
         raise InvalidInputError(
             '`lmbda` and `alpha` can be "auto" with at least two blocks of data: pass more episodes or rows, an '

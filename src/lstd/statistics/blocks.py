@@ -2,7 +2,9 @@
 
 A block is a number of consecutive groups, of episodes without groups, or of rows while the data is one episode. Blocks
 are kept as prefix sums: the sums over all rows up to the end of each block, so that a block's own sums are the
-difference of two of them.
+difference of two of them. :class:`BlockList` is for sums of any kind, here of LSTD, and in
+:mod:`lstd.statistics.horizon_sums` of horizons. Tables are summed in pieces that end where :class:`Layout` says, and
+then joined to the same list.
 
 In one pass over a stream, all blocks but the last have the same size, a power of two. It doubles, and every second
 prefix sum is dropped, when there would be more blocks than a limit. So memory is bounded, and where blocks end depends
@@ -12,10 +14,11 @@ those, and joins the smallest neighbours if they are too many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +30,8 @@ from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import CHUNK_WORK
 from lstd.statistics.merging import LSTDStatistics, check_sums
-from lstd.statistics.system import System
+from lstd.statistics.system import Equations, System
 from lstd.statistics.threads import one_blas_thread
-from lstd.types import Array
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
 MOST_OF_ROWS = 28  # blocks of one episode: short ones depend on their neighbours
@@ -103,17 +105,55 @@ class Layout:
         return self.limit if self.by_episode else min(self.limit, MOST_OF_ROWS)
 
 
+class StreamSums(Protocol):
+    """Sums over a stream, which its next rows extend."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes begun."""
+
+    @property
+    def n_groups(self) -> int | None:
+        """Number of groups begun; None without groups."""
+
+    def continued_by(self, first: Rows) -> bool:
+        """Return whether the next rows, of which this is the first, continue the last episode."""
+
+    def shares_group_with(self, first: Rows) -> bool:
+        """Return whether this first of the next rows is of the group of the last row; also without groups."""
+
+    def totals(
+        self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None
+    ) -> Iterable[Self]:
+        """Return the sums before some of the next rows, among them those `at`, and after all."""
+
+
+class Subtractable(Protocol):
+    """Sums of which a part is the difference of two."""
+
+    def less(self, other: Self) -> Self:
+        """Return the sums without those of a part of the data."""
+
+
+S = TypeVar("S", bound=StreamSums)
+D = TypeVar("D", bound=Subtractable)
+
+
 @dataclass(frozen=True, eq=False)
-class Blocks(Record):
+class BlockList(Record, Generic[S]):
     """Sums over a stream, and its prefix sums at the ends of blocks.
 
     Attributes
     ----------
-    total : LSTDStatistics
+    total : StreamSums
         Sums over the whole stream.
     limit : int
         Largest number of blocks, at most 28 for one episode; zero for none.
-    prefixes : tuple of LSTDStatistics
+    prefixes : tuple of StreamSums
         Sums up to the end of each block but the last, in time order.
     size : int
         Groups, episodes or rows in a block, a power of two. The last block may have fewer; merged blocks have about as
@@ -126,9 +166,9 @@ class Blocks(Record):
         Rows beyond which blocks of one pass do not grow: the oldest two are joined instead, for sums that forget.
     """
 
-    total: LSTDStatistics
+    total: S
     limit: int
-    prefixes: tuple[LSTDStatistics, ...] = ()
+    prefixes: tuple[S, ...] = ()
     size: int = 1
     reason: str = ""
     seen: SeenIds | None = None
@@ -147,28 +187,6 @@ class Blocks(Record):
         return "episodes" if self.by_episode else "rows"
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """Share of the groups, episodes, or rows of one episode, in each block, shape (n_blocks,).
-
-        They count by the mean weight of the block's transitions.
-        """
-        ends, until = self._ends(), (*self.prefixes, self.total)
-        counts, transitions = np.diff([[0, *ends], [0, *(s.n_transitions for s in until)]])
-        weights = np.diff([0.0, *(s.total_weight for s in until)])
-        size = counts * np.divide(weights, transitions, out=np.ones(len(counts)), where=transitions > 0)
-        return np.asarray(size / (size.sum() or 1.0)) if ends[-1] else np.empty(0)
-
-    @property
-    def marks(self) -> NDArray[np.uint64]:
-        """What identifies each block, (n_blocks, 4): counts of rows and of episodes begun, and marks of both kinds.
-
-        The last is that of rewards and weights: two blocks of the same rows may differ in it.
-        """
-        until = [(s.n_rows, s.counts.mark, s.n_episodes, s.counts.reward_mark) for s in (*self.prefixes, self.total)]
-        marks = np.array([(0, 0, 0, 0), *until], dtype=np.uint64)
-        return np.asarray(marks[1:] - marks[:-1])
-
-    @property
     def layout(self) -> Layout:
         """Where the blocks end."""
         count = self.total.n_groups or self.total.n_episodes
@@ -179,45 +197,38 @@ class Blocks(Record):
         """Number of blocks."""
         return len(self.prefixes) + 1
 
-    def own(self, e: int, system: System) -> tuple[Array, Array]:
-        """Return A, (n, n), and b, (n, m), of block e alone, for the weights of the system of all blocks."""
-        A, b = self._until(e, system)
-        if e > 0:
-            A_before, b_before = self._until(e - 1, system)
-            A = A - A_before
-            b = b - b_before
-        return A, b
-
-    def _until(self, e: int, system: System) -> tuple[Array, Array]:
-        """Return A and b of the data up to the end of block e.
-
-        Within one episode the trace runs across the ends of blocks, which cut nothing off: these sums are Boyan's.
-        """
+    def until(self, e: int) -> S:
+        """Return the sums up to the end of block e."""
         if e == len(self.prefixes):
-            return system.A, system.b
-        return system.of_part(self.prefixes[e], cuts_end=self.by_episode)
+            return self.total
+        return self.prefixes[e]
 
-    def _ends(self) -> list[int]:
-        """Return the number of groups, episodes or rows up to the end of each block."""
-        return [self.count(statistics) for statistics in (*self.prefixes, self.total)]
+    def _own(self, e: int, part: Callable[[S], D]) -> D:
+        """Return the sums of block e alone; `part` returns, of sums up to the end of a block, those that add up."""
+        sums = part(self.until(e))
+        if e == 0:
+            return sums
+        return sums.less(part(self.until(e - 1)))
 
-    def count(self, statistics: LSTDStatistics) -> int:
-        """Return the number of groups, episodes or rows in statistics."""
-        return int(getattr(statistics, f"n_{self.unit}"))
+    def count(self, sums: S) -> int:
+        """Return the number of groups, episodes or rows in sums."""
+        return int(getattr(sums, f"n_{self.unit}"))
 
-    def extended(self, rows: Rows, *, goes_on: bool | None = None, threads: int | None = None) -> Blocks:
-        """Return the blocks with the next chunk of the stream, checked rows whose features may hold NaN and inf.
+    @abstractmethod
+    def _check(self, total: S, rows: Rows) -> None:
+        """Raise InvalidInputError if the sums with the last `rows` overflow."""
+
+    def extended(self, rows: Rows, *, goes_on: bool | None = None, threads: int | None = None) -> Self:
+        """Return the blocks with the next rows of the stream, at least one, which are checked.
 
         `goes_on` says whether the rows continue the last episode, if that is known.
 
         Raises
         ------
         InvalidInputError
-            When the chunk does not fit the stream, a feature is NaN or infinite, or the sums overflow.
+            When the chunk does not fit the stream, or the sums overflow.
         """
         total = self.total
-        if not len(rows):
-            return self.changed(total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
         begins = rows.begins
         if total.n_rows:
             if goes_on is None:
@@ -234,16 +245,7 @@ class Blocks(Record):
             later = total.totals(rows, starts, goes_on=goes_on, threads=threads)
             return self._continued(rows, later, layout, starts)
 
-    def joined(self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
-        """Return the blocks with the next rows; `later` are their :meth:`LSTDStatistics.totals`, alone, at `starts`.
-
-        These are the rows where :meth:`Layout.extended` says that blocks begin. Raises as :meth:`extended` does.
-        """
-        return self._continued(rows, map(self.total.merged, later), layout, starts)
-
-    def _continued(
-        self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]
-    ) -> Blocks:  # fmt: skip
+    def _continued(self, rows: Rows, later: Iterable[S], layout: Layout, starts: Sequence[int]) -> Self:
         """Return the blocks with the next rows; `later` are the sums of the stream after each chunk of them."""
         total = self.total
         n_before = total.n_rows
@@ -253,12 +255,86 @@ class Blocks(Record):
         step = layout.step_from(self.layout, self.n_blocks)
         prefixes = self.prefixes[step - 1 :: step]
         for after in later:
-            if starts and total.n_rows - n_before in starts and after is not total:
+            if starts and total.n_rows - n_before in starts and after.n_rows > total.n_rows:
                 prefixes = (*prefixes, total)
             total = after
-        check_sums(total, rows)
+        self._check(total, rows)
         kept = prefixes[max(0, len(prefixes) + 1 - layout.most) :]
         return self.changed(total=total, prefixes=kept, size=layout.size, seen=seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(BlockList[LSTDStatistics]):
+    """Blocks of the sums of LSTD."""
+
+    total: LSTDStatistics
+    limit: int
+    prefixes: tuple[LSTDStatistics, ...] = ()
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Share of the groups, episodes, or rows of one episode, in each block, shape (n_blocks,).
+
+        They count by the mean weight of the block's transitions.
+        """
+        until = (*self.prefixes, self.total)
+        ends = [self.count(statistics) for statistics in until]
+        if not ends[-1]:
+            return np.empty(0)
+        counts = np.diff([0, *ends])
+        transitions = np.diff([0, *(statistics.n_transitions for statistics in until)])
+        weights = np.diff([0.0, *(statistics.total_weight for statistics in until)])
+        mean_weight = np.divide(weights, transitions, out=np.ones(len(counts)), where=transitions > 0)
+        size = counts * mean_weight
+        return np.asarray(size / (size.sum() or 1.0))
+
+    @property
+    def marks(self) -> NDArray[np.uint64]:
+        """What identifies each block, (n_blocks, 4): counts of rows and of episodes begun, and marks of both kinds.
+
+        The last is that of rewards and weights: two blocks of the same rows may differ in it.
+        """
+        until = [(s.n_rows, s.counts.mark, s.n_episodes, s.counts.reward_mark) for s in (*self.prefixes, self.total)]
+        marks = np.array([(0, 0, 0, 0), *until], dtype=np.uint64)
+        return np.asarray(marks[1:] - marks[:-1])
+
+    def own(self, e: int, system: System) -> Equations:
+        """Return A, (n, n), and b, (n, m), of block e alone, for the weights of the system of all blocks.
+
+        Within one episode the trace runs across the ends of blocks, which cut nothing off: these sums are Boyan's.
+        """
+
+        def equations(until: LSTDStatistics) -> Equations:
+            if until is self.total:
+                return Equations(system.A, system.b)
+            return system.of_part(until, cuts_end=self.by_episode)
+
+        return self._own(e, equations)
+
+    def _check(self, total: LSTDStatistics, rows: Rows) -> None:
+        check_sums(total, rows)
+
+    def extended(self, rows: Rows, *, goes_on: bool | None = None, threads: int | None = None) -> Self:
+        """Return the blocks with the next chunk of the stream, checked rows whose features may hold NaN and inf.
+
+        `goes_on` says whether the rows continue the last episode, if that is known.
+
+        Raises
+        ------
+        InvalidInputError
+            When the chunk does not fit the stream, a feature is NaN or infinite, or the sums overflow.
+        """
+        if len(rows):
+            return super().extended(rows, goes_on=goes_on, threads=threads)
+        total = self.total
+        return self.changed(total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
+
+    def joined(self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
+        """Return the blocks with the next rows; `later` are their :meth:`LSTDStatistics.totals`, alone, at `starts`.
+
+        These are the rows where :meth:`Layout.extended` says that blocks begin. Raises as :meth:`extended` does.
+        """
+        return self._continued(rows, map(self.total.merged, later), layout, starts)
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
         """Return the blocks of this stream followed by a later one, which was summed apart.

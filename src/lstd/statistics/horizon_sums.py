@@ -17,9 +17,9 @@ once the later one has seen the last H rows of the earlier one. Value of horizon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property
 from itertools import count, islice, pairwise
 from typing import Annotated, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from lstd.data.follow import follows, in_group
 from lstd.data.identity import Identity
 from lstd.data.rows import Record, Rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.blocks import Layout
+from lstd.statistics.blocks import BlockList
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
@@ -81,6 +81,10 @@ class LagSums(Record):
             filled=np.zeros(n),
         )
 
+    def less(self, other: LagSums) -> LagSums:
+        """Return the sums without those of a part of the data."""
+        return self.plus(other, -1.0)
+
     def plus(self, other: LagSums, sign: float = 1.0) -> LagSums:
         """Return the sums with those of other data, or with the sign −1 without them."""
         return LagSums.of(
@@ -103,9 +107,10 @@ class LagSums(Record):
         return System.of_regression(gram, right, ridge, penalty=penalty, intercept=intercept)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def check_range(self, n_blocks: int) -> None:
-        """Raise InvalidInputError unless the sums over so many blocks are in the range of float64."""
-        check_range(*(n_blocks * array for array in (self.full, self.cut, self.square, np.array(self.weight))))
+    def check_range(self) -> None:
+        """Raise InvalidInputError unless the sums, and those of any part, are in the range of float64."""
+        arrays = (self.full, self.cut, self.square, np.array(self.weight))
+        check_range(*(2.0 * array for array in arrays))  # a part is the difference of two such sums
 
     def decayed(self, lmbda: float) -> Array:
         """Return λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k], (H, n, n + m)."""
@@ -153,7 +158,6 @@ class Units(NamedTuple):
     square: Array
 
 
-@np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
 def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
     """Sum the pairs of rows whose later row is between two consecutive `edges`, for each two; checked rows.
 
@@ -161,11 +165,12 @@ def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
     as a horizon row.
     """
     with one_blas_thread():
-        return [_sums_of(rows, horizon, first, end) for first, end in pairwise(edges)]
+        return [sums_of_lags(rows, horizon, first, end) for first, end in pairwise(edges)]
 
 
-def _sums_of(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
-    """Sum the pairs whose later row is one of `first` to `end` − 1."""
+@np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
+def sums_of_lags(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
+    """Sum the pairs whose later row is one of `first` to `end` − 1; see `lag_sums`."""
     sums = LagSums.zero(horizon, rows.n_features, rows.y.shape[1])
     size = max(_ROWS, horizon)
     for start in range(first, end, size):
@@ -263,91 +268,150 @@ def _beside(phi: Features, y: Array) -> Features:
 
 
 @dataclass(frozen=True, eq=False)
-class LagBlocks(Record):
-    """Sums of lags over a stream, in blocks of the data, and the rows that later rows of the stream need.
+class LagStatistics(Record):
+    """Sums of lags over a stream, and the rows that later rows of the stream need.
 
     Attributes
     ----------
-    horizon : int
-    layout : Layout
-        Where blocks end; their number is at most its `limit`.
-    blocks : tuple of LagSums
+    sums : LagSums
         Without the last row of an episode that may go on.
     last : Rows or None
         The last rows of the last episode, up to the horizon, which pairs with later rows need; of one that terminated
-        the last row alone. None without data.
+        the last row alone. None without data, and at the end of a block within the stream, where all rows are in the
+        sums.
+    n_rows, n_episodes : int
+        Rows, and episodes begun.
+    n_groups : int or None
+        Groups begun; None without groups.
     """
 
-    horizon: int
-    layout: Layout
-    blocks: tuple[LagSums, ...]
+    sums: LagSums
     last: Rows | None = None
+    n_rows: int = 0
     n_episodes: int = 0
+    n_groups: int | None = None
 
     def __post_init__(self) -> None:
-        n = self.blocks[0].full.shape[1]
+        n = self.sums.full.shape[1]
         if self.last is not None and self.last.n_features != n:
             raise InvalidInputError(f"`last` must be rows of {n} features; got {self.last.n_features}.")
+
+    @property
+    def horizon(self) -> int:
+        """The longest horizon."""
+        return len(self.sums.full)
+
+    @cached_property
+    @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
+    def closed(self) -> LagSums:
+        """The sums if the stream ends here: its last row is a horizon row."""
+        rows = self.last
+        if rows is None or rows.terminated[-1]:
+            return self.sums
+        with one_blas_thread():
+            of_last_row = sums_of_lags(rows, self.horizon, len(rows) - 1, len(rows))
+        return self.sums.plus(of_last_row)
+
+    def continued_by(self, first: Rows) -> bool:
+        """Return whether the first of the next rows is of the last episode; raises InvalidInputError as `follows`."""
+        return self.last is not None and follows(self.last, first)
+
+    def shares_group_with(self, first: Rows) -> bool:
+        """Return whether this first of the next rows is of the group of the last row; also without groups."""
+        return self.last is not None and in_group(self.last, first)
+
+    def named(self, episode: Identity | None) -> LagStatistics:
+        """Return the sums with the id of this key for the last episode; None for rows without ids."""
+        return self.changed(last=None if self.last is None else self.last.named(episode))
+
+    @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
+    def totals(
+        self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None
+    ) -> list[LagStatistics]:
+        """Return the sums before each of the next rows `at`, and after all; in one thread, whatever `threads` is.
+
+        `goes_on` says whether the rows continue the last episode, if that is known. Raises InvalidInputError when they
+        may not follow the last row.
+        """
+        if goes_on is None:
+            goes_on = self.continued_by(rows)
+        n_episodes = self.n_episodes + (not goes_on)
+        n_groups = None
+        if rows.groups is not None:
+            n_groups = (self.n_groups or 0) - self.shares_group_with(rows)
+            starts = np.flatnonzero(rows.begins)
+
+        def after(end: int, sums: LagSums, last: Rows | None) -> LagStatistics:
+            return LagStatistics.of(
+                sums=sums,
+                last=last,
+                n_rows=self.n_rows + end,
+                n_episodes=n_episodes + int(np.count_nonzero(rows.last[: max(0, end - 1)])),
+                n_groups=None if n_groups is None else n_groups + int(np.searchsorted(starts, end)),
+            )
+
+        both = rows
+        sums = self.closed
+        n_before = 0  # rows of the last episode, of which the last one is not in the sums
+        if self.last is not None and goes_on:
+            both = _joined(self.last, rows)
+            sums = self.sums
+            n_before = len(self.last)
+        found = []
+        first = max(0, n_before - 1)
+        with one_blas_thread():
+            for start in at:
+                sums = sums.plus(sums_of_lags(both, self.horizon, first, n_before + start))
+                found.append(after(start, sums, None))
+                first = n_before + start
+            end = len(both) - (not both.terminated[-1])
+            sums = sums.plus(sums_of_lags(both, self.horizon, first, end))
+        return [*found, after(len(rows), sums, _last_rows(both, self.horizon))]
+
+
+@dataclass(frozen=True, eq=False)
+class LagBlocks(BlockList[LagStatistics]):
+    """Blocks of the sums of lags. A pair of rows belongs to the block of its later row."""
+
+    total: LagStatistics
+    limit: int
+    prefixes: tuple[LagStatistics, ...] = ()
 
     @classmethod
     def empty(cls, horizon: int, n: int, m: int, limit: int) -> LagBlocks:
         """Return the blocks of no data of n features and m rewards, at most `limit`."""
-        return cls(horizon, Layout(limit), (LagSums.zero(horizon, n, m),))
+        return cls(LagStatistics(LagSums.zero(horizon, n, m)), limit)
 
     @property
-    def total(self) -> LagBlocks:
+    def horizon(self) -> int:
+        """The longest horizon."""
+        return self.total.horizon
+
+    @property
+    def in_one_block(self) -> LagBlocks:
         """The same stream in one block, of which further data make no others."""
-        layout = Layout(0, self.layout.n_rows, self.n_episodes)
-        return self.changed(layout=layout, blocks=(reduce(LagSums.plus, self.blocks),))
+        return self.changed(limit=0, prefixes=(), size=1, seen=None)
 
     @property
-    def closed(self) -> tuple[LagSums, ...]:
-        """The blocks if the stream ends here: its last row is a horizon row."""
-        rows = self.last
-        if rows is None or rows.terminated[-1]:
-            return self.blocks
-        (of_last_row,) = lag_sums(rows, self.horizon, [len(rows) - 1, len(rows)])
-        return (*self.blocks[:-1], self.blocks[-1].plus(of_last_row))
+    def weights(self) -> Array:
+        """Weight of the full rows in each block, (n_blocks,)."""
+        until = [self.until(e).closed.weight for e in range(self.n_blocks)]
+        return np.diff([0.0, *until])
 
-    def continued_by(self, rows: Rows) -> bool:
-        """Return whether the first of the next rows is of the last episode; raises InvalidInputError as `follows`."""
-        return self.last is not None and follows(self.last, rows)
+    def own(self, e: int) -> LagSums:
+        """Return the sums of block e alone, if the stream ends here."""
+        return self._own(e, _closed)
 
     def named(self, episode: Identity | None) -> LagBlocks:
         """Return the blocks with the id of this key for the last episode; None for rows without ids."""
-        return self.changed(last=None if self.last is None else self.last.named(episode))
+        return self.changed(total=self.total.named(episode))
 
-    def extended(self, rows: Rows) -> LagBlocks:
-        """Return the blocks with the next rows of the stream, at least one.
+    def _check(self, total: LagStatistics, rows: Rows) -> None:
+        total.closed.check_range()
 
-        Raises InvalidInputError when they may not follow the last row, or the sums overflow.
-        """
-        goes_on = self.continued_by(rows)
-        begins = rows.begins
-        if self.last is not None:
-            begins[0] = not (goes_on if rows.groups is None else in_group(self.last, rows))
-        layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
-        n_episodes = self.n_episodes + int(rows.last.sum()) - goes_on
 
-        blocks = self.closed
-        n_before = 0
-        if self.last is not None and goes_on:
-            blocks = self.blocks
-            n_before = len(self.last)
-            rows = _joined(self.last, rows)
-        edges = [max(0, n_before - 1), *(n_before + start for start in starts), len(rows) - (not rows.terminated[-1])]
-        sums = lag_sums(rows, self.horizon, edges)
-        step = layout.step_from(self.layout, len(blocks))
-        merged = [reduce(LagSums.plus, blocks[i : i + step]) for i in range(0, len(blocks), step)]
-        found = self.changed(
-            layout=layout,
-            blocks=(*merged[:-1], merged[-1].plus(sums[0]), *sums[1:]),
-            last=_last_rows(rows, self.horizon),
-            n_episodes=n_episodes,
-        )
-        for block in found.closed[-len(sums) :]:
-            block.check_range(max(1, layout.limit))
-        return found
+def _closed(statistics: LagStatistics) -> LagSums:
+    return statistics.closed
 
 
 def _joined(last: Rows, rows: Rows) -> Rows:

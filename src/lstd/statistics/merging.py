@@ -184,7 +184,11 @@ class LSTDStatistics(ReadOnly, Saved):
         n = self.n_features
         return self.sums[n:, :n].T
 
-    n_rows = property(attrgetter("counts.n_rows"), doc="Number of rows.")
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.counts.n_rows
+
     n_transitions = property(attrgetter("counts.n_transitions"), doc="Number of full transitions.")
     feature_names = property(attrgetter("about.feature_names"), doc="Names of the features but the ones, or None.")
     labels = property(attrgetter("about.labels"), doc="Labels of the data.")

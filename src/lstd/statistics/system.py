@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,17 @@ class Sums(Protocol):
 
     def boundary_at(self, j: int) -> float:
         """Return entry (j, j) of the boundary terms at all cuts, the end of the data among them."""
+
+
+class Equations(NamedTuple):
+    """Sums over a part of the data, for the weights of a system; n weights, m rewards."""
+
+    A: Array  # (n, n)
+    b: Array  # (n, m)
+
+    def less(self, other: Equations) -> Equations:
+        """Return the sums without those of a part of the data."""
+        return Equations(self.A - other.A, self.b - other.b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +274,7 @@ class System:
             null=self.null,
         )
 
-    def of_part(self, part: Sums, *, cuts_end: bool) -> tuple[Array, Array]:
+    def of_part(self, part: Sums, *, cuts_end: bool) -> Equations:
         """Return A, (n, n), and b, (n, m), of a part of the data, for the weights of this system.
 
         Where no cut ends the part, its matrix is that of Boyan's estimator.
@@ -273,5 +284,5 @@ class System:
             variant = VARIANT
         A = part.matrix(variant)
         if self.columns is None:
-            return A, part.b
-        return A[np.ix_(self.columns, self.columns)], part.b[self.columns]
+            return Equations(A, part.b)
+        return Equations(A[np.ix_(self.columns, self.columns)], part.b[self.columns])
