@@ -22,9 +22,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,9 +41,9 @@ from lstd.estimators.folds import (
     are_whole,
     folds_of,
     lambda_returns,
+    left_out,
     rows_from_all_over,
     times_weights,
-    without_each,
 )
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks, Selection, needs_matrix
@@ -51,9 +51,10 @@ from lstd.estimators.sparse_solver import solve_grid
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range
+from lstd.statistics.stacked_solve import solve_for_ridges
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 OnProgress = Callable[[str, float, float], None]  # called with the name of the task, the work done and in all
 Choice = tuple[Settings, Selection, Checks]
@@ -69,6 +70,8 @@ _MOST_JOBS = 1024  # threads
 _FEW_LMBDAS, _FEW_FOLDS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]), 5  # without the matrix, where each is a solve
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 _ENTRIES_OF_SCORE = 2**22  # features of the rows that are held out in turn
+_FEW_FEATURES = 64  # up to which systems are solved in a stack, and the grid is fine
+_BYTES_OF_SUMS = 2**28  # of the systems of all trace decays, which are kept while the grid grows
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 
 
@@ -211,6 +214,7 @@ class _Search:
         self.ridge = np.append(np.array(settings.penalty), [0.0] * settings.fit_intercept)
         self.weights, self.outside = np.empty((L, 0, n, m)), np.empty((K, L, 0, n, m))
         self.condition, self.quadratic = np.empty((L, 0)), np.empty((K, L, 0, m))
+        self.systems: dict[float, _Systems] = {}  # by trace decay, as far as memory allows
 
     @property
     def allowed(self) -> NDArray[np.bool_]:
@@ -232,11 +236,18 @@ class _Search:
 
     def _solutions(self, alphas: Array, report: OnProgress | None) -> tuple[Array, Array, Array]:
         """Weights from all data (λ, α, n, m) and without each fold (K, λ, α, n, m), largest condition (λ, α)."""
-        tasks = (
-            partial(_solved, self.folds, lmbda, alphas, self.ridge, self.settings) for lmbda in self.lmbdas.tolist()
-        )
-        weights, outside, condition = map(np.stack, zip(*self._in_parallel([*tasks], report), strict=True))
+        tasks = [partial(self._solved, lmbda, alphas) for lmbda in self.lmbdas.tolist()]
+        weights, outside, condition = map(np.stack, zip(*self._in_parallel(tasks, report), strict=True))
         return weights, outside.swapaxes(0, 1), condition
+
+    def _solved(self, lmbda: float, alphas: Array) -> _Solved:
+        """Solve the systems of one trace decay, whose sums are kept for further ridge coefficients."""
+        systems = self.systems.get(lmbda)
+        if systems is None:
+            systems = _Systems.of(self.folds, lmbda, self.settings)
+        if len(self.lmbdas) * systems.n_bytes <= _BYTES_OF_SUMS:
+            self.systems[lmbda] = systems
+        return systems.solved(alphas, self.ridge)
 
     def _in_parallel(self, tasks: Sequence[Callable[[], Any]], report: OnProgress | None) -> list[Any]:
         """Return the results of tasks."""
@@ -416,26 +427,46 @@ def _in_units(squared: Array, variance: Array) -> Array:
     return np.asarray(np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1))
 
 
-def _solved(
-    folds: list[Rows], lmbda: float, alphas: Array, ridge: Array, settings: Settings
-) -> tuple[Array, Array, Array]:
-    """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
-    sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
-    with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
-        without = list(without_each(sums))
-        total = reduce(LSTDStatistics.then, sums)
-    whole = total.total_weight or 1.0
-    n, m = total.b.shape
-    no_ridge = np.zeros(n - settings.fit_intercept)
-    weights, outside = np.empty((len(alphas), n, m)), np.empty((len(folds), len(alphas), n, m))
-    condition = np.zeros(len(alphas))
-    for statistics, share, out in [(total, 1.0, weights)] + [
-        (rest, (rest.total_weight or whole / len(folds)) / whole, outside[k]) for k, rest in enumerate(without)
-    ]:
-        system = System.of(statistics, settings.variant, no_ridge, intercept=settings.fit_intercept)
-        for i, alpha in enumerate(alphas):
-            solution = system.with_ridge(alpha * share * ridge).solve()
-            out[i] = solution.weights
-            if statistics.total_weight:  # without any, all weights are zero
-                condition[i] = max(condition[i], solution.condition_number)
-    return weights, outside, condition
+class _Solved(NamedTuple):
+    """Solutions for one trace decay and J ridge coefficients; n weights, m rewards, K folds."""
+
+    weights: Array  # from all data, (J, n, m)
+    outside: Array  # without each fold, (K, J, n, m)
+    condition: Array  # largest condition number, (J,)
+
+
+class _Systems(NamedTuple):
+    """The systems of one trace decay: of all data, and then without each fold."""
+
+    systems: list[System]
+    shares: Array  # of the weight of all data, (K + 1,)
+    have_weight: Flags  # (K + 1,)
+
+    @classmethod
+    def of(cls, folds: list[Rows], lmbda: float, settings: Settings) -> _Systems:
+        """Sum the folds, and merge them to all data and to the data without each fold."""
+        sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
+        with np.errstate(over="ignore", invalid="ignore"):  # the solver checks the sums
+            total, rests = left_out(sums)
+        no_ridge = np.zeros(total.n_features - settings.fit_intercept)
+        intercept = settings.fit_intercept
+        parts = [total, *rests]
+        systems = [System.of(part, settings.variant, no_ridge, intercept=intercept) for part in parts]
+        whole = total.total_weight or 1.0
+        weight = np.array([part.total_weight for part in parts])
+        assumed = np.full(len(parts), whole / len(folds))  # where all weights are zero
+        assumed[0] = whole
+        return cls(systems, np.where(weight > 0.0, weight, assumed) / whole, weight > 0.0)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the sums."""
+        return sum(system.A.nbytes + system.b.nbytes for system in self.systems)
+
+    def solved(self, alphas: Array, ridge: Array) -> _Solved:
+        """Solve with the ridge coefficients α times those of the features, in proportion to the weight of the data."""
+        ridges = alphas[np.newaxis, :, np.newaxis] * self.shares[:, np.newaxis, np.newaxis] * ridge
+        stacked = len(ridge) <= _FEW_FEATURES
+        weights, conditions = solve_for_ridges(self.systems, ridges, stacked=stacked)
+        condition = np.max(conditions, axis=0, where=self.have_weight[:, np.newaxis], initial=0.0)
+        return _Solved(weights[0], weights[1:], condition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -67,27 +67,26 @@ def rows_from_all_over(rows: Rows, most: int, n_groups: int = 0, limit: int = sy
     return rows.taken(np.flatnonzero(np.repeat(kept, lengths)))
 
 
-def without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
-    """Sum the data without each fold: the rows before it and the rows after it are two streams."""
-    after: list[LSTDStatistics | None] = [None]
-    for fold in reversed(sums[1:]):
-        after.append(fold if after[-1] is None else fold.then(after[-1]))
-    before: LSTDStatistics | None = None
-    for fold, rest in zip(sums, reversed(after), strict=True):
-        if before is None or rest is None:
-            yield before if rest is None else rest  # type: ignore[misc]  # there are two folds at least
-        else:
-            yield before + rest
-        before = fold if before is None else before.then(fold)
+def left_out(sums: list[LSTDStatistics]) -> tuple[LSTDStatistics, list[LSTDStatistics]]:
+    """Sum all folds, at least two, and the data without each: the rows before it and the rows after it are two streams.
+
+    Solving checks the sums for overflow.
+    """
+    until = [*accumulate(sums, LSTDStatistics.merged)]  # each fold with those before it
+    after = [*accumulate(reversed(sums[1:]), lambda later, fold: fold.merged(later))]
+    after.reverse()  # the folds after each but the last
+    inner = [before + rest for before, rest in zip(until[:-2], after[1:], strict=True)]
+    return until[-1], [after[0], *inner, until[-2]]
 
 
 def held_out_weights(folds: list[Rows], settings: Settings) -> list[Array]:
     """Return the weights (n, m) of a model without each fold of its rows, with the ridge term in proportion."""
     sums = [LSTDStatistics.from_rows(fold, settings.lmbda) for fold in folds]
     whole = sum(fold.total_weight for fold in sums) or 1.0
+    _, rests = left_out(sums)
     ridge = settings.ridge(folds[0].n_features - settings.fit_intercept)
     weights = []
-    for rest in without_each(sums):
+    for rest in rests:
         share = rest.total_weight / whole
         system = System.of(rest, settings.variant, share * ridge, intercept=settings.fit_intercept)
         weights.append(system.solve().weights)
