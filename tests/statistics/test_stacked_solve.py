@@ -28,7 +28,9 @@ def ridges_of(systems, alphas):
 
 
 def one_by_one(systems, ridges):
-    solutions = [[system.with_ridge(ridge).solve() for ridge in rows] for system, rows in zip(systems, ridges)]
+    solutions = [
+        [system.with_ridge(ridge).solve() for ridge in rows] for system, rows in zip(systems, ridges, strict=True)
+    ]
     weights = np.array([[solution.weights for solution in row] for row in solutions])
     return weights, np.array([[solution.condition_number for solution in row] for row in solutions])
 
