@@ -54,9 +54,9 @@ def solve_for_ridges(systems: Sequence[System], ridges: Array, *, stacked: bool)
     weights = np.empty((n_systems, n_ridges, n, n_rewards))
     conditions = np.full((n_systems, n_ridges), np.inf)
     if stacked:
-        places = np.nonzero(_may_be_stacked(systems, ridges))
-        if len(places[0]):
-            weights[places], conditions[places] = _solve_stack(systems, ridges, places)
+        usual = _may_be_stacked(systems, ridges)
+        if usual.any():
+            weights[usual], conditions[usual] = _solve_stack(systems, ridges, usual)
     is_accurate = conditions < _LARGEST_CONDITION
     for k, j in np.argwhere(~is_accurate).tolist():
         solution = systems[k].with_ridge(ridges[k, j]).solve()
@@ -81,14 +81,13 @@ def _may_be_stacked(systems: Sequence[System], ridges: Array) -> Flags:
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is solved again, and refused
-def _solve_stack(
-    systems: Sequence[System], ridges: Array, places: tuple[NDArray[np.intp], NDArray[np.intp]]
-) -> tuple[Array, Array]:
-    """Return the weights (s, n, m) and condition numbers (s,), infinite if they are not finite, of s systems."""
+def _solve_stack(systems: Sequence[System], ridges: Array, usual: Flags) -> tuple[Array, Array]:
+    """Return the weights (s, n, m) and condition numbers (s,), infinite if they are not finite, of s usual systems."""
     n = ridges.shape[2]
-    M = np.stack([system.A for system in systems])[places[0]]
-    b = np.stack([system.b for system in systems])[places[0]]
-    M[:, np.arange(n), np.arange(n)] += ridges[places]
+    of_system, _ = np.nonzero(usual)
+    M = np.stack([system.A for system in systems])[of_system]
+    b = np.stack([system.b for system in systems])[of_system]
+    M[:, np.arange(n), np.arange(n)] += ridges[usual]
     rows, columns = _equilibration(M)
     S = np.ldexp(M, rows[:, :, np.newaxis] + columns[:, np.newaxis])
     right = np.ldexp(b, rows[:, :, np.newaxis])
