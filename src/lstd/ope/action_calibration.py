@@ -22,6 +22,7 @@ from lstd.estimators.model_parts import two_digits
 from lstd.metrics import Calibration, calibration
 from lstd.ope.pairs import StateActionFeatures, by_action, logged_probabilities, one_per_row
 from lstd.trajectories.trajectories import Trajectories
+from lstd.types import Array
 
 _CHANCE = 1e-3  # of a warning about correct probabilities
 _SMALL = 0.05  # relative differences below which there is no warning, however certain they are
@@ -98,34 +99,59 @@ def action_calibration(
     >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist(), table.action.tolist()
     ([0.25, 0.75], [0.25, 0.75], [0, 1])
     """
-    names = None if labels is None else StateActionFeatures(labels).labels
-    given, P = actions, by_action("behavior_probability", behavior_probability, names)
+    names = None
+    if labels is not None:
+        names = StateActionFeatures(labels).labels
+    P = by_action("behavior_probability", behavior_probability, names)
     if isinstance(actions, Trajectories):
-        full = ~actions.horizon
-        given, P = actions.actions, P[full] if len(P) == len(full) else P
-        given = None if given is None else given[full]
-    given = one_per_row(given)
-    if P.ndim != 2 or given.shape != P.shape[:1] or not P.size:
+        actions, P = _without_horizon_rows(actions, P)
+    logged = one_per_row(actions)
+    _check_rows(logged, P)
+    features = StateActionFeatures(P.shape[1] if labels is None else labels)
+    codes = features.codes(logged)
+    logged_probabilities(P, np.zeros_like(P), codes)  # raises for what is no probability
+    taken = 1.0 * (codes[:, np.newaxis] == np.arange(features.n_actions))
+    bins = check_integer("n_bins", n_bins, 1)
+    tables = [calibration(*columns, bins) for columns in zip(P.T, taken.T, strict=True)]
+    table = _joined(tables, features.labels)
+    pooled = calibration(P.ravel(), taken.ravel(), bins)
+    _warn_of_difference(table, pooled)
+    return table
+
+
+def _without_horizon_rows(trajectories: Trajectories, P: Array) -> tuple[NDArray[Any] | None, Array]:
+    """Return the actions of full transitions, and the probabilities there."""
+    full = ~trajectories.horizon
+    if len(P) == len(full):
+        P = P[full]
+    if trajectories.actions is None:
+        return None, P
+    return trajectories.actions[full], P
+
+
+def _check_rows(logged: NDArray[Any], P: Array) -> None:
+    """Refuse probabilities that are not those of all actions in each row."""
+    if P.ndim != 2 or logged.shape != P.shape[:1] or not P.size:
         raise InvalidInputError(
             "`behavior_probability` must have the probabilities of all actions, (T, n_actions), a row for each of the "
-            f"`actions`; got {P.shape} for actions of shape {given.shape}. For those of logged actions alone, look at "
+            f"`actions`; got {P.shape} for actions of shape {logged.shape}. For those of logged actions alone, look at "
             "the mean importance ratio, which a printed value of `evaluate_policy` has."
         )
-    if (row := first_true(np.asarray(np.isnan(P).any(axis=1)))) is not None:
+    row = first_true(np.asarray(np.isnan(P).any(axis=1)))
+    if row is not None:
         raise InvalidInputError(
             f"`behavior_probability` must be known in each row; row {row} has nan. Leave out horizon rows, or pass the "
             "Trajectories instead of `actions`."
         )
-    features = StateActionFeatures(P.shape[1] if labels is None else labels)
-    codes = features.codes(given)
-    logged_probabilities(P, np.zeros_like(P), codes)
-    taken, bins = codes[:, np.newaxis] == np.arange(features.n_actions), check_integer("n_bins", n_bins, 1)
-    tables = [calibration(*columns, bins) for columns in zip(P.T, 1.0 * taken.T, strict=True)]
-    action = np.repeat(features.labels, [len(one.count) for one in tables])
-    joined = {name: np.concatenate([getattr(one, name) for one in tables]) for name in vars(tables[0])}
-    table = ActionCalibration(**joined, action=action)
-    _warn_of_difference(table, calibration(P.ravel(), 1.0 * taken.ravel(), bins))
-    return table
+
+
+def _joined(tables: list[Calibration], labels: NDArray[Any]) -> ActionCalibration:
+    """Return the tables of all actions as one."""
+    columns = {}
+    for name in vars(tables[0]):
+        columns[name] = np.concatenate([getattr(one, name) for one in tables])
+    n_bins = [len(one.count) for one in tables]
+    return ActionCalibration(**columns, action=np.repeat(labels, n_bins))
 
 
 def _warn_of_difference(table: ActionCalibration, pooled: Calibration) -> None:
@@ -134,18 +160,23 @@ def _warn_of_difference(table: ActionCalibration, pooled: Calibration) -> None:
     The number of times that an action is taken, of different probabilities, scatters less than a binomial number of
     their mean. Its tails hold for rare actions too.
     """
-    p, observed, n = (
-        np.concatenate([getattr(one, name) for one in (table, pooled)]) for name in ("predicted", "observed", "count")
-    )
-    p, times = np.clip(p, 0.0, 1.0), np.rint(observed * n)
+    p = np.concatenate([table.predicted, pooled.predicted])
+    p = np.clip(p, 0.0, 1.0)
+    observed = np.concatenate([table.observed, pooled.observed])
+    n = np.concatenate([table.count, pooled.count])
+    times = np.rint(observed * n)
     chance = 2.0 * np.minimum(stats.binom.cdf(times, n, p), stats.binom.sf(times - 1.0, n, p))
     difference = np.abs(observed - p)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = difference / np.sqrt(p * (1.0 - p) / n)
-    z = np.where(np.isfinite(z) & (difference > _SMALL * p) & (chance < _CHANCE / len(p)), z, 0.0)
+    matters = difference > _SMALL * p
+    certain = chance < _CHANCE / len(p)
+    z = np.where(np.isfinite(z) & matters & certain, z, 0.0)
     worst = int(z.argmax())
     if z[worst]:
-        one = f"Action {table.action[worst]} was" if worst < len(table.action) else "Actions were"
+        one = "Actions were"
+        if worst < len(table.action):
+            one = f"Action {table.action[worst]} was"
         warn(
             f"{one} taken in {observed[worst]:.2g} of the rows with a `behavior_probability` of {p[worst]:.2g} on "
             f"average, by {z[worst]:.1f} standard errors. Importance ratios from them are wrong: correct the "
