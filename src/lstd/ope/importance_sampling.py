@@ -18,7 +18,7 @@ P. S. Thomas and E. Brunskill, "Data-efficient off-policy policy evaluation for 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,45 +117,82 @@ def importance_sampling(
     """
     _TAKES.check(others)
     check_choice("estimator", estimator, ESTIMATORS)
-    gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
+    gamma = check_real("gamma", gamma, 0.0, 1.0)
+    level = check_level(level)
     columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
-    columns |= {} if importance_ratio is None else {"importance_ratio": importance_ratio}
-    features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
+    if importance_ratio is not None:
+        columns["importance_ratio"] = importance_ratio
+    features = getattr(q, "features_", None)
+    if labels is not None:
+        features = StateActionFeatures(labels)
     rows = states_of(X, y, columns, gamma)
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
     bounds = checked_bounds(bounds, logged)
-    number, step = np.cumsum(logged.begins) - 1, logged.step
-    shape = (int(number[-1]) + 1, int(step.max()) + 1)
     rewards, start = _rewards(logged, q, X, estimator)
-    D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
-    D[number, step] = logged.discount
-    D = np.cumprod(np.hstack([np.ones((shape[0], 1)), D[:, :-1]]), axis=1)
-    if logged.ratio is not None:
-        R[number, step] = logged.ratio
+    table = StepTable.of(logged, rewards)
+    _check_left(estimator, table.products, logged)
+
+    weighted = estimator.startswith("w")
+    shares = table.products
+    if estimator in ("is", "wis"):  # the product of the whole episode in every step
+        shares = np.broadcast_to(shares[:, -1:], shares.shape)
     with np.errstate(over="ignore", invalid="ignore"):
-        R = np.cumprod(R, axis=1)
-        r[number, step] = rewards
-        group = np.cumsum(rows.begins)[logged.full[logged.begins]]  # of each episode; without groups, its number
-        _check_left(estimator, R, logged)
-        shares = np.repeat(R[:, -1:], shape[1], axis=1) if estimator in ("is", "wis") else R
-        steps, u = _estimate(estimator[0] == "w", shares, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
-    check_range(steps, u, R)
-    total = shares.sum(axis=0) if estimator[0] == "w" else float(shape[0])
+        steps, u = _estimate(weighted, shares, table.discounted, start, _first_of_groups(logged))
+    check_range(steps, u, table.products)
     value = float(steps.sum())
-    tied = tied_returns(logged, value, (D * shares / total)[number, step], bounds)
-    found = replace(
-        _with_interval(value, u, R[:, -1], level, tied), method=estimator, step_values=steps,
-        importance_ratio=logged.ratio,
-    )  # fmt: skip
+    total = shares.sum(axis=0) if weighted else float(len(shares))
+    dual = (table.discount * shares / total)[table.episode, table.step]
+    tied = tied_returns(logged, value, dual, bounds)
+    found = _with_interval(value, u, table.products[:, -1], level, tied)
+    found = replace(found, method=estimator, step_values=steps, importance_ratio=logged.ratio)
     return _doubted(found, logged, tied)
+
+
+class StepTable(NamedTuple):
+    """Episodes by rows and their steps by columns, with shorter episodes filled up."""
+
+    episode: NDArray[np.intp]  # (N,) place of each transition,
+    step: NDArray[np.intp]  # (N,) and
+    discount: Array  # (n_episodes, n_steps) D_t
+    products: Array  # (n_episodes, n_steps) R_t; after the end, as it was
+    discounted: Array  # (n_episodes, n_steps) D_t r_{t+1}; after the end, 0
+
+    @classmethod
+    def of(cls, logged: LoggedRows, rewards: Array) -> StepTable:
+        """Return the table of transitions, with what takes the place of rewards, (N,)."""
+        episode = np.cumsum(logged.begins) - 1
+        step = logged.step
+        shape = (int(episode[-1]) + 1, int(step.max()) + 1)
+        discount_after = np.ones(shape)
+        discount_after[episode, step] = logged.discount
+        discount = np.ones(shape)
+        discount[:, 1:] = np.cumprod(discount_after[:, :-1], axis=1)
+        ratio = np.ones(shape)
+        if logged.ratio is not None:
+            ratio[episode, step] = logged.ratio
+        reward = np.zeros(shape)
+        reward[episode, step] = rewards
+        with np.errstate(over="ignore", invalid="ignore"):
+            products = np.cumprod(ratio, axis=1)
+            discounted = discount * reward
+        return cls(episode, step, discount, np.asarray(products, np.float64), discounted)
+
+
+def _first_of_groups(logged: LoggedRows) -> NDArray[np.intp]:
+    """Return the first episode of each group; without groups, all episodes."""
+    group = logged.group[logged.begins]
+    return np.flatnonzero(np.diff(group, prepend=-1))
 
 
 def _doubted(found: PolicyValue, logged: LoggedRows, tied: TiedReturns | None) -> PolicyValue:
     """Warn of what the log says against a value, and return the value with it."""
     texts = [warn_of_support(logged)]
-    size, m = found.effective_sample_size or 0.0, len(logged.ended)
+    size = found.effective_sample_size or 0.0
+    m = len(logged.ended)
     if logged.ratio is not None and size < FEW_EPISODES:
-        few = "a few of them decide the value" if size < 0.9 * m else "these are few"
+        few = "these are few"
+        if size < 0.9 * m:
+            few = "a few of them decide the value"
         texts.append(
             f"The products of importance ratios leave an effective sample of {size:.2g} of {m} episodes: {few}, and "
             "the interval may be too short. Use `evaluate_policy`, LSTD with `importance_ratio`, or an LSTDQ."
@@ -169,12 +206,12 @@ def _doubted(found: PolicyValue, logged: LoggedRows, tied: TiedReturns | None) -
 
 def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
     """Return transitions with importance ratios, without them on policy."""
-    given = [name for name, one in (("actions", actions), ("behavior_probability", behavior)) if one is not None]
     if "importance_ratio" in rows.given:
         check_ratio_alone(target_policy=policy, actions=actions, behavior_probability=behavior)
     if policy is None:
-        if given:
-            raise InvalidInputError(f"`target_policy` must be given with `{given[0]}`; without it, leave out both.")
+        for name, given in (("actions", actions), ("behavior_probability", behavior)):
+            if given is not None:
+                raise InvalidInputError(f"`target_policy` must be given with `{name}`; without it, leave out both.")
         return ratio_rows(rows)
     if actions is None:
         raise InvalidInputError("`actions` must be given with `target_policy`: the logged action of each row.")
@@ -188,9 +225,10 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
 
 def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
     """Raise InvalidInputError if a weighted estimate has no episode left at some step."""
-    if estimator[0] != "w" or R.any(axis=0).all():
+    if not estimator.startswith("w") or R.any(axis=0).all():
         return
-    row = int(logged.full[np.flatnonzero(logged.ratio == 0.0)[0]])
+    never_taken = np.flatnonzero(logged.ratio == 0.0)
+    row = int(logged.full[never_taken[0]])
     last = int((R > 0.0).any(axis=0).sum())
     raise InvalidInputError(
         f"`target_policy` must be able to take all logged actions of at least one episode for estimator={estimator!r}; "
@@ -204,16 +242,22 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
     """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
     if estimator not in ("dr", "wdr"):
         return logged.rewards, np.zeros(int(logged.begins.sum()))
-    if q is None or "importance_ratio" in logged.rows.given:
-        name, of = ("q", "a fitted LSTDQ, or a function") if q is None else ("target_policy", "with both policies")
-        raise InvalidInputError(f"`{name}` must be given for estimator={estimator!r}: {of}.")
+    if q is None:
+        raise InvalidInputError(f"`q` must be given for estimator={estimator!r}: a fitted LSTDQ, or a function.")
+    if "importance_ratio" in logged.rows.given:
+        raise InvalidInputError(f"`target_policy` must be given for estimator={estimator!r}: with both policies.")
     assert logged.policy is not None
-    by_name = hasattr(q, "action_values")  # a model finds its columns in a data frame
-    values = values_in(q, X if by_name else logged.rows.X, n_actions=logged.features.n_actions)
-    values = values[logged.rows.order] if by_name and logged.rows.order is not None else values
-    after = values[np.minimum(logged.full + 1, len(values) - 1)]
-    delta = logged.rewards + logged.discount * (logged.successors * after).sum(axis=1)
-    delta -= values[logged.full, logged.codes]
+    n_actions = logged.features.n_actions
+    if hasattr(q, "action_values"):  # a model finds its columns in a data frame, with rows as they were given
+        values = values_in(q, X, n_actions=n_actions)
+        if logged.rows.order is not None:
+            values = values[logged.rows.order]
+    else:
+        values = values_in(q, logged.rows.X, n_actions=n_actions)
+    values_next = values[np.minimum(logged.full + 1, len(values) - 1)]
+    v_next = (logged.successors * values_next).sum(axis=1)
+    taken = values[logged.full, logged.codes]
+    delta = logged.rewards + logged.discount * v_next - taken
     first = logged.full[logged.begins]
     return delta, (logged.policy[first] * values[first]).sum(axis=1)
 
@@ -223,15 +267,23 @@ def _estimate(weighted: bool, R: Array, x: Array, start: Array, first: NDArray[n
 
     `R` are products and `x` discounted rewards, (n_episodes, n_steps); `first` are the first episodes of the groups.
     """
-    R, x = (R, x) if weighted else (np.ones_like(R), R * x)
-    x, share = np.column_stack([start, x]), np.column_stack([np.ones(len(R)), R])
+    share = np.ones((len(R), 1 + R.shape[1]))  # of episodes in each mean; v(s_0) comes before the steps
+    if weighted:
+        share[:, 1:] = R
+    else:
+        x = R * x
     share /= share.sum(axis=0)
+    x = np.column_stack([start, x])
     mean = (share * x).sum(axis=0)
-    change, left_out = (np.add.reduceat(values, first) for values in (share * (x - mean), share))
-    return np.append(mean[:1] + mean[1:2], mean[2:]), (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
+    change = np.add.reduceat(share * (x - mean), first)
+    left_out = np.add.reduceat(share, first)
+    without = (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
+    first_step = mean[:1] + mean[1:2]
+    return np.append(first_step, mean[2:]), without
 
 
 def _with_interval(value: float, u: Array, products: Array, level: float, tied: TiedReturns | None) -> PolicyValue:
+    """Return the value with its interval, from what it changes by without each group, (n_groups,)."""
     n = len(u)
     if n < 2:
         raise InvalidInputError(f"An interval needs at least two episodes or groups; got {n}.")
@@ -241,11 +293,16 @@ def _with_interval(value: float, u: Array, products: Array, level: float, tied: 
     if np.count_nonzero(products) < 2:  # no episodes that differ
         error = np.inf
     half = float(half_width(error, freedom, level))
-    lower, upper, little, bounds = value - half, value + half, freedom < FEW, None
+    lower = value - half
+    upper = value + half
+    little = freedom < FEW
+    bounds = None
     if tied is not None:
         little = little or tied.decides(value, half, level)
         value, lower, upper = tied.interval(value, half, level)
         bounds = tied.bounds
+    size = 0.0
     total = float(products.sum())
-    size = total**2 / float((products**2).sum()) if total else 0.0
+    if total:
+        size = total**2 / float((products**2).sum())
     return PolicyValue(value, lower, upper, error, freedom, 0.0, little, level, "independent", size, bounds=bounds)
