@@ -24,6 +24,8 @@ from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
 from lstd.types import Array
 
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]  # of policies
+
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
 
 
@@ -144,16 +146,13 @@ def compare_policies(
     >>> found.order.tolist(), found.best, found.difference[:, 0].round(1)
     ([2, 1, 0], (0.9,), array([0. , 0. , 1.5]))
     """
-    level, given = check_level(level), _by_name("models", models)
+    level = check_level(level)
+    seed = check_integer("seed", seed, 0)
+    given = _by_name("models", models)
     names = [*given]
     if len(names) < 2:
         raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
-    policies = dict.fromkeys(names) if target_policies is None else _by_name("target_policies", target_policies)
-    if {*policies} != {*names}:
-        raise InvalidInputError(
-            f"`target_policies` must have one policy for each of the {len(names)} models, under the same names, "
-            f"{names!r:.80}; got {[*policies]!r:.80}."
-        )
+    policies = _policies_of(names, target_policies)
     parts = []
     for name, one in given.items():
         if isinstance(one, PolicyValue):
@@ -162,29 +161,51 @@ def compare_policies(
             parts.append(value_by_blocks(one, initial_states, policies[name], weights, sample).with_ties())
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
-    values = tuple(
-        _at_level(one, level) if isinstance(one, PolicyValue) else doubted(evaluated(part, level))
-        for one, part in zip(given.values(), parts, strict=True)
-    )
+
+    values = []
+    for one, part in zip(given.values(), parts, strict=True):
+        if isinstance(one, PolicyValue):
+            values.append(_at_level(one, level))
+        else:
+            values.append(doubted(evaluated(part, level)))
     shares = np.mean([part.fitted.influence.shares for part in parts], axis=0)
-    shrunk = np.array([one.value for one in values])
-    difference = shrunk[:, np.newaxis] - shrunk
-    lower, upper = difference.copy(), difference.copy()
+    difference = _differences([one.value for one in values])
+    lower = difference.copy()
+    upper = difference.copy()
     errors = []
     for several in _all_parts(parts):
-        half, error = _half_widths(several, shares, level, check_integer("seed", seed, 0))
-        errors.append(error)
-        estimate = np.array([one.value for one in several])
-        middle = estimate[:, np.newaxis] - estimate
+        half, error = _half_widths(several, shares, level, seed)
+        middle = _differences([one.value for one in several])  # without shrinking
         lower = np.minimum(lower, middle - half)
         upper = np.maximum(upper, middle + half)
-    return PolicyComparison(tuple(names), values, difference, errors[0], lower, upper, level)
+        errors.append(error)
+    return PolicyComparison(tuple(names), tuple(values), difference, errors[0], lower, upper, level)
+
+
+def _policies_of(names: list[Any], target_policies: Any) -> dict[Any, Any]:
+    """Return the target policy of each model by its name, or None."""
+    if target_policies is None:
+        return dict.fromkeys(names)
+    policies = _by_name("target_policies", target_policies)
+    if {*policies} != {*names}:
+        raise InvalidInputError(
+            f"`target_policies` must have one policy for each of the {len(names)} models, under the same names, "
+            f"{names!r:.80}; got {[*policies]!r:.80}."
+        )
+    return policies
+
+
+def _differences(values: list[float]) -> Array:
+    """Return the value of each row's policy minus that of each column's."""
+    array = np.array(values)
+    return np.asarray(array[:, np.newaxis] - array)
 
 
 def _all_parts(parts: list[ValueByBlocks]) -> list[list[ValueByBlocks]]:
     """Return the parts and, if intervals hold those of others too, the same with these in place."""
-    beside = [part if part.beside is None else part.beside for part in parts]
-    return [parts, beside] if any(part.beside is not None for part in parts) else [parts]
+    if all(part.beside is None for part in parts):
+        return [parts]
+    return [parts, [part.beside or part for part in parts]]
 
 
 def _at_level(value: PolicyValue, level: float) -> PolicyValue:
@@ -194,12 +215,16 @@ def _at_level(value: PolicyValue, level: float) -> PolicyValue:
 
 
 def _by_name(name: str, given: Any) -> dict[Any, Any]:
+    """Return what was given as a dict; the names in a sequence are 0, 1, …."""
     if not isinstance(given, (Mapping, Sequence)) or isinstance(given, str):
         raise InvalidInputError(f"`{name}` must be a dict or a list; got {shown(given)}.")
-    return dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+    if isinstance(given, Mapping):
+        return dict(given)
+    return dict(enumerate(given))
 
 
 def _known(value: PolicyValue) -> ValueByBlocks:
+    """Return the contributions of blocks to a value, where they are known."""
     if value.by_blocks is None:
         raise InvalidInputError(
             "`models` must be fitted models, or values of `evaluate_policy` or `policy_value`; got one of "
@@ -210,15 +235,18 @@ def _known(value: PolicyValue) -> ValueByBlocks:
 
 
 def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[Any, Any]) -> None:
-    one, two = first.fitted.influence, second.fitted.influence
+    """Refuse two values that are not of the same rows, rewards and weights."""
+    one = first.fitted.influence
+    two = second.fitted.influence
     if not one.of_same_rows(two):
         raise InvalidInputError(
             f"`models` must be fitted to the same rows in the same order, with the same features; {names[0]!r} and "
             f"{names[1]!r} were not. Fit all of them to the same data, or use `lstd.inference.difference`."
         )
     if first.log is not None and second.log is not None:  # weights may differ by ratios and visits
-        given = [np.stack([log.rewards, log.rows.weight[log.full]]) for log in (first.log, second.log)]
-        same = np.array_equal(given[0], given[1])
+        weight = first.log.rows.weight[first.log.full]
+        same = np.array_equal(first.log.rewards, second.log.rewards)
+        same = same and np.array_equal(weight, second.log.rows.weight[second.log.full])
     else:
         same = np.array_equal(one.marks, two.marks) and np.allclose(one.shares, two.shares, rtol=1e-6, atol=0.0)
         same = same or np.array_equal(_mark_of(first), _mark_of(second))
@@ -239,36 +267,46 @@ def _mark_of(part: ValueByBlocks) -> NDArray[np.uint64]:
 
 def _half_widths(parts: list[ValueByBlocks], shares: Array, level: float, seed: int) -> tuple[Array, Array]:
     """Return half widths and standard errors of all differences, (n_policies, n_policies)."""
-    k = len(parts)
-    blocks, states = (np.array([getattr(part, name) for part in parts]) for name in ("blocks", "states"))
+    blocks = np.array([part.blocks for part in parts])
+    states = np.array([part.states for part in parts])
     shift = np.array([part.shift for part in parts])
-    i, j = np.triu_indices(k, 1)
+    i, j = np.triu_indices(len(parts), 1)
     squares = (blocks[i] - blocks[j]) ** 2
     error = np.sqrt(squares.sum(axis=1) + ((states[i] - states[j]) ** 2).sum(axis=1))
     freedom = float(degrees_of_freedom(squares[:, :, np.newaxis], shares).min())
     q = _quantile(np.hstack([blocks, states]), (i, j), error, freedom, level, seed)
     widths = q * np.hypot(error, shift[i] - shift[j])
-    of_pair = 1.0 - (1.0 - level) / len(error)
+    level_of_pair = 1.0 - (1.0 - level) / len(error)
     for pair, (one, two) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
-        ties = parts[one].tied, parts[two].tied
-        if ties[0] is not None and ties[1] is not None:
-            widths[pair] = ties[0].widened_difference(ties[1], float(widths[pair]), of_pair)
-    half, errors = np.zeros((2, k, k))
-    half[i, j] = half[j, i] = widths
-    errors[i, j] = errors[j, i] = error
-    return half, errors
+        tied = parts[one].tied
+        other = parts[two].tied
+        if tied is not None and other is not None:
+            widths[pair] = tied.widened_difference(other, float(widths[pair]), level_of_pair)
+    return _symmetric(widths, (i, j)), _symmetric(error, (i, j))
 
 
-def _quantile(
-    c: Array, pairs: tuple[NDArray[np.intp], NDArray[np.intp]], error: Array, freedom: float, level: float, seed: int
-) -> float:
+def _symmetric(of_pairs: Array, pairs: Pairs) -> Array:
+    """Return numbers of pairs of policies as a matrix, zero on its diagonal."""
+    i, j = pairs
+    n_policies = int(j[-1]) + 1
+    matrix = np.zeros((n_policies, n_policies))
+    matrix[i, j] = of_pairs
+    matrix[j, i] = of_pairs
+    return matrix
+
+
+def _quantile(c: Array, pairs: Pairs, error: Array, freedom: float, level: float, seed: int) -> float:
     """Return the quantile of the largest |t| over pairs, from contributions (n_policies, E)."""
-    one, all_pairs = (float(half_width(1.0, freedom, 1.0 - (1.0 - level) / m)) for m in (1, len(error)))
+    one_pair = float(half_width(1.0, freedom, level))
     if len(error) == 1 or not error.any():
-        return one
+        return one_pair
+    bonferroni = float(half_width(1.0, freedom, 1.0 - (1.0 - level) / len(error)))
     random = np.random.default_rng(seed)
     sizes, axes = np.linalg.eigh(c @ c.T)
-    draws = random.standard_normal((_DRAWS, len(c))) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T
-    t = np.abs(draws[:, pairs[0]] - draws[:, pairs[1]])[:, error > 0.0] / error[error > 0.0]
-    largest = t.max(axis=1) / np.sqrt(random.chisquare(freedom, _DRAWS) / freedom)
-    return float(np.clip(np.quantile(largest, level), one, all_pairs))
+    root = axes * np.sqrt(np.maximum(sizes, 0.0))
+    draws = random.standard_normal((_DRAWS, len(c))) @ root.T
+    i, j = pairs
+    differ = error > 0.0
+    z = np.abs(draws[:, i] - draws[:, j])[:, differ] / error[differ]
+    largest = z.max(axis=1) / np.sqrt(random.chisquare(freedom, _DRAWS) / freedom)
+    return float(np.clip(np.quantile(largest, level), one_pair, bonferroni))
