@@ -40,7 +40,6 @@ _PAIR_ENTRIES = 2**18  # entries of features of pairs that are compared at once
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
 _FIT = Takes("LSTDQ.fit", (), {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED})  # beside the named
 
-
 WEIGHTINGS = ("auto", "none", "ratio")
 
 
@@ -69,11 +68,12 @@ class SavedActionValues:
     policy: Annotated[Array, "episodes actions"]
 
     def __post_init__(self) -> None:
-        (X, P), n, n_actions = self.initial, self.n_features, self.features.n_actions
+        X, P = self.initial
+        n = self.n_features
         fitting = (
             X.shape == (len(P), n),
-            P.shape[1] == n_actions,
-            self.pairs.model().n_features == n * n_actions,
+            P.shape[1] == self.features.n_actions,
+            self.pairs.model().n_features == n * self.features.n_actions,
             self.names is None or len(self.names) == n,
             self.trace in TRACES,
             self.weighting in WEIGHTINGS,
@@ -268,22 +268,30 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         _FIT.check(others)
         trace = check_choice("trace", self.trace, TRACES)
         settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
-        solver, names = Solver(self.solver, self.tol, self.max_iter), BaseEstimator()
+        solver = Solver(self.solver, self.tol, self.max_iter)
         columns: Columns = {
-            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount, "weight": weight,
+            "episode": episode,
+            "terminated": terminated,
+            "X_next": X_next,
+            "discount": discount,
+            "weight": weight,
             "groups": groups,
-        }  # fmt: skip
+        }
+        names = BaseEstimator()
         rows = states_of(X, y, columns, settings.gamma, names)
         target = PolicyArguments(target_policy, target_policy_next)
         logged = logged_rows(rows, actions, target, behavior_probability, self.features, trace, settings.lmbda)
         weighting = check_choice("weighting", self.weighting, WEIGHTINGS)
-        by_ratio = logged.ratio is not None and (settings.lmbda == 0.0 or trace == "none")
-        if weighted := weighting == "ratio" or (weighting == "auto" and by_ratio):
+        weighted = weighting == "ratio"
+        if weighting == "auto":
+            weighted = logged.ratio is not None and (settings.lmbda == 0.0 or trace == "none")
+        if weighted:
             logged = logged.weighted(row_factor(logged))
         model = _fitted(logged, settings, solver, self.n_blocks)
         if logged.ratio is not None and not model.solution.unbounded:
-            values = (logged.features.action_values(rows.X, model.coef) * np.asarray(logged.policy)).sum(axis=1)
-            model = model.described(said=tuple(filter(None, [warn_of_support(logged, values)])))
+            action_values = logged.features.action_values(rows.X, model.coef)
+            text = warn_of_support(logged, (action_values * np.asarray(logged.policy)).sum(axis=1))
+            model = model.described(said=(text,) if text else ())
         self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
         self.is_weighted_ = weighted
@@ -298,7 +306,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         if logged is None:
             raise InvalidInputError("`model` must be fitted in this session: a file of a model keeps no rows.")
         logged = logged.weighted(factor)
-        settings, solver = self.lstd_.model_.settings, Solver(self.solver, self.tol, self.max_iter)
+        settings = self.lstd_.model_.settings
+        solver = Solver(self.solver, self.tol, self.max_iter)
         other = copy(self)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LSTDWarning)  # given by the fit
@@ -334,16 +343,19 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             When features of pairs were made by a function, or the model was loaded from a file, which keeps no means.
         """
         check_is_fitted(self, "lstd_")
-        phi, logged = checked_features(self, X), self.logged_
+        phi = checked_features(self, X)
+        logged = self.logged_
         if logged is None or self.features_.phi is not None:
             raise InvalidInputError(
                 "`contributions` needs a block of features for each action, and the rows of the fit, which a file does "
                 "not keep. Fit it in this session, without a function `phi`."
             )
-        n, (code,) = phi.shape[1], self.features_.codes([action])
+        n = phi.shape[1]
+        code = int(self.features_.codes([action])[0])
         means = np.asarray(logged.rows.X[logged.full].mean(axis=0)).reshape(-1)
         names = tuple(getattr(self, "feature_names_in_", [f"x{j}" for j in range(n)]))
-        return Contributions.of(self.lstd_.model_.linear, phi, means, slice(code * n, (code + 1) * n), names)
+        of_action = slice(code * n, (code + 1) * n)
+        return Contributions.of(self.lstd_.model_.linear, phi, means, of_action, names)
 
     def action_values(self, X: Any) -> Array:
         """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""
@@ -386,27 +398,35 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
 
     def initial(self, states: Any = None, target_policy: Any = None) -> tuple[Features, Array]:
         """Return initial states, (m, n), by default the first ones of episodes, and the probabilities of actions."""
-        logged, P = self.logged_, None
         if states is not None:
             X = checked_features(self, states)
-        elif logged is None:
+            return X, self.policy_at(X, target_policy)
+        P: Array | None
+        logged = self.logged_
+        if logged is None:
             X, P = self.initial_
         else:
             first = logged.full[logged.begins]
-            X, P = logged.rows.X[first], None if logged.policy is None else logged.policy[first]
-        return X, self.policy_at(X, target_policy) if P is None or target_policy is not None else P
+            X = logged.rows.X[first]
+            P = None if logged.policy is None else logged.policy[first]
+        if P is None or target_policy is not None:
+            P = self.policy_at(X, target_policy)
+        return X, P
 
     def coverage(self, X: Features, P: Array, phi: Array) -> dict[str, Any]:
         """Return what the log says of a value over initial states of mean features `phi`, by field of `ValueByBlocks`.
 
         From a file, or without the matrix, there are no dual weights.
         """
-        fitted, logged, (unlogged, pairs) = self.lstd_.model_, self.logged_, self.unlogged_
+        fitted = self.lstd_.model_
+        logged = self.logged_
+        unlogged, pairs = self.unlogged_
         if fitted.unseen.any():
             unlogged += float((P * self.features_.touching(X, fitted.unseen)).sum())
         known: dict[str, Any] = {"unlogged": unlogged / (pairs + float(P.sum())), "log": logged}
         if logged is not None and fitted.matrix_free is None:
-            known["dual"] = logged.dual_weights(*dual_solution(fitted, phi), fitted.statistics.lmbda)
+            omega, ones = dual_solution(fitted, phi)
+            known["dual"] = logged.dual_weights(omega, ones, fitted.statistics.lmbda)
         return known
 
     def to_record(self) -> SavedActionValues:
@@ -424,16 +444,19 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
                 "`features` must have labels of one type to be saved, numbers or text; got "
                 f"{features.labels.tolist()!r:.80}. Number the actions 0, 1, …."
             )
-        names, (X, P) = vars(self).get("feature_names_in_"), self.initial()
-        if sparse.issparse(X):
-            indices, indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-            X = SparseStates(X.data.astype(np.float64), indices, indptr)
+        names = vars(self).get("feature_names_in_")
+        X, P = self.initial()
         return SavedActionValues(
-            pairs=self.lstd_.to_record(), labels=features.labels.tolist(), n_features=self.n_features_in_,
-            names=None if names is None else tuple(names.tolist()), trace=self.trace,
-            weighting="ratio" if self.is_weighted_ else "none", unlogged=self.unlogged_,
-            states=X if isinstance(X, SparseStates) else np.asarray(X, np.float64), policy=P,
-        )  # fmt: skip
+            pairs=self.lstd_.to_record(),
+            labels=features.labels.tolist(),
+            n_features=self.n_features_in_,
+            names=None if names is None else tuple(names.tolist()),
+            trace=self.trace,
+            weighting="ratio" if self.is_weighted_ else "none",
+            unlogged=self.unlogged_,
+            states=_saved_states(X),
+            policy=P,
+        )
 
     @classmethod
     def of_record(cls, record: SavedActionValues, path: Any = None) -> Self:
@@ -442,17 +465,35 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         parameters = LSTD.of_model(model).get_params() | {"trace": record.trace, "weighting": record.weighting}
         estimator = cls(features=record.features, **parameters)
         estimator._adopt(model, record.features, record.unlogged)
-        estimator.logged_, estimator.target_policy_, estimator.is_weighted_ = None, None, record.weighting == "ratio"
-        estimator.initial_, estimator.n_features_in_ = record.initial, record.n_features
+        estimator.logged_ = None
+        estimator.target_policy_ = None
+        estimator.is_weighted_ = record.weighting == "ratio"
+        estimator.initial_ = record.initial
+        estimator.n_features_in_ = record.n_features
         if record.names is not None:
             estimator.feature_names_in_ = np.array(record.names, dtype=object)
         return estimator
 
     def _adopt(self, model: Model, features: StateActionFeatures, unlogged: tuple[float, float]) -> None:
         """Take a fitted model of pairs, and the number of pairs without data, with that of all."""
-        self.lstd_, self.features_, self.unlogged_ = LSTD.of_model(model), features, unlogged
-        self.unlogged_share_ = unlogged[0] / (unlogged[1] or 1.0)
-        self.coef_, self.intercept_ = self.lstd_.coef_, float(self.lstd_.intercept_)
+        self.lstd_ = LSTD.of_model(model)
+        self.features_ = features
+        self.unlogged_ = unlogged
+        without_data, pairs = unlogged
+        self.unlogged_share_ = without_data / (pairs or 1.0)
+        self.coef_ = self.lstd_.coef_
+        self.intercept_ = float(self.lstd_.intercept_)
+
+
+def _saved_states(X: Features) -> Array | SparseStates:
+    """Return features of states as a file holds them."""
+    if not sparse.issparse(X):
+        return np.asarray(X, np.float64)
+    return SparseStates(
+        data=X.data.astype(np.float64),
+        indices=X.indices.astype(np.int64),
+        indptr=X.indptr.astype(np.int64),
+    )
 
 
 def row_factor(logged: LoggedRows) -> Array:
@@ -506,15 +547,12 @@ def _values(pairs: Features, weights: Array) -> Array:
 
 
 def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: Any) -> Model:
-    """Fit to transitions."""
+    """Fit LSTD to transitions from pairs to expected pairs."""
     rows = pair_rows(logged)
     if solver.takes(logged.rows.X, rows.n_features):
         rows = rows.changed(X=rows.X[:], X_next=rows.X_next[:])  # type: ignore[index]
-        return (
-            fit_without_matrix(rows, settings, solver, {"n_blocks": n_blocks, **asdict(solver)})
-            .checked()
-            .changed(limits=None)
-        )
+        fitted = fit_without_matrix(rows, settings, solver, {"n_blocks": n_blocks, **asdict(solver)})
+        return fitted.checked().changed(limits=None)
     blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks)
     fitted = model_of(blocks, settings, None, n_blocks, episodes=episodes_seen(rows))
     warn(_scales_doubt(fitted, logged, rows), RidgeWarning)
