@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,9 @@ class LoggedRows:
     @property
     def numbers(self) -> Places:
         """Number of each transition's row as it was given, (N,)."""
-        return self.full if self.rows.order is None else np.asarray(self.rows.order[self.full])
+        if self.rows.order is None:
+            return self.full
+        return np.asarray(self.rows.order[self.full])
 
     @property
     def step(self) -> Places:
@@ -121,7 +124,8 @@ class LoggedRows:
     @property
     def returns(self) -> Array:
         """Discounted rewards from each transition to the end of its episode in the log, (N,)."""
-        return run_backwards(self.rewards[:, np.newaxis], self.discount, np.append(self.begins[1:], True))[:, 0]
+        last = np.append(self.begins[1:], True)
+        return run_backwards(self.rewards[:, np.newaxis], self.discount, last)[:, 0]
 
     def policy_of(self, rows: Places) -> Array:
         """Return the probabilities of the target policy in the states of some rows, where they are known."""
@@ -146,11 +150,16 @@ class LoggedRows:
     @property
     def weight(self) -> Array:
         """Weights of transitions, (N,)."""
-        return np.asarray(self.rows.weight[self.full] * (1.0 if self.factor is None else self.factor))
+        weight = np.asarray(self.rows.weight[self.full])
+        if self.factor is None:
+            return weight
+        return weight * self.factor
 
     def weighted(self, factor: Array) -> LoggedRows:
         """Return the transitions with weights times `factor`, (N,)."""
-        return replace(self, factor=factor * (1.0 if self.factor is None else self.factor))
+        if self.factor is None:
+            return replace(self, factor=factor)
+        return replace(self, factor=factor * self.factor)
 
     def places_after(self, part: slice) -> tuple[Features, Places]:
         """Return features of states and the places in them of those after transitions; of terminal ones, any place."""
@@ -174,12 +183,18 @@ class LoggedRows:
 
     def dual_weights(self, omega: Array, ones: float, lmbda: float) -> Array:
         """Compute w_t ωᵀz_t of each transition, (N,), with the weight of the column of ones, or zero, in `ones`."""
-        states, weights = self.rows.X, omega
-        if not self.has_dense_blocks:
-            states, weights = self.features.action_values(states, omega), np.eye(self.features.n_actions)
-        weights = weights.reshape(self.features.n_actions, -1)
-        g, c = np.empty(len(self.full)), np.empty(0) if self.coefficients is None else self.coefficients
+        n_actions = self.features.n_actions
+        if self.has_dense_blocks:
+            states = self.rows.X
+            weights = omega.reshape(n_actions, -1)
+        else:  # ωᵀφ(s, a) of each action in place of features
+            states = self.features.action_values(self.rows.X, omega)
+            weights = np.eye(n_actions)
+        c = self.coefficients
+        if c is None:
+            c = np.empty(0)
         discount = np.ascontiguousarray(self.rows.discount)
+        g = np.empty(len(self.full))
         dual_weights(states, self.full, self.codes, weights, ones, self.begins, discount, c, lmbda, g)
         return g * self.weight
 
@@ -188,18 +203,27 @@ class LoggedRows:
 
         Return it and the number of all pairs. `unseen` (k,) are these features.
         """
-        own_blocks = sparse.issparse(self.rows.X) and self.features.phi is None
-        found, size = 0.0, max(1, ENTRIES_AT_ONCE // (self.features.n_actions if own_blocks else self.width))
-        for first in range(0, len(self.full) if unseen.any() else 0, size):
+        pairs = float(self.successors.sum())
+        if not unseen.any():
+            return 0.0, pairs
+        entries_of_row = self.width
+        if sparse.issparse(self.rows.X) and self.features.phi is None:
+            entries_of_row = self.features.n_actions
+        size = max(1, ENTRIES_AT_ONCE // entries_of_row)
+        found = 0.0
+        for first in range(0, len(self.full), size):
             part = slice(first, first + size)
-            found += float((self.successors[part] * self.features.touching(self.next_states(part), unseen)).sum())
-        return found, float(self.successors.sum())
+            touching = self.features.touching(self.next_states(part), unseen)
+            found += float((self.successors[part] * touching).sum())
+        return found, pairs
 
 
 def states_of(X: Any, y: Any, columns: Columns, gamma: float, names: BaseEstimator | None = None) -> Rows:
     """Check rows of states; `names` gets the names of the features. A column (T, 1) of numbers is as good as (T,)."""
     options: Any = {"gamma": gamma, "reset": True, "warn": True, "finite": True, "sort": True}
-    flat: Any = {name: values if name == "X_next" else as_column(values) for name, values in columns.items()}
+    flat: Any = {name: as_column(values) for name, values in columns.items() if name != "X_next"}
+    if "X_next" in columns:
+        flat["X_next"] = columns["X_next"]
     return checked_rows(names or BaseEstimator(), X, as_column(y), flat, _STATES, **options)
 
 
@@ -216,27 +240,28 @@ def logged_rows(
             f"`X` must hold at least one full transition; got n_samples={len(rows)}, and no row is followed by a row "
             "of its episode, terminated, or given with `X_next`."
         )
-    has_traces, order = lmbda > 0.0 and trace != "none", _order(rows)
-    known = features.labels if isinstance(features, StateActionFeatures) else None
+    if not (features is None or callable(features) or isinstance(features, StateActionFeatures)):
+        raise InvalidInputError(f"`features` must be StateActionFeatures or callable; got {features!r:.80}.")
+    has_traces = lmbda > 0.0 and trace != "none"
+    labels = features.labels if isinstance(features, StateActionFeatures) else None
     taken = _per_row("actions", as_column(one_per_row(actions)), rows)[full]
     P: Any = None
     if rows.X_next is None or has_traces or behavior is not None or not is_function(target.policy):
-        P = _in_rows(rows, target, known, taken)
-    successors = _in_successors(rows, full, P, target, known, taken)
+        P = _in_rows(rows, target, labels, taken)
+    successors = _in_successors(rows, full, P, target, labels, taken)
     if P is not None:
         P, successors = _of_same_width(P, successors)
-    if not (features is None or known is not None or callable(features)):
-        raise InvalidInputError(f"`features` must be StateActionFeatures or callable; got {features!r:.80}.")
-    features = StateActionFeatures(successors.shape[1], features) if known is None else features
-    numbers = np.arange(len(rows))[order][full]
+    if not isinstance(features, StateActionFeatures):
+        features = StateActionFeatures(successors.shape[1], features)
+    numbers = np.arange(len(rows))[_order(rows)][full]
     codes = features.codes(taken, numbers)
-    coefficients, logged = None if lmbda == 0.0 else np.zeros(len(full)), None
+
     ratio: Array | None = None
     if behavior is not None:
-        by_row = by_action("behavior_probability", as_column(behavior), known)
+        by_row = by_action("behavior_probability", as_column(behavior), labels)
         given = _per_row("behavior_probability", by_row, rows)[full]
-        logged = logged_probabilities(given, P[full], codes, numbers)
-        ratio = P[full, codes] / logged
+        ratio = P[full, codes] / logged_probabilities(given, P[full], codes, numbers)
+    coefficients = None
     if has_traces:
         warn_of_breaks(rows, lmbda)
         if ratio is None:
@@ -245,17 +270,26 @@ def logged_rows(
                 "action was taken. Without it, use lmbda=0."
             )
         coefficients = np.minimum(1.0, ratio)
-    lost = len(unused_rows(rows, len(rows) - 1))
-    warn_of_unused(lost, lost + bool(not rows.full[-1] and rows.known[-1] and rows.y[-1].any()))
+    elif lmbda > 0.0:
+        coefficients = np.zeros(len(full))
+    _warn_of_unused_rows(rows)
     return LoggedRows(rows, full, codes, features, P, successors, coefficients, ratio)
+
+
+def _warn_of_unused_rows(rows: Rows) -> None:
+    """Warn of rewards that count nowhere, for want of a successor."""
+    lost = len(unused_rows(rows, len(rows) - 1))
+    last_lost = not rows.full[-1] and rows.known[-1] and rows.y[-1].any()
+    warn_of_unused(lost, lost + bool(last_lost))
 
 
 def ratio_rows(rows: Rows) -> LoggedRows:
     """Return transitions with the importance ratios of the rows, or none, and without actions."""
     none = np.zeros(len(rows), np.intp)
     logged = logged_rows(rows, none, PolicyArguments(np.ones((len(rows), 1))), None)
-    ratio = rows.importance_ratio[logged.full] if "importance_ratio" in rows.given else None
-    return replace(logged, ratio=ratio)
+    if "importance_ratio" not in rows.given:
+        return logged
+    return replace(logged, ratio=rows.importance_ratio[logged.full])
 
 
 def check_ratio_alone(**given: Any) -> None:
@@ -275,7 +309,9 @@ def warn_of_support(logged: LoggedRows, value: Array | None = None, raw: Rows | 
     if logged.ratio is None:
         return ""
     ratio = scattered(logged.ratio, logged.full, len(logged.rows))
-    text = support_doubt(logged.rows, ratio, value) or (support_doubt(raw, ratio) if raw else "")
+    text = support_doubt(logged.rows, ratio, value)
+    if not text and raw:
+        text = support_doubt(raw, ratio)
     warn(text, SupportWarning)
     return text
 
@@ -289,10 +325,14 @@ def scattered(values: Array | float, full: Places, n_rows: int, other: float = 1
 
 def log_columns(data: Any, needed: tuple[str, ...], others: tuple[str, ...] = PER_ROW) -> dict[str, Any]:
     """Return a log, a mapping or Trajectories, as arguments of `LSTDQ.fit` by name."""
-    given = dict(data) if isinstance(data, Mapping) else getattr(data, "to_arrays", dict)()
-    if not isinstance(data, Mapping):
-        given |= {name: getattr(data, name, None) for name in ("actions", "behavior_probability")}
-    if missing := [name for name in needed if given.get(name) is None]:
+    if isinstance(data, Mapping):
+        given = dict(data)
+    else:
+        given = getattr(data, "to_arrays", dict)()
+        for name in ("actions", "behavior_probability"):
+            given[name] = getattr(data, name, None)
+    missing = [name for name in needed if given.get(name) is None]
+    if missing:
         raise InvalidInputError(
             f"`data` must have {missing[0]!r}; it needs {', '.join(needed)}, and episode and terminated if known. Add "
             "it, such as `data.to_arrays() | {...}` of Trajectories."
@@ -308,17 +348,24 @@ def logged_data(data: Any, gamma: float, target: PolicyArguments = NO_POLICY) ->
     """
     by_ratio = isinstance(data, Mapping) and data.get("importance_ratio") is not None
     policies = ("actions", "target_policy", "behavior_probability")
-    needed = ("X", "y", "importance_ratio") if by_ratio else ("X", "y", *policies)
-    others = (*PER_ROW, *policies, "features", "target_policy_next")
-    given = log_columns(data, needed, others)
-    X, y = given.pop("X"), given.pop("y")
-    actions, policy, behavior, features, after = (given.pop(name, None) for name in (*policies, *others[-2:]))
+    needed = ("X", "y", *policies)
+    if by_ratio:
+        needed = ("X", "y", "importance_ratio")
+    given = log_columns(data, needed, (*PER_ROW, *policies, "features", "target_policy_next"))
+    X = given.pop("X")
+    y = given.pop("y")
+    actions = given.pop("actions", None)
+    policy = given.pop("target_policy", None)
+    behavior = given.pop("behavior_probability", None)
+    features = given.pop("features", None)
+    after = given.pop("target_policy_next", None)
     columns: Columns = given  # type: ignore[assignment]
     rows = states_of(X, y, columns, gamma)
     if by_ratio:
         check_ratio_alone(actions=actions, target_policy=policy, behavior_probability=behavior)
         return ratio_rows(rows)
-    return logged_rows(rows, actions, replace(target, policy=policy, after=after).checked(), behavior, features)
+    target = replace(target, policy=policy, after=after).checked()
+    return logged_rows(rows, actions, target, behavior, features)
 
 
 def _order(rows: Rows) -> Any:
@@ -395,10 +442,14 @@ def _known_after_ends(policy: Any, rows: Rows) -> Any:
 def _of_same_width(P: Array, after: Array) -> tuple[Array, Array]:
     """Add columns of zeros for actions of the largest numbers that one of both does not take."""
     width = max(P.shape[1], after.shape[1])
-    if P.shape[1] == after.shape[1]:
-        return P, after
-    P, after = (np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in (P, after))
-    return P, after
+    return _padded(P, width), _padded(after, width)
+
+
+def _padded(P: Array, width: int) -> Array:
+    """Return probabilities with columns of zeros up to a width."""
+    if P.shape[1] == width:
+        return P
+    return np.pad(P, ((0, 0), (0, width - P.shape[1])))
 
 
 def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
@@ -448,12 +499,15 @@ class PairRows(SummingFeatures):
         """Sum `rows`, of which these are the features; return `sums`, `cuts` and `trace` of statistics."""
         lmbdas = lmbda * rows.trace_coefficient
         kept = np.where(rows.last, 0.0, rows.discount * np.append(lmbdas[1:], 0.0))
-        weights, nothing = np.ascontiguousarray(rows.weight), np.zeros(len(rows))
-        ahead, cut = weights * rows.discount, rows.last & ~rows.terminated
+        weights = np.ascontiguousarray(rows.weight)
+        ahead = weights * rows.discount
+        cut = rows.last & ~rows.terminated
         A, a = self._products(weights, np.where(cut, 0.0, ahead), rows.y[:, 0], kept, rows.appended)
-        sums, cuts = _with_unit_traces(A, lmbdas[0] * a), None
+        sums = _with_unit_traces(A, lmbdas[0] * a)
+        cuts = None
         cut[-1] = False  # the boundary term of the last row is pending
         if cut.any():
+            nothing = np.zeros(len(rows))
             B, h = self._products(nothing, np.where(cut, -ahead, 0.0), nothing, kept, rows.appended)
             cuts = _with_unit_traces(B, lmbdas[0] * h)[:-1].copy()
         u, decay = self._leaving(kept, rows.discount[-1], rows.appended)
@@ -462,22 +516,28 @@ class PairRows(SummingFeatures):
 
     def _products(self, own: Array, ahead: Array, rewards: Array, kept: Array, ones: int) -> tuple[Array, Array]:
         """Return Σ φ_t f_tᵀ with the rewards as a last column, (k, k + 1), and f_0, of x_t = own φ_t − ahead φ̄_t."""
-        logged, n = self.logged, self.logged.rows.n_features
-        k, n_actions = logged.width + ones, logged.features.n_actions
-        out, running = np.zeros((k, k + 1)), np.zeros(k + 1)
+        logged = self.logged
+        n = logged.rows.n_features
+        n_actions = logged.features.n_actions
+        k = logged.width + ones
+        out = np.zeros((k, k + 1))
+        running = np.zeros(k + 1)  # f of the row after a batch
         size = max(_ENTRIES // (k + 1), _ROWS_PER_ACTION * n_actions)
-        left, right = (np.empty((min(size, len(own)), columns)) for columns in (n + ones, k + 1))
+        left = np.empty((min(size, len(own)), n + ones))
+        right = np.empty((min(size, len(own)), k + 1))
         for first in reversed(range(0, len(own), size)):
             part = slice(first, min(first + size, len(own)))
             whole = slice(self.first + part.start, self.first + part.stop)
-            codes, columns = logged.codes[whole], (own[part], ahead[part], rewards[part], kept[part])
-            order, edges = np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=n_actions))
+            codes = logged.codes[whole]
+            order = np.argsort(codes, kind="stable")  # rows of an action together
             places = np.empty_like(order)
             places[order] = np.arange(len(order))
+            ends = np.cumsum(np.bincount(codes, minlength=n_actions))
             states = logged.rows.X, logged.full[whole], *logged.places_after(whole)
+            columns = own[part], ahead[part], rewards[part], kept[part]
             running[np.abs(running) < _SMALLEST] = 0.0
             forward_rows(*states, codes, logged.successors[whole], *columns, places, running, left, right)
-            for a, (start, end) in enumerate(zip([0, *edges[:-1]], edges, strict=True)):
+            for a, (start, end) in enumerate(pairwise([0, *ends])):
                 if start < end:
                     product = left[start:end].T @ right[start:end]
                     out[a * n : (a + 1) * n] += product[:n]
@@ -502,17 +562,32 @@ def _with_unit_traces(S: Array, entering: Array) -> Array:
 
 def pair_rows(logged: LoggedRows) -> Rows:
     """Return the transitions as rows whose features are not arrays."""
-    rows, full, N = logged.rows, logged.full, len(logged.full)
-    coefficients = repeated(1.0, N) if logged.coefficients is None else logged.coefficients
-    changed = {"trace_coefficient": logged.coefficients, "weight": logged.factor}
-    columns = rows.columns(full) | {
-        "known": np.ones(N, np.bool_), "last": np.append(logged.begins[1:], True), "episode": logged.episode,
-        "importance_ratio": repeated(1.0, N), "trace_coefficient": coefficients, "weight": logged.weight,
-    }  # fmt: skip
+    rows = logged.rows
+    N = len(logged.full)
+    given = rows.given - {"importance_ratio", "trace_coefficient"}
+    coefficients = repeated(1.0, N)
+    if logged.coefficients is not None:
+        coefficients = logged.coefficients
+        given |= {"trace_coefficient"}
+    if logged.factor is not None:
+        given |= {"weight"}
+    changed: dict[str, Any] = {
+        "known": np.ones(N, np.bool_),
+        "last": np.append(logged.begins[1:], True),
+        "episode": logged.episode,
+        "importance_ratio": repeated(1.0, N),
+        "trace_coefficient": coefficients,
+        "weight": logged.weight,
+    }
+    columns = rows.columns(logged.full) | changed
     return rows.changed(
-        X=PairRows(logged, 0, N, False), X_next=PairRows(logged, 0, N, True), **columns, names=None, order=None,
-        given=rows.given - {"importance_ratio", "trace_coefficient"} | {k for k, v in changed.items() if v is not None},
-    )  # fmt: skip
+        X=PairRows(logged, 0, N, False),
+        X_next=PairRows(logged, 0, N, True),
+        **columns,
+        names=None,
+        order=None,
+        given=given,
+    )
 
 
 def summed_pairs(logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, n_blocks: Any) -> Blocks:
@@ -520,11 +595,18 @@ def summed_pairs(logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, 
 
     Blocks of columns that would take much memory have sums of their own; others are summed as arrays, in chunks.
     """
-    size, blocks = len(rows) if logged.wide else max(1, ENTRIES_AT_ONCE // logged.width), None
+    size = len(rows)
+    if not logged.wide:
+        size = max(1, ENTRIES_AT_ONCE // logged.width)
+    blocks = None
     for chunk in rows.split(range(0, len(rows), size)):
-        arrays: Any = {} if logged.wide else {"X": chunk.X[:], "X_next": chunk.X_next[:]}  # type: ignore[index]
-        part = chunk.changed(**arrays)
-        part = part.with_intercept() if intercept else part
-        blocks = (no_blocks(part, lmbda, n_blocks) if blocks is None else blocks).extended(part)
+        part = chunk
+        if not logged.wide:
+            part = chunk.changed(X=chunk.X[:], X_next=chunk.X_next[:])  # type: ignore[index]
+        if intercept:
+            part = part.with_intercept()
+        if blocks is None:
+            blocks = no_blocks(part, lmbda, n_blocks)
+        blocks = blocks.extended(part)
     assert blocks is not None
     return blocks
