@@ -348,7 +348,7 @@ def logged_data(data: Any, gamma: float, target: PolicyArguments = NO_POLICY) ->
     """
     by_ratio = isinstance(data, Mapping) and data.get("importance_ratio") is not None
     policies = ("actions", "target_policy", "behavior_probability")
-    needed = ("X", "y", *policies)
+    needed: tuple[str, ...] = ("X", "y", *policies)
     if by_ratio:
         needed = ("X", "y", "importance_ratio")
     given = log_columns(data, needed, (*PER_ROW, *policies, "features", "target_policy_next"))
