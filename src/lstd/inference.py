@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from lstd.data.arguments import check_flag
 from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
+from lstd.estimators.base import Predictor
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.model import SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
@@ -73,9 +74,15 @@ class Difference(Interval):
 
 
 def difference(
-    a: Any, b: Any, X: Any, weights: ArrayLike | None = None, level: float = 0.95, *, X_b: Any = None,
+    a: Predictor,
+    b: Predictor,
+    X: Any,
+    weights: ArrayLike | None = None,
+    level: float = 0.95,
+    *,
+    X_b: Any = None,
     any_gamma: bool = False,
-) -> Difference:  # fmt: skip
+) -> Difference:
     """Compute intervals for how much more one model predicts than another: v_a(x) − v_b(x).
 
     Of the two arms of an experiment (an A/B test), with a model fitted to each, it is the long-run uplift of arm a over
@@ -143,7 +150,7 @@ def difference(
     return Difference(**vars(interval.at(a.model_.linear.place(weights))), paired=paired)
 
 
-def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
+def _check_alike(a: Predictor, b: Predictor, any_gamma: bool) -> None:
     for name, model in (("a", a), ("b", b)):
         if getattr(model, "record_kind", None) is not SavedModel:
             raise InvalidInputError(f"`{name}` must be a fitted LSTD or LSTDCV; got {type(model).__name__}.")
@@ -169,9 +176,9 @@ def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
             f"`a` and `b` must have the same `gamma`; got {one.settings.gamma:g} and {two.settings.gamma:g}, whose "
             "values are sums over different horizons. Fit both with one, or pass any_gamma=True."
         )
-    for name, model in (("a", one), ("b", two)):
-        if model.no_intervals:
-            raise InvalidInputError(f"`{name}` has no intervals: {model.no_intervals}")
+    for name, reason in (("a", one.no_intervals), ("b", two.no_intervals)):
+        if reason:
+            raise InvalidInputError(f"`{name}` has no intervals: {reason}")
 
 
 def _paired(one: Influence, rows: Points, two: Influence, others: Points) -> tuple[Array, Array, Array]:

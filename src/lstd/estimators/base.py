@@ -6,7 +6,8 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack, overload
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,7 @@ from lstd.errors import (
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.estimators.linear import Linear
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
@@ -43,6 +45,22 @@ from lstd.types import Array
 
 T = TypeVar("T")
 
+
+class State(Protocol):
+    """What every fitted state has."""
+
+    @property
+    def n_given(self) -> int:
+        """Number of features as they are given."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the features, if given."""
+
+
+M = TypeVar("M", bound=State)
+M_co = TypeVar("M_co", bound=State, covariant=True)
+
 _BIAS_CHECK = Takes("bias_check", LSTD_COLUMNS)
 _MISFIT_CHECK = Takes("misfit_check", LSTD_COLUMNS)
 _SCORE = Takes("score", LSTD_COLUMNS)
@@ -50,34 +68,49 @@ _SCORE = Takes("score", LSTD_COLUMNS)
 NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was requested
 
 
-class Fitted(Generic[T]):
+class Fitted(Generic[M, T]):
     """A read-only attribute that a function computes from the fitted state.
 
-    Some need the `matrix`. Some are of sums alone, and do not need the `weights`.
+    Some are of sums alone, and do not need the `weights`.
     """
 
-    def __init__(self, function: Callable[[Any], T], *, matrix: bool = False, weights: bool = True) -> None:
+    def __init__(self, function: Callable[[M], T], *, weights: bool = True) -> None:
         self._function = function
-        self._matrix = matrix
         self._weights = weights
         self._name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, estimator: Regressor | None, owner: type) -> T:
-        if estimator is None:
-            return self  # type: ignore[return-value]  # the attribute of the class
-        model = estimator._model if self._weights else estimator._state
-        if self._matrix and model.matrix_free is not None:
-            raise AttributeError(needs_matrix(self._name))
-        return self._function(model)
+    @overload
+    def __get__(self, estimator: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, estimator: Regressor[M], owner: type) -> T: ...
+    def __get__(self, estimator: Regressor[M] | None, owner: type) -> Self | T:
+        if estimator is None:  # the attribute of the class
+            return self
+        state = estimator._model if self._weights else estimator._state
+        return self.value(state)
 
-    def __set__(self, estimator: Regressor, value: Any) -> None:
+    def value(self, state: M) -> T:
+        """Return the attribute of a fitted state."""
+        return self._function(state)
+
+    def __set__(self, estimator: object, value: object) -> None:
         raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
 
 
-class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class OfMatrix(Fitted[Model, T]):
+    """A fitted attribute that needs the matrix, which the iterative solver does not form."""
+
+    def value(self, state: Model) -> T:
+        """Return the attribute of a model; raises AttributeError if the model has no matrix."""
+        if state.matrix_free is not None:
+            raise AttributeError(needs_matrix(self._name))
+        return super().value(state)
+
+
+class Regressor(Saved, RegressorMixin, BaseEstimator, Generic[M_co]):  # type: ignore[misc]
     """A regressor of returns, as scikit-learn sees it."""
 
     # Routed by default, since what divides the data in a search divides it here; `score` has no use for them.
@@ -85,8 +118,8 @@ class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__partial_fit: ClassVar = NOT_ROUTED
     __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
 
-    model_: Any  # the fitted state, as a whole
-    n_features_in_ = Fitted(lambda model: model.n_features, weights=False)
+    model_: M_co  # the fitted state, as a whole
+    n_features_in_: Fitted[State, int] = Fitted(attrgetter("n_given"), weights=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -95,14 +128,14 @@ class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     @property
-    def _state(self) -> Any:
+    def _state(self) -> M_co:
         """The fitted state."""
         if "model_" not in vars(self):
             check_is_fitted(self)
         return self.model_
 
     @property
-    def _model(self) -> Any:
+    def _model(self) -> M_co:
         """The fitted state, whose weights are about to be used."""
         return self._state
 
@@ -118,31 +151,33 @@ class Regressor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return "model_" in vars(self)
 
 
-class Predictor(Regressor):
+class Predictor(Regressor[Model]):
     """A regressor whose fitted state is one :class:`Model`."""
 
     record_kind = SavedModel
 
     model_: Model
-    statistics_: Fitted[LSTDStatistics] = Fitted(
-        lambda model: model.statistics.uncentred(model.settings.centre), matrix=True, weights=False
+    statistics_: OfMatrix[LSTDStatistics] = OfMatrix(
+        lambda model: model.statistics.uncentred(model.settings.centre), weights=False
     )
-    coef_ = Fitted(lambda model: model.coef)
-    intercept_ = Fitted(lambda model: model.intercept)
-    coef_covariance_ = Fitted(
-        lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)], matrix=True
+    coef_: Fitted[Model, Array] = Fitted(lambda model: model.coef)
+    intercept_: Fitted[Model, float | Array] = Fitted(lambda model: model.intercept)
+    coef_covariance_: OfMatrix[Array] = OfMatrix(
+        lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)]
     )
-    condition_number_ = Fitted(lambda model: model.solution.condition_number, matrix=True)
-    n_iter_ = Fitted(lambda model: 1 if model.matrix_free is None else model.matrix_free.n_iter)
-    residual_ = Fitted(lambda model: None if model.matrix_free is None else model.matrix_free.residual)
-    n_transitions_ = Fitted(lambda model: model.statistics.n_transitions, weights=False)
-    n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards, weights=False)
-    n_episodes_ = Fitted(lambda model: model.statistics.n_episodes, weights=False)
+    condition_number_: OfMatrix[float] = OfMatrix(lambda model: model.solution.condition_number)
+    n_iter_: Fitted[Model, int] = Fitted(lambda model: 1 if model.matrix_free is None else model.matrix_free.n_iter)
+    residual_: Fitted[Model, float | None] = Fitted(
+        lambda model: None if model.matrix_free is None else model.matrix_free.residual
+    )
+    n_transitions_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_transitions, weights=False)
+    n_unused_rewards_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_unused_rewards, weights=False)
+    n_episodes_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_episodes, weights=False)
 
     @property
     def _model(self) -> Model:
         """The fitted model; the first use of its weights after `partial_fit` gives the warnings about them."""
-        model: Model = self._state
+        model = self._state
         if not model.is_reported:
             model = model.reported()
             self.model_ = model
@@ -366,7 +401,8 @@ class Predictor(Regressor):
             When the result is `biased`.
         """
         self._needs_matrix("bias_check")
-        return check_bias(comparable_rows(self, X, y, columns, _BIAS_CHECK, ones=True), self._model)
+        rows = comparable_rows(self, self._model, X, y, columns, _BIAS_CHECK, ones=True)
+        return check_bias(rows, self._model)
 
     def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
@@ -413,7 +449,8 @@ class Predictor(Regressor):
         False 0.0
         """
         self._needs_matrix("misfit_check")
-        return check_misfit(comparable_rows(self, X, y, columns, _MISFIT_CHECK, ones=True), self._model)
+        rows = comparable_rows(self, self._model, X, y, columns, _MISFIT_CHECK, ones=True)
+        return check_misfit(rows, self._model)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, unobserved: str = "predict",
@@ -479,8 +516,10 @@ class Predictor(Regressor):
         >>> round(LSTD(alpha=0.1).fit(X, y, terminated=done).score(X, y, terminated=done), 3)
         1.0
         """
-        found = Comparison.of(self, X, y, columns, _SCORE, unobserved=unobserved, tolerance=tolerance, warn=True)
-        rows, weight, model = found.rows, found.observed.weight, self._model
+        found = compare(self, X, y, columns, _SCORE, unobserved=unobserved, tolerance=tolerance, warn=True)
+        rows = found.rows
+        weight = found.observed.weight
+        model = self._model
         if np.count_nonzero(weight) < 2:
             message = _too_few(found, tolerance, unobserved)
             if any(columns.get(name) is not None for name in ("episode", "terminated")):
@@ -539,28 +578,43 @@ class Comparison:
         return self.observed.returns.reshape(self.prediction.shape)
 
     @classmethod
-    def of(
-        cls, estimator: Any, X: Any, y: Any, columns: Columns, takes: Takes, *, unobserved: str, tolerance: float,
-        warn: bool,
-    ) -> Comparison:  # fmt: skip
-        """Check rows for an estimator, and bring them together with predictions.
-
-        Raises InvalidInputError when an argument breaks a rule.
-        """
-        model, tolerance = estimator._model, check_treatment(unobserved, tolerance)
-        if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
-            _check_one_stream(model.statistics)
-        rows = comparable_rows(estimator, X, y, columns, takes, finite=True)
-        if warn and rows.assumed:
-            warn_once(model, assumed_cut(), MissingTerminationWarning)
-        prediction = model.predict(rows.X).reshape(rows.y.shape)
-        ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(rows.y.shape)
+    def of(cls, linear: Linear, rows: Rows, *, unobserved: str, tolerance: float) -> Comparison:
+        """Bring checked rows together with the predictions of a fitted function."""
+        prediction = linear.predict(rows.X).reshape(rows.y.shape)
+        ahead = None
+        if rows.X_next is not None:
+            ahead = linear.predict(rows.X_next).reshape(rows.y.shape)
         with np.errstate(over="ignore", invalid="ignore"):  # scores are checked
             returns = observed(rows, prediction, ahead, unobserved=unobserved, tolerance=tolerance)
-        return Comparison(rows, prediction, returns)
+        return cls(rows, prediction, returns)
 
 
-def check_alone(**others: Any) -> None:
+def compare(
+    estimator: Predictor,
+    X: Any,
+    y: Any,
+    columns: Columns,
+    takes: Takes,
+    *,
+    unobserved: str,
+    tolerance: float,
+    warn: bool,
+) -> Comparison:
+    """Check rows for an estimator, and bring them together with its predictions.
+
+    Raises InvalidInputError when an argument breaks a rule.
+    """
+    tolerance = check_treatment(unobserved, tolerance)
+    model = estimator._model
+    if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
+        _check_one_stream(model.statistics)
+    rows = comparable_rows(estimator, model, X, y, columns, takes, finite=True)
+    if warn and rows.assumed:
+        warn_once(model, assumed_cut(), MissingTerminationWarning)
+    return Comparison.of(model.linear, rows, unobserved=unobserved, tolerance=tolerance)
+
+
+def check_alone(**others: bool) -> None:
     """Refuse other wishes beside `return_interval`, which returns an Interval."""
     for name, value in others.items():
         if value:

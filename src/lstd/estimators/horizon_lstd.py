@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from operator import attrgetter
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Literal, NamedTuple, Self, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from lstd.data.age_columns import AgeColumns
@@ -49,7 +48,7 @@ _FIT, _PARTIAL_FIT, _OBSERVED_RETURNS, _BIAS_CHECK, _MISFIT_CHECK = (
 )
 
 
-class HorizonLSTD(Regressor):
+class HorizonLSTD(Regressor[HorizonModel]):
     """The expected sum of rewards over the next h steps, for all h up to a horizon.
 
     The value of h steps is fitted to the rewards that came, and to the values of fewer steps where an episode was cut
@@ -291,6 +290,32 @@ class HorizonLSTD(Regressor):
         """Whether the penalty of each feature is its squared spread."""
         return isinstance(self.penalty, str) and self.penalty == SPREAD
 
+    @overload
+    def predict(
+        self,
+        X: Any,
+        horizon: int | tuple[int, int] | None = ...,
+        return_std: Literal[False] = ...,
+        *,
+        return_interval: None = ...,
+    ) -> Array: ...
+    @overload
+    def predict(
+        self,
+        X: Any,
+        horizon: int | tuple[int, int] | None = ...,
+        return_std: Literal[False] = ...,
+        *,
+        return_interval: float,
+    ) -> Interval: ...
+    @overload
+    def predict(
+        self, X: Any, horizon: int | tuple[int, int] | None, return_std: Literal[True]
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: Any, horizon: int | tuple[int, int] | None = ..., *, return_std: Literal[True]
+    ) -> tuple[Array, Array]: ...
     def predict(
         self,
         X: Any,
@@ -298,7 +323,7 @@ class HorizonLSTD(Regressor):
         return_std: bool = False,
         *,
         return_interval: float | None = None,
-    ) -> Any:
+    ) -> Array | tuple[Array, Array] | Interval:
         """Predict the sum of rewards over the next steps from each row.
 
         Parameters
@@ -346,7 +371,7 @@ class HorizonLSTD(Regressor):
         -------
         ndarray of shape (T, H) or (T, H, m)
         """
-        model: HorizonModel = self._model
+        model = self._model
         horizon = model.stream.horizon
         values = model.at(range(1, horizon + 1)).predict(checked_features(self, X, raw=True))
         if model.single:
@@ -428,8 +453,7 @@ class HorizonLSTD(Regressor):
         steps = self._steps(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
         rows = self._checked(self._model, X, y, columns, _OBSERVED_RETURNS)
-        returns: ObservedReturns = self._model.returns(rows, steps, unobserved)
-        return returns
+        return self._model.returns(rows, steps, unobserved)
 
     def summary(self, level: float = 0.95) -> StepsSummary:
         """Return a table of the coefficients of the longest horizon, and of what decides them and speaks against them.
@@ -570,29 +594,30 @@ class HorizonLSTD(Regressor):
 
     def _steps(self, horizon: int | None) -> int:
         """Return the checked number of steps, by default that of the model."""
-        longest: int = self._model.stream.horizon
+        longest = self._model.stream.horizon
         return longest if horizon is None else check_integer("horizon", horizon, 1, longest)
 
     def _at(self, horizon: int | tuple[int, int] | None) -> Linear:
-        model: HorizonModel = self._model
+        model = self._model
         return model.at([] if horizon is None else [horizon], single=model.single)
 
-    coef_ = Fitted(lambda model: model.shaped(model.parts[0]))
-    intercept_ = Fitted(lambda model: model.shaped(model.parts[1]))
-    lmbda_ = Fitted(attrgetter("solved.lmbda"))
-    alpha_ = Fitted(attrgetter("solved.alpha"))
-    ridge_ = Fitted(lambda model: model.ridge[: model.n_features])
-    cv_results_ = Fitted(attrgetter("choice.results"))
-    n_features_in_ = Fitted(attrgetter("n_given"), weights=False)
-    coef_names_ = Fitted(lambda model: np.array(model.feature_names, dtype=object), weights=False)
-    bias_check_ = Fitted(attrgetter("known_checks.bias"))
-    misfit_check_ = Fitted(attrgetter("known_checks.misfit"))
-    n_transitions_ = Fitted(attrgetter("n_transitions"))
-    n_episodes_ = Fitted(attrgetter("n_episodes"))
+    coef_: Fitted[HorizonModel, Array] = Fitted(lambda model: model.shaped(model.parts[0]))
+    intercept_: Fitted[HorizonModel, Array] = Fitted(lambda model: model.shaped(model.parts[1]))
+    lmbda_: Fitted[HorizonModel, float] = Fitted(lambda model: model.solved.lmbda)
+    alpha_: Fitted[HorizonModel, float] = Fitted(lambda model: model.solved.alpha)
+    ridge_: Fitted[HorizonModel, Array] = Fitted(lambda model: model.ridge[: model.n_features])
+    cv_results_: Fitted[HorizonModel, dict[str, Array]] = Fitted(lambda model: model.choice.results)
+    coef_names_: Fitted[HorizonModel, NDArray[np.object_]] = Fitted(
+        lambda model: np.array(model.feature_names, dtype=object), weights=False
+    )
+    bias_check_: Fitted[HorizonModel, BiasCheck | str] = Fitted(lambda model: model.known_checks.bias)
+    misfit_check_: Fitted[HorizonModel, MisfitCheck | str] = Fitted(lambda model: model.known_checks.misfit)
+    n_transitions_: Fitted[HorizonModel, int] = Fitted(lambda model: model.n_transitions)
+    n_episodes_: Fitted[HorizonModel, int] = Fitted(lambda model: model.n_episodes)
 
     def to_record(self) -> HorizonModel:
         """Return what a file holds."""
-        return self._model.saved  # type: ignore[no-any-return]
+        return self._model.saved
 
     @classmethod
     def of_record(cls, record: HorizonModel, path: str | os.PathLike[str]) -> Self:

@@ -20,9 +20,11 @@ from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import CV_OPTIONS, Model
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck, Results
 from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import check_n_blocks
+from lstd.types import Array
 
 _FIT = Takes("LSTDCV.fit", LSTD_COLUMNS)
 _SECONDS = 5.0  # after which progress is reported, and between two reports
@@ -106,16 +108,16 @@ class LSTDCV(Predictor):
     array([1.1, 2.3, 2.6])
     """
 
-    lmbda_ = Fitted(attrgetter("selection.lmbda"))
-    alpha_ = Fitted(attrgetter("selection.alpha"))
-    ridge_ = Fitted(lambda model: model.ridge[: model.n_features])
-    best_score_ = Fitted(attrgetter("selection.score"))
-    observed_share_ = Fitted(attrgetter("selection.observed_share"))
-    cv_results_ = Fitted(attrgetter("selection.results"))
-    n_folds_ = Fitted(attrgetter("selection.n_folds"))
-    arbitrary_scores_ = Fitted(attrgetter("selection.arbitrary_scores"))
-    bias_check_ = Fitted(attrgetter("checks.bias"))
-    misfit_check_ = Fitted(attrgetter("checks.misfit"))
+    lmbda_: Fitted[Model, float] = Fitted(attrgetter("selection.lmbda"))
+    alpha_: Fitted[Model, float] = Fitted(attrgetter("selection.alpha"))
+    ridge_: Fitted[Model, Array] = Fitted(lambda model: model.ridge[: model.n_features])
+    best_score_: Fitted[Model, float] = Fitted(attrgetter("selection.score"))
+    observed_share_: Fitted[Model, float] = Fitted(attrgetter("selection.observed_share"))
+    cv_results_: Fitted[Model, dict[str, Results]] = Fitted(attrgetter("selection.results"))
+    n_folds_: Fitted[Model, int] = Fitted(attrgetter("selection.n_folds"))
+    arbitrary_scores_: Fitted[Model, tuple[float, float] | None] = Fitted(attrgetter("selection.arbitrary_scores"))
+    bias_check_: Fitted[Model, BiasCheck | str] = Fitted(attrgetter("checks.bias"))
+    misfit_check_: Fitted[Model, MisfitCheck | str] = Fitted(attrgetter("checks.misfit"))
 
     def __init__(
         self,

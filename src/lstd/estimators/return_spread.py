@@ -50,7 +50,7 @@ from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_we
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.lstd_cv import estimator_of
-from lstd.estimators.model import SavedModel
+from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
@@ -187,10 +187,19 @@ class ReturnSpread(Saved):
     record_kind = SavedSpread
 
     def __init__(
-        self, model: Any, *, horizon: int | None = None, low: float | None = None, high: float | None = None,
+        self,
+        model: Predictor | HorizonLSTD,
+        *,
+        horizon: int | None = None,
+        low: float | None = None,
+        high: float | None = None,
         random_state: int = 0,
-    ) -> None:  # fmt: skip
-        self.model, self.horizon, self.low, self.high, self.random_state = model, horizon, low, high, random_state
+    ) -> None:
+        self.model = model
+        self.horizon = horizon
+        self.low = low
+        self.high = high
+        self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Follow the returns of rows, which should be those that the model was fitted to.
@@ -235,8 +244,9 @@ class ReturnSpread(Saved):
         return found
 
     @property
-    def _state_of_model(self) -> Any:
-        return vars(self.model).get("model_")
+    def _state_of_model(self) -> Model | HorizonModel | None:
+        state: Model | HorizonModel | None = vars(self.model).get("model_")
+        return state
 
     @property
     def _fitted(self) -> SavedSpread:
@@ -256,14 +266,15 @@ class ReturnSpread(Saved):
     def _columns(self, X: Any) -> Features:
         """Return the columns that have weights, from rows to predict for."""
         phi = checked_features(self.model, X)
-        if self.horizon_ is None:
-            return phi
-        return self.model.model_.at().columns(phi)
+        if isinstance(self.model, HorizonLSTD):
+            return self.model.model_.at().columns(phi)
+        return phi
 
-    @property
-    def options(self) -> dict[str, int]:
-        """Arguments of predictions of the same returns by `model`: the horizon, if it has one."""
-        return {} if self.horizon_ is None else {"horizon": self.horizon_}
+    def _predicted(self, X: Any) -> Array:
+        """Predict the expected return from each row, (T,) or (T, m)."""
+        if isinstance(self.model, HorizonLSTD):
+            return self.model.predict(X, self.horizon_)
+        return self.model.predict(X)
 
     def to_record(self) -> SavedSpread:
         """Return what a file holds."""
@@ -272,10 +283,16 @@ class ReturnSpread(Saved):
     @classmethod
     def of_record(cls, record: SavedSpread, path: str | os.PathLike[str]) -> Self:
         """Return the spread of a file, with its model."""
-        saved: Any = record.model
-        model = HorizonLSTD.of_record(saved, path) if record.horizon else estimator_of(saved.model())
+        model: Predictor | HorizonLSTD
+        if isinstance(record.model, HorizonModel):
+            model = HorizonLSTD.of_record(record.model, path)
+        elif record.model is not None:
+            model = estimator_of(record.model.model())
+        else:
+            raise InvalidInputError(f"{path} does not hold the model of the spread. Save it again.")
         spread = cls(model, horizon=record.horizon)
-        spread.record_, spread._state = record, spread._state_of_model
+        spread.record_ = record
+        spread._state = spread._state_of_model
         return spread
 
     def predict_std(self, X: Any) -> Array:
@@ -319,7 +336,7 @@ class ReturnSpread(Saved):
         """
         spreads = self.spreads_
         tail, level = 0.5 * (1.0 - check_level(level)), float(level)
-        prediction = np.asarray(self.model.predict(X, **self.options))
+        prediction = self._predicted(X)
         if not len(prediction):
             return ReturnInterval(prediction, prediction.copy(), prediction.copy(), prediction.copy(), level)
         phi, values = self._columns(X), prediction.reshape(len(prediction), -1)
@@ -379,13 +396,14 @@ def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
     return folds, list(starmap(slice, pairwise(np.cumsum([0, *map(len, folds)]).tolist())))
 
 
-def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
+def held_out(estimator: Predictor, horizon: int | None, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from an LSTD or LSTDCV, of the same λ and ridge coefficients."""
     if horizon is not None:
         raise InvalidInputError("`horizon` must be None for a model without one; give HorizonLSTD for a fixed number.")
     estimator._needs_matrix("ReturnSpread")
     model = estimator._model
-    rows, settings = comparable_rows(estimator, X, y, columns, _FIT, ones=True, finite=True, warn=False), model.settings
+    settings = model.settings
+    rows = comparable_rows(estimator, model, X, y, columns, _FIT, ones=True, finite=True, warn=False)
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
     folds, places = _folds(rows)
@@ -393,7 +411,7 @@ def held_out(estimator: Any, horizon: Any, X: Any, y: Any, columns: Columns) -> 
     return _Held(rows, places, model.ridge, of_steps, model.system.penalty, settings.uncentred, np.asarray, None)
 
 
-def held_out_steps(estimator: HorizonLSTD, horizon: Any, X: Any, y: Any, columns: Columns) -> _Held:
+def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     state = estimator._model
     steps = estimator._steps(horizon)

@@ -14,6 +14,7 @@ from lstd.data.feature_arrays import Features, by_name, check_features, check_fi
 from lstd.data.rows import Columns, Rows
 from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError
+from lstd.estimators.model import Model
 
 
 def checked_rows(
@@ -37,19 +38,28 @@ def checked_rows(
 
 
 def comparable_rows(
-    estimator: Any, X: Any, y: Any, columns: Columns, takes: Takes, *, ones: bool = False, **options: Any
+    estimator: BaseEstimator,
+    model: Model,
+    X: Any,
+    y: Any,
+    columns: Columns,
+    takes: Takes,
+    *,
+    ones: bool = False,
+    **options: Any,
 ) -> Rows:
-    """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the model predicts.
+    """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the fitted model predicts.
 
     With `ones`, they are in order of their groups, and have the column of ones if the model has an intercept.
     """
-    model = estimator._model
     rows = checked_rows(estimator, X, y, columns, takes, gamma=model.settings.gamma, sort=ones, **options)
     model.check_given(rows.given)
     m = model.statistics.n_rewards
     if rows.y.shape[1] != m:
         raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")
-    return rows.with_ones() if ones and model.settings.fit_intercept else rows
+    if ones and model.settings.fit_intercept:
+        return rows.with_ones()
+    return rows
 
 
 def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:

@@ -15,7 +15,7 @@ from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.errors import InvalidInputError
-from lstd.estimators.base import Comparison, Predictor
+from lstd.estimators.base import Comparison, Predictor, compare
 from lstd.estimators.bias_check import checks_for_report
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks
@@ -184,7 +184,7 @@ def evaluate(
     """
     check_is_fitted(model)
     level = check_level(level)
-    compared = Comparison.of(model, X, y, columns, _FIGURES, unobserved=unobserved, tolerance=tolerance, warn=warn)
+    compared = compare(model, X, y, columns, _FIGURES, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = names_of(y, model.model_.reward_names, rewards)

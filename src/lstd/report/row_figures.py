@@ -352,7 +352,7 @@ def plot_spread(
     if found.lower.ndim > 1:
         raise InvalidInputError(f"`spread` must be of one reward; got {found.lower.shape[1]}. Fit it to one of them.")
     with contextlib.suppress(InvalidInputError):
-        mean = spread.model.predict_interval(rows, level, **spread.options)
+        mean = _interval_of_mean(spread, rows, level)
     places = np.arange(len(found.prediction))
     with panels(ax, WIDE, 1.15 + 0.34 * len(places), 1) as (panel,):
         ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color=PALE)
@@ -368,3 +368,10 @@ def plot_spread(
         panel.grid(visible=False, axis="y")
         legend_above(panel, [ranges, means])
     return [*ranges]
+
+
+def _interval_of_mean(spread: ReturnSpread, X: Any, level: float) -> Interval:
+    """Compute intervals for the mean of many returns from each row."""
+    if isinstance(spread.model, HorizonLSTD):
+        return spread.model.predict_interval(X, level, horizon=spread.horizon_)
+    return spread.model.predict_interval(X, level)
