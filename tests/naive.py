@@ -776,6 +776,20 @@ def tied_difference(half, one, two, bounds, level):
     return c / 2 + math.sqrt(c**2 / 4 + half**2)
 
 
+def shrunk(estimate, direct, error):
+    """The positive-part James-Stein value of an estimate, towards action values; `error` are contributions to both."""
+    c = estimate - direct
+    s2 = sum(x**2 for x in error)
+    return direct + max(0.0, 1.0 - s2 / c**2) * c
+
+
+def first_choice(choice, per_decision, chance_if_nothing_is_hidden, times_wider=1.0):
+    """The value where the state may hide something: the mean of both if that is sure and the second is no noise."""
+    if chance_if_nothing_is_hidden >= 0.01 or times_wider > 10.0:
+        return choice
+    return 0.5 * choice + 0.5 * per_decision
+
+
 def linear_minimax(phi, successors, rewards, initial):
     """Values by linear MQL, MWL and DualDICE (Uehara et al. 2020; Nachum et al. 2019), and their weights of rows.
 

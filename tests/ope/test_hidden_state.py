@@ -108,15 +108,17 @@ def test_where_the_state_hides_something_the_interval_holds_both():
     ):
         found = evaluate_policy(**data, gamma=1.0)
     other = found.candidates["per-decision doubly robust"]
-    choice = found.candidates[found.method]
+    choice = found.candidates["doubly robust"]
     assert found.hidden.hides
+    assert found.method == "mean of doubly robust and per-decision"
     assert found.lower == min(other.lower, choice.lower)
     assert found.upper == max(other.upper, choice.upper)
     assert found.lower <= found.value <= found.upper
     second = evaluate_policy(**data | {"target_policy": np.full((1800, 2), [0.6, 0.4])}, gamma=1.0)
     compared = compare_policies({"one": found, "two": second})
     assert (compared.values[0].lower, compared.values[0].upper) == (found.lower, found.upper)
-    candidates = [[one.candidates[one.method] for one in (found, second)]]
+    assert_close(compared.difference[0, 1], found.value - second.value, "sums")
+    candidates = [[one.candidates["doubly robust"] for one in (found, second)]]
     candidates.append([one.candidates["per-decision doubly robust"] for one in (found, second)])
     for pair in candidates:
         part = compare_policies(dict(zip("ab", pair, strict=True)))
@@ -131,3 +133,32 @@ def test_where_it_hides_nothing_the_interval_is_that_of_the_choice():
     choice = found.candidates[found.method]
     assert (found.lower, found.upper) == (choice.lower, choice.upper)
     assert "per-decision doubly robust" in found.candidates
+
+
+@pytest.mark.parametrize(("n", "sure"), [(300, True), (20, False)])
+def test_where_the_check_is_sure_the_value_is_the_mean_of_the_choice_and_the_per_decision_value(n, sure):
+    data = diseases(n, True)
+    found = evaluate_policy(**data, gamma=1.0)
+    assert found.hidden.hides
+    assert (found.hidden.p_value < 0.01) == sure
+    values = {name: one.value for name, one in found.candidates.items()}
+    robust, direct = (found.candidates[name].by_blocks for name in ("doubly robust", "action values"))
+    choice = naive.shrunk(robust.value, direct.value, robust.blocks - direct.blocks)
+    expected = naive.first_choice(choice, values["per-decision doubly robust"], found.hidden.p_value)
+    assert_close(found.value, expected, "sums")
+    assert ("The value is the mean" in "".join(found.said)) == sure
+
+
+def test_a_per_decision_value_of_noise_changes_no_value():
+    random, data = np.random.default_rng(0), diseases(300, True)
+    mu = random.choice([0.02, 0.98], size=1800)  # of the logged action: products of ratios have no bound in practice
+    found = evaluate_policy(**data | {"behavior_probability": mu}, gamma=1.0)
+    other, choice = (found.candidates[name] for name in ("per-decision doubly robust", found.method))
+    assert found.hidden.p_value < 0.01
+    times_wider = other.standard_error / choice.standard_error
+    assert times_wider > 10.0
+    robust, direct = choice.by_blocks, found.candidates["action values"].by_blocks
+    value = naive.shrunk(robust.value, direct.value, robust.blocks - direct.blocks)
+    expected = naive.first_choice(value, other.value, found.hidden.p_value, times_wider)
+    assert_close(found.value, min(max(expected, choice.lower), choice.upper), "sums")
+    assert found.lower <= other.lower < other.upper <= found.upper

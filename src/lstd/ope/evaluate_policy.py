@@ -4,6 +4,15 @@ Three estimates, from the least to the most corrected: LSTD(0) with ratios; the 
 doubly robust, with action values fitted out of fold. The last is right if the action values are, or the ratios of
 visits, or if the features represent what the action values lack. So it is taken, unless it is much less certain than
 the second. What it adds to the action values alone is shrunk as far as it is noise (James and Stein 1961).
+
+All three assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that at
+5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
+assume it. Where it is rejected at 1 %, the value is the mean of both,
+
+    v = (v_choice + v_per-decision) / 2,
+
+unless the standard error of the second is more than ten times that of the first. The first has the bias of the hidden
+state, the second has the noise of products of ratios; neither is known well enough for other weights.
 """
 
 from __future__ import annotations
@@ -27,8 +36,12 @@ from lstd.ope.tied_returns import Bounds, checked_bounds
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.intervals import check_level
 
+WEIGHTED = "weighted state values"
+ROBUST = "doubly robust"
 PER_DECISION = "per-decision doubly robust"
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
+_SURE = 0.01  # chance of the check for a hidden state below which the value changes, not the interval alone
+_MUCH_WIDER = 10.0  # largest standard error of the per-decision value, in those of the choice without it
 
 _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
 
@@ -87,8 +100,9 @@ def evaluate_policy(
     Returns
     -------
     PolicyValue
-        `method` is the estimate that `value` shrinks, "doubly robust" or "weighted state values"; `candidates` has
-        both, "state values", "action values" and "per-decision doubly robust".
+        `method` is the estimate that `value` shrinks, "doubly robust" or "weighted state values", or "mean of doubly
+        robust and per-decision"; `candidates` has "state values", "weighted state values", "action values", "doubly
+        robust" and "per-decision doubly robust".
 
     Raises
     ------
@@ -115,7 +129,8 @@ def evaluate_policy(
     All estimates but one assume that the raw columns and the action say all about what follows that the log says. The
     per-decision doubly robust value, with products of ratios and action values of the log's own policy, needs only that
     `behavior_probability` depends on what is recorded up to the row. Where :class:`HiddenStateCheck` says that the
-    state hides something, the interval holds those of both.
+    state hides something, the interval holds those of both; where it is sure, at 1 %, the value is their mean, unless
+    the standard error of the per-decision value is more than ten times the other.
 
     References
     ----------
@@ -137,19 +152,31 @@ def evaluate_policy(
     ('doubly robust', True)
     """
     _TAKES.check(others)
-    gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
+    gamma = check_real("gamma", gamma, 0.0, 1.0)
+    level = check_level(level)
     columns: Columns = {
-        "episode": episode, "terminated": terminated, "discount": discount, "groups": groups, "X_next": X_next,
-    }  # fmt: skip
+        "episode": episode,
+        "terminated": terminated,
+        "discount": discount,
+        "groups": groups,
+        "X_next": X_next,
+    }
     if importance_ratio is not None:
         check_ratio_alone(
-            actions=actions, target_policy=target_policy, behavior_probability=behavior_probability,
-            target_policy_next=target_policy_next, policy_of=policy_of, labels=labels, q=q,
-        )  # fmt: skip
+            actions=actions,
+            target_policy=target_policy,
+            behavior_probability=behavior_probability,
+            target_policy_next=target_policy_next,
+            policy_of=policy_of,
+            labels=labels,
+            q=q,
+        )
         logged = ratio_rows(states_of(X, y, columns | {"importance_ratio": importance_ratio}, gamma))
     else:
         _check_known(actions=actions, target_policy=target_policy)
-        features = None if labels is None else StateActionFeatures(labels)
+        features = None
+        if labels is not None:
+            features = StateActionFeatures(labels)
         target = PolicyArguments(target_policy, target_policy_next, state, state_next, policy_of).checked()
         logged = logged_rows(states_of(X, y, columns, gamma), actions, target, behavior_probability, features)
     bounds = checked_bounds(bounds, logged)
@@ -160,6 +187,7 @@ def evaluate_policy(
 
 
 def _check_known(**given: Any) -> None:
+    """Refuse a log without actions or a target policy."""
     for name, value in given.items():
         if value is None:
             raise InvalidInputError(f"`{name}` must be given, unless `importance_ratio` is.")
@@ -167,13 +195,13 @@ def _check_known(**given: Any) -> None:
 
 def _of_ratios(log: LoggedStates, level: float, bounds: Bounds | None) -> PolicyValue:
     """Return the weighted state values, of a log without pairs of a state and an action."""
-    parts = {"state values": log.plain, "weighted state values": log.weighted}
+    parts = {"state values": log.plain, WEIGHTED: log.weighted}
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
     text = (
         "Action values, doubly robust values and the check for a hidden state are left out: `importance_ratio` has no "
         "pairs of a state and an action."
     )
-    one = replace(found["weighted state values"], candidates=found, said=(text,))
+    one = replace(found[WEIGHTED], candidates=found, said=(text,))
     return doubted(one, log, feature_check(log))
 
 
@@ -181,20 +209,38 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
     """Return the first choice among all candidates."""
     direct, robust = log.robust(q)
     parts = {
-        "state values": log.plain, "weighted state values": log.weighted, "action values": direct,
-        "doubly robust": robust, PER_DECISION: log.per_decision,
-    }  # fmt: skip
+        "state values": log.plain,
+        WEIGHTED: log.weighted,
+        "action values": direct,
+        ROBUST: robust,
+        PER_DECISION: log.per_decision,
+    }
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
-    widest = _WIDER * found["weighted state values"].standard_error
-    best = "doubly robust" if found["doubly robust"].standard_error <= widest else "weighted state values"
     hidden = hidden_state_check(log)
-    one = found[best]
-    value = min(max(_shrunk(parts[best], direct), one.lower), one.upper)
+    method = _chosen(found)
+    estimate = found[method]
     if hidden.hides:
-        both = replace(parts[best], beside=log.per_decision).with_ties(bounds)
-        one = evaluated(both, level, best)
-    one = replace(one, value=value, candidates=found, said=(), hidden=hidden)
-    return _hidden_said(doubted(one, log, feature_check(log, robust)))
+        both = replace(parts[method], beside=log.per_decision).with_ties(bounds)
+        estimate = evaluated(both, level, method)
+    value = _shrunk(parts[method], direct)
+    value = min(max(value, estimate.lower), estimate.upper)
+    if hidden.p_value < _SURE and _is_usable(found[PER_DECISION], estimate):
+        value = (value + found[PER_DECISION].value) / 2.0
+        method = f"mean of {method} and per-decision"
+    chosen = replace(estimate, value=value, method=method, candidates=found, said=(), hidden=hidden)
+    return _hidden_said(doubted(chosen, log, feature_check(log, robust)))
+
+
+def _chosen(found: dict[str, PolicyValue]) -> str:
+    """Return the name of the estimate to take if the state hides nothing."""
+    if found[ROBUST].standard_error <= _WIDER * found[WEIGHTED].standard_error:
+        return ROBUST
+    return WEIGHTED
+
+
+def _is_usable(per_decision: PolicyValue, other: PolicyValue) -> bool:
+    """Say whether products of ratios leave something, beside an estimate without them."""
+    return per_decision.standard_error <= _MUCH_WIDER * other.standard_error
 
 
 def _hidden_said(found: PolicyValue) -> PolicyValue:
@@ -203,11 +249,14 @@ def _hidden_said(found: PolicyValue) -> PolicyValue:
     if not found.hidden.hides:
         return found
     other = found.candidates[PER_DECISION]
+    mean = ""
+    if found.method not in found.candidates:
+        mean = "The value is the mean of the first choice and of that one. "
     text = (
         f"The state seems to hide something that lasts; compared were {found.hidden}. The interval also holds that of "
         f"the per-decision doubly robust value, {other.value:.4g} in [{other.lower:.4g}, {other.upper:.4g}], which "
-        "needs no state in the sense of Markov, but a `behavior_probability` given what is recorded. Record more, or "
-        "add earlier rows to `X` and `state`, such as by `Trajectories.with_history`."
+        f"needs no state in the sense of Markov, but a `behavior_probability` given what is recorded. {mean}Record "
+        "more, or add earlier rows to `X` and `state`, such as by `Trajectories.with_history`."
     )
     warn(text, MisfitWarning)
     return replace(found, said=(*found.said, text))
@@ -215,5 +264,9 @@ def _hidden_said(found: PolicyValue) -> PolicyValue:
 
 def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:
     """Return d + max(0, 1 − s²/c²) c with d the value by action values, and the correction c of standard error s."""
-    c, error = found.value - direct.value, found.blocks - direct.blocks
-    return direct.value + max(0.0, 1.0 - float(error @ error) / c**2) * c if c else direct.value
+    c = found.value - direct.value
+    if not c:
+        return direct.value
+    error = found.blocks - direct.blocks
+    signal = max(0.0, 1.0 - float(error @ error) / c**2)
+    return direct.value + signal * c
