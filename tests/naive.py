@@ -538,8 +538,19 @@ def block_scores(tests, phi, returns, slices, c):
 
 
 def functions_of_age(age):
-    """e^(−s), e^(−s/4) and e^(−s/16) of the steps s since the episode began, (T, 3)."""
+    """e^(−s), e^(−s/4) and e^(−s/16) of the steps s since the episode, or the log, began, (T, 3)."""
     return np.array([[math.exp(-s / scale) for scale in (1, 4, 16)] for s in age])
+
+
+def steps_since_earliest(time, episode):
+    """Steps from the earliest time to each, in units of the median step between two rows of an episode, (T,)."""
+    steps = [b - a for a, b, i, j in zip(time, time[1:], episode, episode[1:], strict=False) if i == j]
+    return np.array([(t - min(time)) / np.median(steps) for t in time])
+
+
+def ages_differ(age, time):
+    """Whether two rows of one time, in whole steps, differ in age."""
+    return any(s == t and a != b for s, a in zip(time, age, strict=True) for t, b in zip(time, age, strict=True))
 
 
 def sign_flip_rank(statistic, s, u, signs):

@@ -116,6 +116,11 @@ def difference(
         When the models differ in their features, the number of rewards or `gamma`; when one has no intervals, or an
         argument breaks a rule.
 
+    Warns
+    -----
+    ExtrapolationWarning, BoundsWarning
+        As by `predict` of each model.
+
     Notes
     -----
     The states of `X` are given, not sampled: the interval leaves out that other subjects would begin in other states.
@@ -139,14 +144,18 @@ def difference(
     """
     level = check_level(level)
     _check_alike(a, b, check_flag("any_gamma", any_gamma))
-    one = a.model_.linear.along(checked_features(a, X), weights)
-    two = b.model_.linear.along(checked_features(b, X if X_b is None else X_b), weights)
+    phi = checked_features(a, X)
+    phi_b = checked_features(b, X if X_b is None else X_b)
+    one = a.model_.linear.along(phi, weights)
+    two = b.model_.linear.along(phi_b, weights)
     if one[1].shape != two[1].shape:
         raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
     paired = a.model_.influence.of_same_rows(b.model_.influence)
     error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
     interval = interval_of(one[1] - two[1], error, freedom, shift, level)
     check_range(interval.lower, interval.upper)
+    a.model_.linear.warn_of_unlike(a.model_, phi)
+    b.model_.linear.warn_of_unlike(b.model_, phi_b)
     return Difference(**vars(interval.at(a.model_.linear.place(weights))), paired=paired)
 
 

@@ -1,10 +1,19 @@
 """What one estimator checks, its siblings check: a table of checks and estimators."""
 
+import copy
+import pickle
+import warnings
+
 import numpy as np
 import pytest
 
-from lstd import LSTD, HorizonLSTD, RecursiveLSTD
-from lstd.errors import InvalidInputError
+from lstd import LSTD, LSTDCV, TD, HorizonLSTD, RecursiveLSTD, TrueOnlineTD
+from lstd.errors import (
+    EffectiveSampleWarning,
+    InvalidInputError,
+    MissingTerminationWarning,
+)
+from lstd.inference import ReturnSpread, difference
 
 X = np.array([[1.0], [2.0], [3.0], [1.0], [2.0], [4.0]])
 Y = np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])
@@ -73,3 +82,108 @@ def test_every_sibling_continues_ids_of_every_kind(sibling):
         for part in (slice(2), slice(2, 4), slice(4, 6)):
             model.partial_fit(X[part], Y[part], episode=ids[part], terminated=TERMINATED[part])
         np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-9, atol=1e-9)
+
+
+# ------------------------------------------------------------ warnings of predictions
+
+
+def rows(n_episodes=60, length=6, seed=0):
+    """Episodes of two features between 0 and 1, the second of which is an age, and rewards from 0 to 2."""
+    random = np.random.default_rng(seed)
+    T = n_episodes * length
+    X = np.column_stack([random.uniform(size=T), np.tile(np.arange(float(length)), n_episodes)])
+    y = X[:, 0] + random.uniform(size=T)
+    return {"X": X, "y": y, "episode": np.repeat(np.arange(n_episodes), length), "terminated": np.arange(T) % 6 == 5}
+
+
+def fitted(name):
+    data = rows()
+    with warnings.catch_warnings(action="ignore"):
+        if name == "LSTD of chunks":
+            return LSTD(0.5, alpha=1e-3).partial_fit(**data)
+        if name == "HorizonLSTD with age":
+            return HorizonLSTD(3, age=1, alpha=1e-3).fit(**data)
+        kinds = {"LSTD": LSTD(0.5), "LSTDCV": LSTDCV(0.5), "HorizonLSTD": HorizonLSTD(3)}
+        return kinds[name].fit(**data)
+
+
+FAR = np.column_stack([np.linspace(5.0, 9.0, 40), np.full(40, 2.0)])
+FAR_TOO = np.add(FAR, [0.0, 50.0])
+MODELS = ["LSTD", "LSTDCV", "HorizonLSTD", "HorizonLSTD with age", "LSTD of chunks"]
+METHODS = {
+    "predict": lambda model, X: model.predict(X),
+    "standard errors": lambda model, X: model.predict(X, return_std=True),
+    "an interval of a Pipeline": lambda model, X: model.predict(X, return_interval=0.9),
+    "predict_interval": lambda model, X: model.predict_interval(X),
+    "a weighted sum": lambda model, X: model.predict_interval(X, weights=np.ones(len(X))),
+    "contributions": lambda model, X: model.contributions(X),
+    "predict_curve": lambda model, X: model.predict_curve(X) if hasattr(model, "predict_curve") else model.predict(X),
+    "a difference": lambda model, X: difference(model, model, X) if isinstance(model, LSTD) else model.predict(X),
+    "another difference": lambda model, X: (
+        difference(model, model, rows()["X"][:40], X_b=X) if isinstance(model, LSTD) else model.predict(X)
+    ),
+    "ranges": lambda model, X: spread_of(model).predict_interval(X),
+    "standard deviations": lambda model, X: spread_of(model).predict_std(X),
+}
+
+
+def spread_of(model):
+    return ReturnSpread(model).fit(**rows())
+
+
+def given(method, model, X):
+    """Return the categories of the warnings that a method gives."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        METHODS[method](model, X)
+    return sorted({one.category.__name__ for one in found})
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("method", METHODS)
+def test_what_predict_warns_of_every_sibling_does_once(method, name):
+    model = fitted(name)
+    expected = given("predict", copy.deepcopy(model), FAR)
+    assert "ExtrapolationWarning" in expected
+    assert ("BoundsWarning" in expected) == (name == "LSTD of chunks")
+    assert given(method, model, rows()["X"][:40]) == []
+    assert given(method, model, FAR) == expected
+    for other in METHODS:
+        assert given(other, model, FAR) == []
+    assert given(method, model, FAR_TOO) == ["ExtrapolationWarning"]
+    assert given(method, pickle.loads(pickle.dumps(model)), FAR) == expected
+
+
+def test_a_spread_says_once_that_groups_are_few():
+    with warnings.catch_warnings(action="ignore"):
+        spread = spread_of(fitted("LSTD"))
+    X = rows()["X"][:5]
+    with pytest.warns(EffectiveSampleWarning, match="too few groups"):
+        spread.predict_interval(X, level=0.99)
+    spread.predict_interval(X, level=0.99)
+    with warnings.catch_warnings(action="ignore"):
+        spread.fit(**rows())
+    with pytest.warns(EffectiveSampleWarning, match="too few groups"):
+        spread.predict_interval(X, level=0.99)
+
+
+# ------------------------------------------------------------ missing ends
+
+
+@pytest.mark.parametrize("make", [RecursiveLSTD, TD, TrueOnlineTD])
+def test_a_stream_asks_once_whether_ends_were_seen_and_when_it_matters(make):
+    model = make(1, 0.9)
+    for _ in range(3):  # one episode goes on: nothing is taken as cut off
+        model.partial_fit(X, Y, episode=np.zeros(6))
+    before = model.weights
+    with warnings.catch_warnings(action="error"), pytest.raises(MissingTerminationWarning, match="Were ends seen"):
+        model.partial_fit(X, Y, episode=np.ones(6))
+    np.testing.assert_array_equal(model.weights, before)
+    with pytest.warns(MissingTerminationWarning, match="Were ends seen"):
+        model.partial_fit(X, Y, episode=np.ones(6))
+    model.partial_fit(X, Y, episode=np.repeat([2, 3, 4], 2))
+    with pytest.warns(MissingTerminationWarning):
+        make(1, 0.9).partial_fit(X, Y, episode=EPISODE)
+    after_an_end = make(1, 0.9).partial_fit(X[:3], Y[:3], episode=EPISODE[:3], terminated=TERMINATED[:3])
+    after_an_end.partial_fit(X[3:], Y[3:], episode=EPISODE[3:])
+    make(1, 0.9).partial_fit(X, Y, episode=EPISODE, terminated=False)

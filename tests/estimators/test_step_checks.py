@@ -1,14 +1,17 @@
 """The checks of a model of the next steps: those of the definition, quiet where it is right, loud where it is not."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
 import lstd
+import naive
 from lstd import LSTD, HorizonLSTD
 from lstd.data.check_rows import check_rows
 from lstd.errors import BiasWarning, InvalidInputError, MisfitWarning
-from lstd.estimators.misfit_check import check_misfit
+from lstd.estimators.misfit_check import TestFunctions, check_misfit
+from lstd.estimators.step_checks import Refit, check_misfit_of_steps
 from tolerances import assert_close
 
 HORIZON = 4
@@ -185,3 +188,113 @@ def test_the_summary_says_what_was_found(tmp_path):
     assert "low=0" in str(HorizonLSTD(HORIZON).fit(**positive).summary())
     assert "low=0" not in str(HorizonLSTD(HORIZON, low=0.0).fit(**positive).summary())
     assert "low=0" not in text
+
+
+def joining(n_customers, seed, effect=None):
+    """Customers of a shop of 60 weeks, a fifth from the first week on, who buy at rates of their own; with the weeks.
+
+    The features say all but the `effect` of the week, a factor of the rates.
+    """
+    random = np.random.default_rng(seed)
+    first = np.where(random.uniform(size=n_customers) < 0.2, 0, random.integers(0, 57, n_customers))
+    stay = np.minimum(60 - first, 2 + random.geometric(0.05, n_customers))
+    episode = np.repeat(np.arange(n_customers), stay)
+    time = np.concatenate([np.arange(a, a + n) for a, n in zip(first, stay, strict=True)])
+    rate = random.gamma(2.0, 0.5, n_customers)[episode]
+    changed = rate if effect is None else rate * effect(time)
+    y = random.poisson(changed).astype(float)
+    y[np.append(np.diff(episode) > 0, True)] = np.nan
+    X = np.column_stack([rate, random.normal(size=len(y))])
+    return {"X": X, "y": y, "episode": episode, "terminated": False}, time
+
+
+EFFECTS = {
+    "opening": lambda week: np.where(week < 4, 2.0, 1.0),
+    "step": lambda week: np.where(week < 30, 1.0, 0.6),
+    "recent": lambda week: np.where(week < 51, 1.0, 0.5),
+    "trend": lambda week: 1.3 - 0.6 * week / 60,
+    "season": lambda week: 1.0 + 0.4 * np.sin(2.0 * np.pi * week / 60),
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_what_changes_with_the_calendar_is_found_where_times_are_given(name):
+    data, time = joining(300, 0, EFFECTS[name])
+    with pytest.warns(MisfitWarning, match=r"depend on the time .* earlier rows less `weight`"):
+        model = HorizonLSTD(6).fit(**data, time=time)
+    assert model.misfit_check_.of_time is True
+    assert model.misfit_check_.misfit is True
+    assert HorizonLSTD(6).fit(**data).misfit_check_.of_time is False
+
+
+def test_where_nothing_changes_with_the_calendar_nothing_is_found():
+    found = [HorizonLSTD(6).fit(**data, time=time).misfit_check_ for data, time in (joining(120, k) for k in range(20))]
+    assert not any(check.of_time or check.misfit for check in found)
+
+
+def test_times_are_a_group_of_the_definition():
+    data, time = joining(60, 1, EFFECTS["step"])
+    model = HorizonLSTD(HORIZON).fit(**data)
+    found = model.misfit_check(**data, time=time)
+    age = np.arange(len(time)) - np.searchsorted(data["episode"], data["episode"])
+    assert naive.ages_differ(age, time)
+    rows = check_rows(**data, gamma=1.0)
+    refit = Refit.of(model.model_, rows.changed(time=naive.steps_since_earliest(time, data["episode"])))
+    assert vars(check_misfit_of_steps(refit)) == vars(found)
+    phi = refit.rows.X
+    gram = phi[rows.full].T @ phi[rows.full] / rows.full.sum()
+    tests = TestFunctions.of(refit.rows, gram, np.zeros((3, 1)), intercept=True)
+    groups = tests.groups(0)
+    expected = naive.uncorrelated(naive.functions_of_age(time[rows.full]), phi[rows.full])
+    spanned = tests.columns[rows.full][:, groups.times]
+    assert_close(expected @ np.linalg.lstsq(expected, spanned)[0], spanned, "misfit")
+    assert len(groups.ages) == len(groups.times) == 3
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"time": np.tile(np.arange(12.0), 80)},  # all begin at once: ages say the same
+        {"time": None},
+        {"time": np.tile(np.arange(12.0), 80) + 5.0 * np.repeat(np.arange(80), 12), "groups": np.arange(960) // 24},
+    ],
+    ids=["one cohort", "no times", "40 groups"],
+)
+def test_times_are_left_out_where_ages_say_the_same_and_of_few_groups(changed):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(960, 1))
+    rows = {"episode": np.repeat(np.arange(80), 12), "terminated": False}
+    y = X[:, 0] + 3.0 * np.exp(-np.tile(np.arange(12.0), 80)) + random.normal(size=960)
+    time = changed.pop("time")
+    found = HorizonLSTD(HORIZON).fit(X, y, **rows).misfit_check(X, y, time=time, **rows, **changed)
+    assert found.of_time is False
+
+
+def test_times_of_any_unit_and_order_are_one(tmp_path):
+    data, time = joining(200, 2, EFFECTS["trend"])
+    dates = np.datetime64("2024-01-01") + 7 * time.astype("timedelta64[D]")
+    found = HorizonLSTD(6).fit(**data, time=time).misfit_check_
+    assert vars(HorizonLSTD(6).fit(**data, time=dates).misfit_check_) == vars(found)
+    half = data["episode"] % 2
+    grouped = {**data, "groups": half * 1000 + data["episode"]}
+    order = np.argsort(grouped["groups"], kind="stable")
+    sorted_data = {name: grouped[name][order] for name in ("X", "y", "episode", "groups")} | {"terminated": False}
+    mixed = HorizonLSTD(6).fit(**grouped, time=time).misfit_check_
+    assert_close(mixed.p_value, HorizonLSTD(6).fit(**sorted_data, time=time[order]).misfit_check_.p_value, "misfit")
+    table = pd.DataFrame(data["X"], columns=["rate", "noise"]).assign(y=data["y"], customer=data["episode"], week=dates)
+    roles = {"features": ["rate", "noise"], "reward": "y", "episode": "customer", "terminated": False, "time": "week"}
+    model = lstd.fit_tables(table, **roles, gamma=1.0, horizon=6)
+    assert vars(model.misfit_check_) == vars(found)
+    chosen = lstd.fit_tables(table, **roles, gamma=0.8, lmbda="auto", alpha="auto")
+    assert chosen.misfit_check_.of_time is True
+    model.save(tmp_path / "model")
+    assert lstd.load(tmp_path / "model").misfit_check_.of_time is True
+
+
+def test_times_of_a_check_are_held_against_the_rules():
+    data, time = joining(60, 1)
+    model = HorizonLSTD(HORIZON).fit(**data)
+    with pytest.raises(InvalidInputError, match="`time` must have one entry per row"):
+        model.misfit_check(**data, time=time[:-1])
+    with pytest.raises(InvalidInputError, match="Steps must be equal"):
+        model.misfit_check(**data, time=time**2)

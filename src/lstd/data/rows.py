@@ -126,7 +126,7 @@ _KINDS = get_type_hints(Columns, include_extras=True)
 COLUMNS: dict[str, Column] = {name: get_args(kind)[1] for name, kind in _KINDS.items() if get_origin(kind) is Annotated}
 ARGUMENTS = ("X", "y", *_KINDS)
 FACTORS = frozenset({*COLUMNS} - {"discount"})  # columns that change how much a row counts
-_PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups")  # fields with one entry per row
+_PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups", "time")  # fields with one entry per row
 
 ENTRIES_COMPARED = 2**17  # features, or stored entries, compared at a time, about one MiB
 COMPARED, _LEAST_COMPARED = 2000, 30  # rows of a fit, and rows to be predicted, whose features are looked at,
@@ -183,6 +183,7 @@ class Rows(Record):
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
     place: int = 0  # number of rows of the stream before these
     appended: int = 0  # columns of ones, 0 or 1, that `X` and `X_next` do not have; sums append them in batches
+    time: Array | None = None  # (T,) steps since the earliest row of a log, for checks; a stream does not keep them
     centre: Array | None = None  # (n − 1,) that sums subtract from `X` and `X_next` in batches
 
     @classmethod
@@ -321,7 +322,7 @@ class Rows(Record):
     def kept(self, rows: slice) -> Rows:
         """Return rows as a stream keeps them: read-only copies, dense, of float64 and without the column of ones."""
         width = self.n_features - self.intercept
-        kept = self.changed(names=None, order=None, appended=int(self.intercept))
+        kept = self.changed(names=None, order=None, time=None, appended=int(self.intercept))
         values = kept.__dict__
         for name in ("X", "X_next"):
             if values[name] is not None:

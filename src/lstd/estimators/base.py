@@ -284,7 +284,7 @@ class Predictor(Regressor[Model]):
 
         Warns
         -----
-        ExtrapolationWarning
+        ExtrapolationWarning, BoundsWarning
             As by :meth:`predict`.
 
         Examples
@@ -329,6 +329,11 @@ class Predictor(Regressor[Model]):
         InvalidInputError
             When `X` breaks a rule, or the model was fitted to chunks or statistics, so that it does not know the means.
 
+        Warns
+        -----
+        ExtrapolationWarning, BoundsWarning
+            As by :meth:`predict`.
+
         Examples
         --------
         >>> import numpy as np
@@ -342,7 +347,12 @@ class Predictor(Regressor[Model]):
         x1              0   0.5  -0.7375        0.3688     0.12
         prediction                               4.325
         """
-        return Contributions.of(self._model.linear, checked_features(self, X))
+        model = self._model
+        linear = model.linear
+        phi = checked_features(self, X)
+        contributions = Contributions.of(linear, phi)
+        linear.warn_of_unlike(model, phi)
+        return contributions
 
     def summary(self, level: float = 0.95) -> Summary:
         """Return a table of the coefficients with standard errors and intervals, and of what decides them.

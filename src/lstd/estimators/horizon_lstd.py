@@ -21,6 +21,7 @@ from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
+from lstd.data.time_steps import numbers_of, steps_since_earliest
 from lstd.errors import InvalidInputError, UnobservedWarning, warn_once
 from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2
 from lstd.estimators.contributions import Contributions
@@ -157,7 +158,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         X, y, episode, terminated, discount, weight, groups
             As in :meth:`lstd.LSTD.fit`. The last row of an episode that did not terminate is its horizon row.
         time : array-like of shape (T,), optional
-            Numbers or dates of the rows, such as `time` of Trajectories, to check that steps are equal.
+            Numbers or dates of the rows, such as `time` of Trajectories, to check that steps are equal; and, unless all
+        episodes began at once, whether returns changed in the course of the log.
 
         Returns
         -------
@@ -180,13 +182,19 @@ class HorizonLSTD(Regressor[HorizonModel]):
             When the checks of the model find something.
         """
         rows = self._checked(None, X, y, columns, _FIT, sort=True)
-        clock = None if time is None else check_equal(time, rows)
+        clock = None
+        if time is not None:
+            times = times_of(time, rows)
+            clock = check_equal(times, rows)
         if not rows.full.any():
             raise InvalidInputError(
                 f"`X` must hold a full transition; got n_samples={len(rows)}, and no row is followed by a row of its "
                 "episode, or terminated. Pass more rows."
             )
-        self.model_ = self._doubted(self._then(None, rows, clock=clock), rows)
+        model = self._then(None, rows, clock=clock)
+        if time is not None:
+            rows = rows.changed(time=steps_since_earliest(times, rows.last))
+        self.model_ = self._doubted(model, rows)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -209,7 +217,9 @@ class HorizonLSTD(Regressor[HorizonModel]):
         before: HorizonModel | None = vars(self).get("model_")
         rows = self._checked(before, X, y, columns, _PARTIAL_FIT)
         if len(rows):
-            clock = None if time is None else check_equal(time, rows, before.clock if before else None)
+            clock = None
+            if time is not None:
+                clock = check_equal(times_of(time, rows), rows, before.clock if before else None)
             self.model_ = self._then(before, rows, clock=clock)
         return self
 
@@ -370,10 +380,18 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Returns
         -------
         ndarray of shape (T, H) or (T, H, m)
+
+        Warns
+        -----
+        ExtrapolationWarning
+            As by :meth:`predict`.
         """
         model = self._model
         horizon = model.stream.horizon
-        values = model.at(range(1, horizon + 1)).predict(checked_features(self, X, raw=True))
+        linear = model.at(range(1, horizon + 1))
+        phi = checked_features(self, X, raw=True)
+        values = linear.predict(phi)
+        linear.warn_of_unlike(model, phi)
         if model.single:
             return values
         return values.reshape(len(values), horizon, -1)
@@ -406,12 +424,19 @@ class HorizonLSTD(Regressor[HorizonModel]):
         ------
         InvalidInputError
             When `X` breaks a rule, or the model has too few blocks for intervals.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            As by :meth:`predict`.
         """
         linear = self._at(horizon)
         check_level(level)
         check_choice("scale", scale, SCALES)
         phi = checked_features(self, X)
-        return linear.interval(phi, level, weights, scale)
+        interval = linear.interval(phi, level, weights, scale)
+        linear.warn_of_unlike(self._model, phi)
+        return interval
 
     def contributions(self, X: Any, horizon: int | tuple[int, int] | None = None) -> Contributions:
         """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
@@ -426,8 +451,17 @@ class HorizonLSTD(Regressor[HorizonModel]):
         -------
         Contributions
             Bounds `low` and `high` are left out.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            As by :meth:`predict`.
         """
-        return Contributions.of(self._at(horizon), checked_features(self, X))
+        linear = self._at(horizon)
+        phi = checked_features(self, X)
+        contributions = Contributions.of(linear, phi)
+        linear.warn_of_unlike(self._model, phi)
+        return contributions
 
     def observed_returns(
         self, X: Any, y: ArrayLike, *, horizon: int | None = None, unobserved: str = "predict",
@@ -481,23 +515,23 @@ class HorizonLSTD(Regressor[HorizonModel]):
         """
         return StepsSummary(self._model, type(self).__name__, check_level(level))
 
-    def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
+    def misfit_check(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
-        Squares and products of the features, and functions of the steps since the episode began, are held against what
-        a fit with λ = 1 leaves of the returns, with groups or episodes as independent. The returns are sums of rewards
-        discounted by 1 − 1/H a step, which reach about as far as `horizon` steps, H. Intervals leave a misfit out, and
-        more data does not reduce it. `fit` does the same on a part of its rows.
+        Squares and products of the features, functions of the steps since the episode began and, with `time`, since the
+        log began, are held against what a fit with λ = 1 leaves of the returns, with groups or episodes as independent.
+        The returns are sums of rewards discounted by 1 − 1/H a step, which reach about as far as `horizon` steps, H.
+        Intervals leave a misfit out, and more data does not reduce it. `fit` does the same on a part of its rows.
 
         Parameters
         ----------
-        X, y, episode, terminated, discount, weight, groups
+        X, y, time, episode, terminated, discount, weight, groups
             As in :meth:`fit`; usually the data of `fit`.
 
         Returns
         -------
         MisfitCheck
-            With `systematic`, `expected`, `standard_error`, `residual`, `p_value`, `of_age` and `misfit`.
+            With `systematic`, `expected`, `standard_error`, `residual`, `p_value`, `of_age`, `of_time` and `misfit`.
 
         Raises
         ------
@@ -524,7 +558,12 @@ class HorizonLSTD(Regressor[HorizonModel]):
         >>> check.misfit, check.of_age
         (True, True)
         """
-        return check_misfit_of_steps(self._refit(X, y, columns, _MISFIT_CHECK))
+        rows = self._checked(self._model, X, y, columns, _MISFIT_CHECK, sort=True)
+        if time is not None:
+            times = times_of(time, rows)
+            check_equal(times, rows)
+            rows = rows.changed(time=steps_since_earliest(times, rows.last))
+        return check_misfit_of_steps(Refit.of(self._model, rows))
 
     def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
         """Check for bias from bootstrapping: compare predictions of `horizon` steps with those of λ = 1.
@@ -553,11 +592,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         BiasWarning
             When the result is `biased`.
         """
-        return check_bias_of_steps(self._refit(X, y, columns, _BIAS_CHECK))
-
-    def _refit(self, X: Any, y: ArrayLike, columns: Columns, takes: Takes) -> Refit:
-        """Return the sums of rows that the model is checked on."""
-        return Refit.of(self._model, self._checked(self._model, X, y, columns, takes, sort=True))
+        rows = self._checked(self._model, X, y, columns, _BIAS_CHECK, sort=True)
+        return check_bias_of_steps(Refit.of(self._model, rows))
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
@@ -648,13 +684,18 @@ class Clock(NamedTuple):
     last: Rows  # of length one
 
 
-def check_equal(time: Any, rows: Rows, before: Clock | None = None) -> Clock:
-    """Refuse steps that are not equal within each episode, which rows `before` may have begun; return the clock."""
+def times_of(time: Any, rows: Rows) -> Array:
+    """Return times that were given, (T,), as numbers in the order of the rows."""
     times = parse_times("time", time)
     if times.shape != (len(rows),):
         raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
-    times = (times.astype(f"{times.dtype.kind}8[us]") if times.dtype.kind in "mM" else times).astype(np.float64)
-    times = times if rows.order is None else times[rows.order]
+    if rows.order is not None:
+        times = times[rows.order]
+    return numbers_of(times)
+
+
+def check_equal(times: Array, rows: Rows, before: Clock | None = None) -> Clock:
+    """Refuse steps that are not equal within each episode, which rows `before` may have begun; return the clock."""
     goes_on = before is not None and follows(before.last, rows)
     steps = np.diff(times, prepend=before.time if before and goes_on else times[0])  # that lead to each row
     within = np.append(goes_on, ~rows.last[:-1])

@@ -190,13 +190,15 @@ class Linear:
     def warn_of_unlike(self, state: object, X: Features, prediction: Array | None = None) -> None:
         """Warn if features are far outside of their ranges in the fit, or predictions outside of bounds.
 
-        Predictions are compared if those of the rows of the fit were not. The fitted `state` has each warning once, and
-        another one for other features.
+        Predictions, computed here unless they are given, are compared if those of the rows of the fit were not. The
+        fitted `state` has each warning once, and another one for other features.
         """
         n_rows = X.shape[0]
         if self.limits is None or not n_rows:
             return
-        if not self.compared and prediction is not None and n_rows >= FEWEST:
+        if not self.compared and n_rows >= FEWEST:
+            if prediction is None:
+                prediction = self.predict(X)
             warn_once(state, beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
         if self.age is not None:
             self._warn_of_ages(state, X)

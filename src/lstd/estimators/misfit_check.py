@@ -7,6 +7,8 @@ features    squares of up to 64 features, and products of up to eight directions
             principal components of many features), each clipped at three standard deviations
 age         e^(−s), e^(−s/4) and e^(−s/16), with s steps since the episode began: short-lived effects of a beginning,
             which features without a clock cannot show. Among products, they would be one voice of fifty
+time        the same of the steps since the earliest time of the log, if times are known and rows of one time differ in
+            age: what changed in all episodes at once
 tree        a boosted tree of the features, grown on returns less predictions, both without the fold of groups or
             episodes that it is applied to
 
@@ -27,9 +29,10 @@ Santos 2012). So |s|² over each group, and s of the tree, are each ranked among
 tree counts only if it predicts, s > 0. The p-value is the rank of the smallest of the ranks.
 
 With M = Σ z_t (ψ_t − γ ψ_{t+1})ᵀ / T over test functions ψ, d = M⁻¹ s are their weights. |d|² estimates the mean
-square of the systematic part with the bias Σ |M⁻¹ u_e|². It is that of the age if that is clear and its rank the
-smallest, else that of the features and the tree. A misfit that is clear but less than a hundredth of the mean squared
-residual gives no warning: to fit it would change no prediction by much.
+square of the systematic part with the bias Σ |M⁻¹ u_e|². It is that of the age or of the time if that is clear and its
+rank the smallest (of equal ones, if its |s|² − Σ |u_e|² is larger), else that of the features and the tree. A misfit
+that is clear but less than a hundredth of the mean squared residual gives no warning: to fit it would change no
+prediction by much.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ from lstd.types import Array, Flags
 
 FEWEST = (10, 100)  # episodes, and rows of one
 _LEFT_OUT = 0.75  # c
-_FEWEST_AGES = 50  # groups or episodes below which ages are not tested
+_FEWEST_AGES = 50  # groups or episodes below which ages and times are not tested
 _SCALES_OF_AGE = (1.0, 4.0, 16.0)  # steps
 _DRAWS = 1999  # of signs
 _MOST_DIRECTIONS, _MOST_FEATURES, _CLIP = 8, 64, 3.0
@@ -81,7 +84,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "")
     """Look for what a model of `rows` leaves out; see :meth:`lstd.LSTD.misfit_check`.
 
     If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are
-    squares, products and ages only. A warning ends with `note`.
+    squares, products, ages and times only. A warning ends with `note`.
     """
     check_enough("A check of misfit", rows, *FEWEST)
     check_finite("X", rows.X, rows.names)
@@ -110,8 +113,8 @@ class TestFunctions:
     Attributes
     ----------
     columns : ndarray of shape (T, k) or (2 T, k)
-    n_products, n_ages : int
-        Number of products and squares, and of functions of the age, which follow them.
+    n_products, n_ages, n_times : int
+        Number of products and squares, and of functions of the age and of the time, which follow them in this order.
     n_trees : int
         Number of trees, one for each reward, which come last; 0 for none.
     """
@@ -121,11 +124,12 @@ class TestFunctions:
     columns: Array
     n_products: int
     n_ages: int
+    n_times: int
     n_trees: int = 0
 
     @classmethod
     def of(cls, rows: Rows, gram: Array, weights: Array, *, intercept: bool) -> TestFunctions:
-        """Compute products, squares and functions of the age.
+        """Compute products, squares, and functions of the age and of the time.
 
         `gram` (n, n) are mean products of the features, and `weights` (n, m) those of the predictions; with an
         `intercept`, the last feature is the column of ones.
@@ -133,7 +137,9 @@ class TestFunctions:
         phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
         products = _orthonormal(_residuals(_products(phi, gram, weights, rows, intercept), phi, rows, gram), rows)
         ages = _orthonormal(_residuals(_ages(rows), phi, rows, gram), rows)
-        return cls(np.hstack([products, ages]), products.shape[1], ages.shape[1])
+        times = _orthonormal(_residuals(_times(rows), phi, rows, gram), rows)
+        columns = np.hstack([products, ages, times])
+        return cls(columns, products.shape[1], ages.shape[1], times.shape[1])
 
     def with_trees(self, rows: Rows, gram: Array, model: Model) -> TestFunctions:
         """Add the boosted tree of each reward, less what products say."""
@@ -142,14 +148,15 @@ class TestFunctions:
         boosted = _residuals(_boosted(rows, phi, gram, model), phi, rows, gram)
         rest = boosted - products @ mean_product(rows, products[: len(rows)], boosted[: len(rows)])
         trees = _scaled(rest, rows, least=_DEPENDENT)
-        return TestFunctions(np.hstack([self.columns, trees]), self.n_products, self.n_ages, trees.shape[1])
+        columns = np.hstack([self.columns, trees])
+        return TestFunctions(columns, self.n_products, self.n_ages, self.n_times, trees.shape[1])
 
     def groups(self, reward: int) -> Groups:
         """Return the places of the groups that test a reward."""
-        products, ages, trees = np.split(
-            np.arange(self.columns.shape[1]), [self.n_products, self.n_products + self.n_ages]
-        )
-        return Groups(products, ages, trees[reward : reward + 1])
+        places = np.arange(self.columns.shape[1])
+        ends = np.cumsum([self.n_products, self.n_ages, self.n_times])
+        products, ages, times, trees = np.split(places, ends)
+        return Groups(products, ages, times, trees[reward : reward + 1])
 
 
 class Groups(NamedTuple):
@@ -157,6 +164,7 @@ class Groups(NamedTuple):
 
     products: NDArray[np.intp]
     ages: NDArray[np.intp]
+    times: NDArray[np.intp]
     tree: NDArray[np.intp]
 
 
@@ -221,14 +229,33 @@ def _largest(gram: Array, weights: Array) -> NDArray[np.intp]:
 
 
 def _ages(rows: Rows) -> Array:
-    """Compute functions of the steps since each episode began, of rows and successors; none of few episodes."""
+    """Compute functions of the steps since each episode began; none of few episodes."""
+    return _decays(rows, rows.age.astype(np.float64))
+
+
+def _times(rows: Rows) -> Array:
+    """Compute functions of the steps since the log began; none of few episodes, and where ages say the same."""
+    if rows.time is None or not _ages_differ(rows.age, rows.time):
+        return _decays(rows, None)
+    return _decays(rows, rows.time)
+
+
+def _ages_differ(age: NDArray[np.intp], time: Array) -> bool:
+    """Return whether rows of one time, in whole steps, differ in age: whether episodes did not all begin at once."""
+    moments, of_row = np.unique(np.rint(time), return_inverse=True)
+    youngest = np.full(len(moments), np.iinfo(np.intp).max, np.intp)
+    np.minimum.at(youngest, of_row, age)
+    return bool(np.any(age > youngest[of_row]))
+
+
+def _decays(rows: Rows, steps: Array | None) -> Array:
+    """Compute e^(−s), e^(−s/4) and e^(−s/16) of steps s, of rows and successors; none of few episodes, or of None."""
     n_rows = len(rows) if rows.X_next is None else 2 * len(rows)
-    if np.count_nonzero(rows.begins) < _FEWEST_AGES:
+    if steps is None or np.count_nonzero(rows.begins) < _FEWEST_AGES:
         return np.empty((n_rows, 0))
-    age = rows.age.astype(np.float64)
     if rows.X_next is not None:
-        age = np.append(age, age + 1.0)
-    return np.asarray(np.exp(-age[:, np.newaxis] / np.array(_SCALES_OF_AGE)))
+        steps = np.append(steps, steps + 1.0)
+    return np.asarray(np.exp(-steps[:, np.newaxis] / np.array(_SCALES_OF_AGE)))
 
 
 def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
@@ -323,8 +350,8 @@ def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: 
 
     `errors` (m,) are the mean standard errors of the predictions, if known.
     """
-    found = [_tested(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
-    systematic, expected, p_value, of_age = (np.array(part) for part in zip(*found, strict=True))
+    found = [Tested.of(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
+    systematic, expected, p_value, of_age, of_time = (np.array(part) for part in zip(*found, strict=True))
     is_clear = (p_value < SIGNIFICANT) & (systematic > 0.0)
     check = MisfitCheck(
         systematic=systematic,
@@ -334,33 +361,53 @@ def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: 
         p_value=p_value,
         of_age=of_age,
         misfit=is_clear & (systematic**2 >= MATERIAL * scores.residual),
+        of_time=of_time,
     )
     if np.any(check.misfit):
         warn(check.message + note, MisfitWarning)
     return check.first() if single else check
 
 
-def _tested(groups: Groups, scores: Scores, j: int) -> tuple[float, float, float, bool]:
-    """Return the systematic part, what chance contributes, the p-value, and whether they are of the age."""
-    s = scores.s[:, j]
-    u = scores.u[:, :, j]
-    of_features, of_ages = _ranks(groups, s, u)
-    least = np.minimum(of_features, of_ages)
-    p_value = float(np.mean(least <= least[0]))
-    of_age = bool(of_ages[0] < of_features[0]) and p_value < SIGNIFICANT
-    if of_age:
-        places = groups.ages
-        used = places
-    else:
-        places = np.append(groups.products, groups.tree)
-        used = places
-        if s[groups.tree].sum() <= 0.0:
-            used = groups.products
-    within = s[places], u[:, places], scores.M[np.ix_(places, places)]
-    systematic, expected = _systematic(*within, np.isin(places, used), scores.size[j])
-    if np.isnan(systematic):
-        return 0.0, expected, 1.0, of_age
-    return systematic, expected, p_value, of_age
+class Tested(NamedTuple):
+    """What the test functions say of one reward: see :class:`lstd.inference.MisfitCheck`."""
+
+    systematic: float
+    expected: float
+    p_value: float
+    of_age: bool
+    of_time: bool
+
+    @classmethod
+    def of(cls, groups: Groups, scores: Scores, j: int) -> Tested:
+        """Test reward j."""
+        s = scores.s[:, j]
+        u = scores.u[:, :, j]
+        ranks = Ranks.of(groups, s, u)
+        least = np.minimum.reduce(ranks)
+        p_value = float(np.mean(least <= least[0]))
+        of_features, of_ages, of_times = (ranks_of_group[0] for ranks_of_group in ranks)
+        of_clock = p_value < SIGNIFICANT and min(of_ages, of_times) < of_features
+        is_time_first = of_times < of_ages
+        if of_times == of_ages:  # both beyond all draws, as ages and times go together
+            is_time_first = _excess(s, u, groups.times) > _excess(s, u, groups.ages)
+        of_age = bool(of_clock and not is_time_first)
+        of_time = bool(of_clock and is_time_first)
+        if of_age:
+            places = groups.ages
+            used = places
+        elif of_time:
+            places = groups.times
+            used = places
+        else:
+            places = np.append(groups.products, groups.tree)
+            used = places
+            if s[groups.tree].sum() <= 0.0:
+                used = groups.products
+        within = s[places], u[:, places], scores.M[np.ix_(places, places)]
+        systematic, expected = _systematic(*within, np.isin(places, used), scores.size[j])
+        if np.isnan(systematic):
+            return cls(0.0, expected, 1.0, of_age, of_time)
+        return cls(systematic, expected, p_value, of_age, of_time)
 
 
 def _systematic(s: Array, u: Array, M: Array, used: Flags, size: float) -> tuple[float, float]:
@@ -376,17 +423,33 @@ def _systematic(s: Array, u: Array, M: Array, used: Flags, size: float) -> tuple
     return np.sqrt(max(0.0, float(d[used] @ d[used]) - expected)), np.sqrt(expected)
 
 
-def _ranks(groups: Groups, s: Array, u: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the ranks of s, and of the sums of u_e with random signs: of features and trees, and of ages."""
-    signs = 2.0 * np.random.default_rng(0).integers(0, 2, (_DRAWS, len(u))) - 1.0
-    draws = np.vstack([s, signs @ u])
-    of_features = _counted(np.sum(draws[:, groups.products] ** 2, axis=1))
-    if len(groups.tree):
-        of_features = np.minimum(of_features, _counted(draws[:, groups.tree[0]]))
-    of_ages = np.full_like(of_features, len(draws))
-    if len(groups.ages):
-        of_ages = _counted(np.sum(draws[:, groups.ages] ** 2, axis=1))
-    return of_features, of_ages
+def _excess(s: Array, u: Array, places: NDArray[np.intp]) -> float:
+    """Return the squared length of s at some places, less what chance contributes."""
+    return float(np.sum(s[places] ** 2) - np.sum(u[:, places] ** 2))
+
+
+class Ranks(NamedTuple):
+    """Ranks of s, and of the sums of u_e with random signs, the largest first, (1 + draws,) each."""
+
+    features: NDArray[np.intp]  # and trees
+    ages: NDArray[np.intp]
+    times: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, groups: Groups, s: Array, u: Array) -> Ranks:
+        """Rank the squared length of each group, and the tree; a group that is left out has the last rank."""
+        signs = 2.0 * np.random.default_rng(0).integers(0, 2, (_DRAWS, len(u))) - 1.0
+        draws = np.vstack([s, signs @ u])
+
+        def ranked(places: NDArray[np.intp]) -> NDArray[np.intp]:
+            if not len(places):
+                return np.full(len(draws), len(draws))
+            return _counted(np.sum(draws[:, places] ** 2, axis=1))
+
+        of_features = _counted(np.sum(draws[:, groups.products] ** 2, axis=1))
+        if len(groups.tree):
+            of_features = np.minimum(of_features, _counted(draws[:, groups.tree[0]]))
+        return cls(of_features, ranked(groups.ages), ranked(groups.times))
 
 
 def _counted(draws: Array) -> NDArray[np.intp]:

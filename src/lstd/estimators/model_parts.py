@@ -124,8 +124,8 @@ class MisfitCheck(_PerReward):
     ----------
     systematic : float or ndarray
         Root mean square, over full transitions, of the part of the expected returns that squares, products and a
-        boosted tree of the features predict, or the steps since the episode began, and no weighted sum of the features
-        does; less what chance contributes, at least 0.
+        boosted tree of the features predict, or the steps since the episode or the log began, and no weighted sum of
+        the features does; less what chance contributes, at least 0.
     expected : float or ndarray
         What chance alone would contribute.
     standard_error : float, ndarray or None
@@ -139,6 +139,8 @@ class MisfitCheck(_PerReward):
         the systematic part is theirs.
     misfit : bool or ndarray of bool
         Whether the p-value is below 0.01, and the systematic part is above its own noise and a tenth of the residual.
+    of_time : bool or ndarray of bool
+        As `of_age`, of the steps since the earliest time of the log, if times are known.
 
     Examples
     --------
@@ -146,8 +148,6 @@ class MisfitCheck(_PerReward):
     >>> check = MisfitCheck(
     ...     systematic=3.0, expected=0.5, standard_error=1.0, residual=6.0, p_value=0.001, of_age=False, misfit=True
     ... )
-    >>> check
-    MisfitCheck(systematic=3, expected=0.5, standard_error=1, residual=6, p_value=0.001, of_age=False, misfit=True)
     >>> check.dominates
     True
     """
@@ -159,6 +159,7 @@ class MisfitCheck(_PerReward):
     p_value: PerReward
     of_age: Flags
     misfit: Flags
+    of_time: Flags = False
 
     @property
     def dominates(self) -> bool:
@@ -178,6 +179,14 @@ class MisfitCheck(_PerReward):
                 "Returns depend on the steps since the episode began in ways that no weighted sum of the features can "
                 f"follow: {share}. Add the age of the episode as exp(-age), exp(-age / 4) and so on, and their "
                 "products with other features; HorizonLSTD does so with `age`."
+            )
+        if np.atleast_1d(self.of_time)[self.clearest]:
+            return (
+                "Returns depend on the time in ways that no weighted sum of the features can follow: the same features "
+                f"were followed by other returns early in the log than later, {share}. Fit to the rows since the "
+                "change, or give earlier rows less `weight`; add features of what changed, such as a season, a price "
+                "or a campaign, if they are known ahead; and compare predictions with what came "
+                "(`lstd.metrics.backtest`), at several cuts."
             )
         return (
             f"Returns depend on the features in ways that no weighted sum of them can follow: {share}. Add features "

@@ -44,7 +44,7 @@ from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
-from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn_once
 from lstd.estimators.base import Predictor
 from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
 from lstd.estimators.horizon_lstd import HorizonLSTD
@@ -305,8 +305,15 @@ class ReturnSpread(Saved):
         Returns
         -------
         ndarray of shape (T,) or (T, m)
+
+        Warns
+        -----
+        ExtrapolationWarning, BoundsWarning
+            As by `predict` of the model.
         """
-        spreads, phi = self.spreads_, self._columns(X)
+        spreads = self.spreads_
+        self.model.predict(X, **self.options)  # which warns of rows unlike those of the fit
+        phi = self._columns(X)
         found = np.column_stack([spread.std(phi) for spread in spreads])
         return np.asarray(found[:, 0] if self._fitted.single else found)
 
@@ -332,7 +339,10 @@ class ReturnSpread(Saved):
         Warns
         -----
         EffectiveSampleWarning
-            When the rows with the nearest predictions are of fewer groups than `level` needs, 1 / (1 − level).
+            When the rows with the nearest predictions are of fewer groups than `level` needs, 1 / (1 − level); once for
+            each fit.
+        ExtrapolationWarning, BoundsWarning
+            As by `predict` of the model.
         """
         spreads = self.spreads_
         tail, level = 0.5 * (1.0 - check_level(level)), float(level)
@@ -343,7 +353,8 @@ class ReturnSpread(Saved):
         ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
         lower, upper, std, few = (np.column_stack(part) for part in zip(*ends, strict=True))
         if share := float(np.mean(few)):
-            warn(
+            warn_once(
+                self.record_,
                 f"{percent(share)} of the ranges are of too few groups or episodes for level {level:g}, which needs "
                 f"{0.5 / tail:.3g} among the rows with the nearest predictions. They reach to the least and the "
                 "greatest error there and to the prediction itself, and may hold less. Fit to more, or use a lower "

@@ -17,9 +17,11 @@ from scipy import sparse
 from lstd._kernels.online_state import HUGE
 from lstd.data.arguments import check_array, check_flag, check_real, to_real_array
 from lstd.data.check_rows import check_rows
+from lstd.data.doubts import assumed_cut
 from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
+from lstd.data.follow import follows
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, MissingTerminationWarning, warn_once
 from lstd.types import Array
 
 _LINE = 8  # float64 in a cache line
@@ -309,11 +311,22 @@ class OnlinePredictor(ABC):
         return values[0] if one else values
 
     def _checked_rows(self, X: Any, y: ArrayLike, **given: Any) -> Rows:
-        """Check the arguments of `partial_fit`."""
-        rows = check_rows(by_name("X", X, self._names), y, gamma=self.gamma, **given)
+        """Check the arguments of `partial_fit`, and ask once whether ends were seen, when an episode is cut off."""
+        rows = check_rows(by_name("X", X, self._names), y, gamma=self.gamma, warn=False, **given)
         if rows.n_features != self.n_features:
             raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
+        if rows.assumed and self._cuts(rows):
+            warn_once(self, assumed_cut(), MissingTerminationWarning)
         return rows
+
+    def _cuts(self, rows: Rows) -> bool:
+        """Return whether an episode is followed by another one in these rows, or just before them."""
+        if rows.last[:-1].any():
+            return True
+        before = self._row_before
+        if before is None or before.terminated[-1] or not len(rows):
+            return False
+        return not follows(before, rows)
 
     @property
     def _row_before(self) -> Rows | None:

@@ -349,7 +349,7 @@ class RecursiveLSTD(OnlinePredictor):
         Warns
         -----
         MissingTerminationWarning
-            When `episode` is given without `terminated`.
+            Once, when `episode` is given without `terminated`, and one episode follows another.
         BoundsWarning
             Once, with `return_predictions`, when more than 5 % of the predictions after the first 30 are outside of
             what the rewards before them allow, by more than a quarter of that range.

@@ -42,7 +42,6 @@ class TemporalDifference(OnlinePredictor):
         self._state = aligned(2, self.n_features)
         self._scalars = np.array([self.lmbda, self.step_size, 0.0, 0.0])
         self._counts = np.array([kind, 0], dtype=np.int64)
-        self._warned = False
         self._typed = compiled(kernels, "step")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -149,9 +148,8 @@ class TemporalDifference(OnlinePredictor):
         _PARTIAL_FIT.check(others)
         rows = self._checked_rows(
             X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, warn=not self._warned, finite=False,
+            importance_ratio=importance_ratio, finite=False,
         )  # fmt: skip
-        self._warned |= rows.assumed
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
         self._check_ratios(rows.importance_ratio)

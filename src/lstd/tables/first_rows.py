@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lstd.data.follow import Followed
 from lstd.data.rows import Rows
+from lstd.data.time_steps import steps_since_earliest
 from lstd.tables.reader import Chunk, RowReader, times_of
 
 REPORT_ENTRIES = 2**20  # features of the rows of a report, 8 MiB
@@ -122,7 +123,17 @@ class FirstRows:
         """The rows, whose episodes are numbered; None if there are none."""
         if not self._parts:
             return None
-        return Rows.joined(self._parts, X=self._X, intercept=self._ones).taken(slice(len(self)))
+        rows = Rows.joined(self._parts, X=self._X, intercept=self._ones).taken(slice(len(self)))
+        times = self._times
+        if times is None:
+            return rows
+        return rows.changed(time=steps_since_earliest(times, rows.last))
+
+    @property
+    def _times(self) -> NDArray[Any] | None:
+        """Times of the rows, if there are any."""
+        times = times_of(self._chunks)
+        return None if times is None else times[: len(self)]
 
     def named(self) -> dict[str, NDArray[Any] | None]:
         """Return ids of episodes as text and times of the rows, if there are any."""
@@ -130,9 +141,7 @@ class FirstRows:
         if not self._parts:
             return found
         n_rows = len(self)
-        times = times_of(self._chunks)
-        if times is not None:
-            found["time"] = times[:n_rows]
+        found["time"] = self._times
         ids = [chunk.ids.per_row(size) for chunk, size in zip(self._chunks, self._sizes, strict=True) if chunk.ids]
         if ids:
             found["ids"] = np.concatenate([part.astype(str) for part in ids])[:n_rows]

@@ -19,6 +19,7 @@ from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import AUTO, Settings
 from lstd.data.table import Table
+from lstd.data.time_steps import steps_since_earliest
 from lstd.distributed.chunk_sums import MEMORY, Part, choice_entries
 from lstd.distributed.on_dask import Partitions, load
 from lstd.distributed.runner import Runner, counted
@@ -283,7 +284,7 @@ def _can_be_read(files: list[str], tables: Any) -> bool:
 
 def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
     """Yield the rows of a reader with names of features, after a check that steps are equal."""
-    from lstd.estimators.horizon_lstd import check_equal
+    from lstd.estimators.horizon_lstd import check_equal, times_of
 
     clock = None
     for chunk in reader.chunks():
@@ -291,12 +292,15 @@ def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
             continue
         if chunk.times is not None:
             try:
-                clock = check_equal(chunk.times, chunk.rows, clock)
+                clock = check_equal(times_of(chunk.times, chunk.rows), chunk.rows, clock)
             except InvalidInputError as error:
                 raise chunk.error(error) from error
         if sample is not None:
             sample.add(reader, chunk)
-        yield chunk.rows.changed(names=reader.features)
+        time = None
+        if chunk.times is not None:
+            time = steps_since_earliest(chunk.times, chunk.rows.last)
+        yield chunk.rows.changed(names=reader.features, time=time)
 
 
 def _now() -> str:
