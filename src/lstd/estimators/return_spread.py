@@ -312,7 +312,7 @@ class ReturnSpread(Saved):
             As by `predict` of the model.
         """
         spreads = self.spreads_
-        self.model.predict(X, **self.options)  # which warns of rows unlike those of the fit
+        self._predicted(X)  # which warns of rows unlike those of the fit
         phi = self._columns(X)
         found = np.column_stack([spread.std(phi) for spread in spreads])
         return np.asarray(found[:, 0] if self._fitted.single else found)
