@@ -76,6 +76,10 @@ def pytest_sessionstart():
 
 
 def pytest_collection_finish():
+    if "lstd.ope" in sys.modules:
+        import trees_fitted_once
+
+        trees_fitted_once.install()
     gc.freeze()
     gc.enable()
 
