@@ -14,11 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import typer
+from matplotlib.collections import Collection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.text import Text
 
 import lstd
 from lstd import (
@@ -128,8 +133,18 @@ def of_figure(artists: Any) -> np.ndarray:
     return np.nan_to_num(np.concatenate([*lines, *segments, [len(labels)]]))
 
 
+def points_of(figure: Any) -> bytes:
+    """What a figure draws, as numbers and words: to make a picture of it would take most of the time of a page."""
+    points = [line.get_xydata() for line in figure.findobj(Line2D)]
+    points += [patch.get_path().vertices for patch in figure.findobj(Patch)]
+    for drawn in figure.findobj(Collection):
+        points += [drawn.get_offsets(), *(path.vertices for path in drawn.get_paths())]
+    words = [text.get_text() for text in figure.findobj(Text)]
+    return repr([np.ma.filled(each, np.nan).tolist() for each in points] + words).encode()
+
+
 def of_page(model: Any, columns: dict[str, Any]) -> np.ndarray:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, mock.patch("lstd.report.model_page.rendered", points_of):
         page = write_fit_report(f"{folder}/page.html", model, **rows(columns))
         return np.array(page.read_text(encoding="utf-8"))
 
