@@ -284,7 +284,7 @@ ENTRIES = {
     "HorizonLSTD.fit": Entry(fit_horizon, PLAIN, {"time"}),
     "HorizonLSTD.partial_fit": Entry(lambda c, _: of_chunks(HorizonLSTD(3), c), PLAIN, {"time"}),
     "HorizonLSTD.bias_check": Entry(check("bias_check", "horizon"), PLAIN),
-    "HorizonLSTD.misfit_check": Entry(check("misfit_check", "horizon"), PLAIN),
+    "HorizonLSTD.misfit_check": Entry(check("misfit_check", "horizon"), PLAIN, {"time"}),
     "HorizonLSTD.score": Entry(
         lambda c, m: m["horizon"].score(**rows(c)), PLAIN - {"groups"} | {"sample_weight"}, silent=NOT_IN_R2
     ),
