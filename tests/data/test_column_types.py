@@ -390,6 +390,7 @@ CLOSE = {
     "decimals": pa.array([Decimal(10**20 + i) for i in (1, 2, 3)] * 2),
     "fractions of decimals": pa.array([Decimal(f"1000000000000000000.00{i}") for i in (1, 2, 3)] * 2),
 }
+EXACT = ("timestamps", "with a zone", "durations", "times of day", "text")
 TELLS = "less than a microsecond from another time of its episode|which float64 does not tell from another time"
 TABLE = {name: given for name, given in NAMES.items() if name != "weight"} | {"time": "t", "gamma": 0.9}
 
@@ -397,15 +398,48 @@ TABLE = {name: given for name, given in NAMES.items() if name != "weight"} | {"t
 @pytest.mark.parametrize("sort", [False, True])
 @pytest.mark.parametrize("name", CLOSE)
 def test_times_that_would_become_one_are_refused_by_name(name, sort):
-    with pytest.raises(InvalidInputError, match=TELLS) as caught:
-        fit_tables(frame_of("t", CLOSE[name]), **TABLE, sort=sort)
-    assert "column 't', row 2" in str(caught.value)
+    if name in EXACT:  # a table is read in the unit of its type
+        found = fit_tables(frame_of("t", CLOSE[name]), **TABLE, sort=sort).coef_
+        assert found == pytest.approx([COEFFICIENT], rel=1e-6)
+    else:
+        with pytest.raises(InvalidInputError, match=TELLS) as caught:
+            fit_tables(frame_of("t", CLOSE[name]), **TABLE, sort=sort)
+        assert "column 't', row 2" in str(caught.value)
     events = pa.table({"id": [1, 1, 2, 2, 3, 3], "t": CLOSE[name]})
     dates = name in ("timestamps", "with a zone", "text")
     until = "2024-02-10" if dates else 1e30
     until = f"{until}Z" if name == "with a zone" else until
     with pytest.raises(InvalidInputError, match=TELLS):
         Trajectories.from_events(events, episode="id", time="t", step="1D" if dates else 1.0, until=until)
+
+
+@pytest.mark.parametrize("horizon", [None, 1])
+@pytest.mark.parametrize("name", EXACT)
+def test_times_of_neighbouring_tables_compare_exactly(name, horizon):
+    """Also where they have another unit in each table."""
+    options = TABLE | {"horizon": horizon, "check": False} if horizon else TABLE
+    times_given = CLOSE[name]
+    frame = frame_of("t", times_given)
+    whole = fit_tables(frame, **options).coef_
+    assert fit_tables([frame[:2], frame[2:]], **options).coef_ == pytest.approx(whole, rel=1e-9)
+    order = [*range(6)]
+    order[1], order[2] = 2, 1
+    late = frame.set_column(frame.column_names.index("t"), "t", times_given.take(pa.array(order)))
+    with pytest.raises(InvalidInputError, match="is earlier than the row before it"):
+        fit_tables([late[:2], late[2:]], **TABLE)
+    twice = frame.set_column(frame.column_names.index("t"), "t", times_given.take(pa.array([0, 1, 1, 3, 4, 5])))
+    with pytest.raises(InvalidInputError, match="has the time of the row before it"):
+        fit_tables([twice[:2], twice[2:]], **TABLE)
+
+
+def test_times_of_two_units_compare_exactly():
+    days = pa.array([1, 2], pa.date32())
+    rest = pa.array([2 * 86400 * 10**9 + 86400 * 10**6 * i for i in (0, 1, 2, 3)], pa.timestamp("ns"))
+    frame = frame_of("t", rest.take(pa.array([0, 0, 0, 1, 2, 3])))
+    place = frame.column_names.index("t")
+    first = frame[:2].set_column(place, "t", days)
+    with pytest.raises(InvalidInputError, match="has the time of the row before it"):
+        fit_tables([first, frame[2:]], **TABLE)
 
 
 @pytest.mark.parametrize("name", CLOSE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from lstd.data.follow import Marks
 from lstd.data.identity import NO_VALUE, Identity
 from lstd.data.ids import Fault, Ids
-from lstd.data.parse_columns import clock_of, first_outside, flags, ids, matrix, merged_times, numbers, times
+from lstd.data.parse_columns import (
+    exact_unit,
+    first_outside,
+    flags,
+    ids,
+    kind_of_times,
+    matrix,
+    merged_times,
+    numbers,
+    times,
+    typed_times,
+)
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS, Rows
 from lstd.types import Array, Flags
@@ -28,10 +39,10 @@ _IMPUTE = f"{NO_VALUE}; `--impute` fills in the mean, with a column of 0 and 1 t
 class Converted:
     """The rows of a batch, their ids and flags, and the first bad value of each column.
 
-    Dates are numbers of this `unit` since 1970.
+    Dates are numbers of this `unit` since 1970, "us" or "ns"; by default of the one in which they are exact.
     """
 
-    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float = 1.0, unit: str = "us") -> None:
+    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float = 1.0, unit: str = "") -> None:
         self._faults: list[Fault | None] = []
         self._batch, T = batch, len(batch)
         X = self._numbers(roles.features or (), _IMPUTE if roles.prepared and not roles.next_features else _DROP)
@@ -45,14 +56,10 @@ class Converted:
         truncated = self._parsed(flags, roles.truncated, none) & ~terminated
         names, groups = self._parsed(ids, roles.episode), self._parsed(ids, roles.groups)
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
-        times_of_rows = self._parsed(partial(times, unit=unit), roles.time)
-        self.marks = Marks(names, groups, terminated, truncated, missing, times_of_rows)
-        if times_of_rows is not None and not any(self._faults):
-            episode = _numbers_of_episodes(self.marks, T)
-            self._faults.append(merged_times(batch.column(roles.time), times_of_rows, episode, str(roles.time), unit))
-        self.times = times_of_rows  # as times of NumPy where they are dates
-        if times_of_rows is not None and clock_of(batch.column(roles.time))[0]:
-            self.times = times_of_rows.view(f"M8[{unit}]")
+        self.marks = Marks(names, groups, terminated, truncated, missing)
+        self.times: NDArray[Any] | None = None  # as times of NumPy unless they are numbers
+        if roles.time is not None:
+            self._add_times(roles.time, unit)
         self.kept = [batch.column(name) for name in roles.kept]
         successors = None
         if roles.next_features:
@@ -73,6 +80,22 @@ class Converted:
         )
         self.fault = min(filter(None, self._faults), default=None, key=lambda fault: fault.row)
         del self._batch  # the columns of features are not kept
+
+    def _add_times(self, name: str, unit: str) -> None:
+        """Parse the column of times; what rows of one episode have in common is looked for where all else is right."""
+        typed = typed_times(self._batch.column(name))
+        unit = unit or exact_unit(typed)
+        values, fault = times(typed, name, unit)
+        self._faults.append(fault)
+        kind = kind_of_times(typed)
+        marks = replace(self.marks, times=values, unit=unit if kind else "")
+        if not any(self._faults):
+            episode = _numbers_of_episodes(marks, len(values))
+            self._faults.append(merged_times(typed, values, episode, name, unit))
+        self.marks = marks
+        self.times = values
+        if kind:
+            self.times = values.view(f"{kind}8[{unit}]")
 
     def _numbers(
         self, names: Sequence[str], missing: str = "", low: float = -np.inf, high: float = np.inf,
@@ -117,7 +140,7 @@ def _numbers_of_ids(ids_of_rows: Ids, n_rows: int) -> NDArray[np.intp]:
 
 
 def sorted_order(
-    rows: Any, roles: Roles, known: Callable[[Any, Fault | None], Any], unit: str = "us"
+    rows: Any, roles: Roles, known: Callable[[Any, Fault | None], Any], unit: str = ""
 ) -> NDArray[np.intp]:
     """Return the order of rows by group and episode, in order of first appearance, and by time.
 
@@ -129,7 +152,8 @@ def sorted_order(
         return _numbers_of_ids(known(found, fault), len(rows))
 
     assert roles.time is not None
-    keys = [known(*times(rows.column(roles.time), roles.time, unit))]
+    typed = typed_times(rows.column(roles.time))
+    keys = [known(*times(typed, roles.time, unit or exact_unit(typed)))]
     if roles.episode is not None:
         keys.append(episode := numbered(roles.episode))
         if roles.groups is not None:  # an episode is placed by its first row, in whatever group

@@ -580,6 +580,12 @@ class TimesOfEnds(NamedTuple):
         )
         return cls(first.item(), n_early, latest.item(), n_late, ended_late, ended)
 
+    def scaled(self, factor: int) -> TimesOfEnds:
+        """Return the counts with times in another unit."""
+        if self.latest is None:
+            return self
+        return self._replace(earliest=factor * self.earliest, latest=factor * self.latest)
+
     def then(self, other: TimesOfEnds) -> TimesOfEnds:
         """Return the counts of both."""
         if self.latest is None or other.latest is None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 
+_NANOSECONDS = {"us": 1000, "ns": 1}
 RowError = Callable[[str, int, str, str], Exception]
 
 _LATE_ROW = (
@@ -131,6 +133,22 @@ def _is_same_episode(last: Rows, first: Rows) -> bool:
     return one == two
 
 
+def exact_numbers(times: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Return times (T,) as numbers, and how many nanoseconds one is, so that products compare exactly.
+
+    It is 1 for times that are numbers.
+    """
+    kind = times.dtype.kind
+    if kind == "u":
+        return times.astype(np.float64), 1
+    if kind not in "mM":
+        return times, 1
+    unit, _ = np.datetime_data(times.dtype)
+    if unit != "ns":
+        unit = "us"
+    return times.astype(f"{kind}8[{unit}]").astype(np.int64), _NANOSECONDS[unit]
+
+
 class Row(NamedTuple):
     """The flags and the keys of the ids of a row."""
 
@@ -140,7 +158,7 @@ class Row(NamedTuple):
     group: Annotated[Any, "groups"]  # None without groups
     terminated: bool
     truncated: bool  # and not terminated
-    time: Annotated[Any, "time"]  # a number, or None
+    time: Annotated[Any, "time"]  # a number, of nanoseconds for dates and durations; None without times
     missing: tuple[bool, ...]  # of each reward and number of the transition, whether it has no value
 
 
@@ -154,25 +172,30 @@ class Marks:
     truncated: Flags  # (T,) and not terminated
     missing: Flags  # (T, m + k) the reward, or a number of the transition, has no value
     times: NDArray[Any] | None = None  # (T,)
+    unit: str = ""  # of times: "us" or "ns", for dates since 1970 in UTC; "" if they are numbers
+
+    @property
+    def ticks(self) -> int:
+        """Nanoseconds in the unit of times, one where they are numbers."""
+        return _NANOSECONDS.get(self.unit, 1)
 
     def after(self, rows: Sequence[Row]) -> Marks:
-        """Return the marks of rows and of these, which follow them."""
+        """Return the marks of rows and of these, which follow them; without times."""
         if not rows:
             return self
-        _, _, names, groups, terminated, truncated, times, missing = zip(*rows, strict=True)
+        _, _, names, groups, terminated, truncated, _, missing = zip(*rows, strict=True)
         return Marks(
             None if names[0] is None else (self.ids or NO_IDS_OF_ROWS).after(names),
             None if groups[0] is None else (self.groups or NO_IDS_OF_ROWS).after(groups),
             np.append(terminated, self.terminated).astype(np.bool_),
             np.append(truncated, self.truncated).astype(np.bool_),
             np.vstack([np.array(missing, np.bool_), self.missing.reshape(len(self.terminated), len(missing[0]))]),
-            None if times[0] is None else np.array(times) if self.times is None else np.append(times, self.times),
         )
 
     def row(self, i: int, file: str, place: int) -> Row:
         """Return row `i`, with its place."""
         name, group = (None if ids is None else ids.key_of_row(i) for ids in (self.ids, self.groups))
-        time = None if self.times is None else self.times[i].item()
+        time = None if self.times is None else self.times[i].item() * self.ticks
         missing = tuple(self.missing[i].tolist())
         return Row(file, place, name, group, bool(self.terminated[i]), bool(self.truncated[i]), time, missing)
 
@@ -242,11 +265,12 @@ class Episodes:
             return np.zeros(0, np.int64)
         times = state.times
         if marks.times is not None:
-            times = times.then(TimesOfEnds.of(marks.times, marks.terminated))
+            times = times.then(TimesOfEnds.of(marks.times, marks.terminated).scaled(marks.ticks))
         both = marks.after(state.tail)
         begins = both.begins
-        seen, groups = self._check(both, begins, file, first, fault)
-        rows = tuple(both.row(old + i, file, first + i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n)
+        rows = tuple(marks.row(i, file, first + i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n)
+        late = self._late((*state.tail, rows[0]), marks.times, begins)
+        seen, groups = self._check(both, begins, file, first, late, fault)
         numbers: NDArray[np.int64] = state.n_episodes - 1 + np.cumsum(begins[old:])
         head, tail = (*state.head, *rows)[:2], (*state.tail, *rows)[-2:]
         self.state = Followed(int(numbers[-1]) + 1, head, tail, seen, groups, times)
@@ -256,18 +280,27 @@ class Episodes:
         """End the stream, if it `is_over`; raises InvalidInputError if one of its last rows breaks a rule."""
         if self.state.tail:
             marks = NO_MARKS.after(self.state.tail)
-            self._check(marks, marks.begins, "", 0, is_over=is_over)
+            late = self._late(self.state.tail, None, marks.begins)
+            self._check(marks, marks.begins, "", 0, late, is_over=is_over)
 
     def _check(
-        self, marks: Marks, begins: Flags, file: str, first: int, fault: Fault | None = None, *, is_over: bool = False
+        self,
+        marks: Marks,
+        begins: Flags,
+        file: str,
+        first: int,
+        late: Sequence[Fault | None],
+        fault: Fault | None = None,
+        *,
+        is_over: bool = False,
     ) -> tuple[SeenIds, SeenIds]:
         """Apply the rules to the last two rows and those after them, and return the ids of episodes and groups so far.
 
-        Raises the error of the first row that breaks a rule.
+        `late` are the rows out of the order of time. Raises the error of the first row that breaks a rule.
         """
         state, roles, old, groups = self.state, self._roles, len(self.state.tail), self.state.groups
         again, seen = _again(marks.ids, old, state.seen, roles.episode, self._text_again)
-        found = [fault and fault._replace(row=old + fault.row), *self._late(marks.times, begins), again]
+        found = [fault and fault._replace(row=old + fault.row), *late, again]
         if not (self._whole and any(found)):  # else last rows are out of place too, so what they lack is not at fault
             found += [*self._missing(marks, begins, is_over), *_torn(marks.groups, begins, roles.groups)]
         if not self._whole:
@@ -279,14 +312,23 @@ class Episodes:
             raise self._error(*place, column, text)
         return seen, groups
 
-    def _late(self, times: NDArray[Any] | None, begins: Flags) -> list[Fault | None]:
-        """Find the first rows whose time is before, and is, that of the row before, of the same episode."""
-        if times is None:
+    def _late(self, rows: Sequence[Row], times: NDArray[Any] | None, begins: Flags) -> list[Fault | None]:
+        """Find the first rows whose time is before, and is, that of the row before, of the same episode.
+
+        `rows` are those before a chunk and its first one, `times` (T,) those of the chunk, and `begins` of all rows.
+        Times of different chunks may have different units, so those of `rows` are compared as exact numbers.
+        """
+        if rows[0].time is None:
             return []
-        before, inside = np.append(times[:1], times[:-1]), ~begins
+        earlier = np.array([False, *(later.time < row.time for row, later in pairwise(rows))])
+        same = np.array([False, *(later.time == row.time for row, later in pairwise(rows))])
+        if times is not None:
+            earlier = np.append(earlier, times[1:] < times[:-1])
+            same = np.append(same, times[1:] == times[:-1])
+        inside = ~begins
         return [
-            Fault.first((times < before) & inside, self._roles.time, _EARLIER),
-            Fault.first((times == before) & inside, self._roles.time, _SAME_TIME),
+            Fault.first(np.asarray(earlier & inside), self._roles.time, _EARLIER),
+            Fault.first(np.asarray(same & inside), self._roles.time, _SAME_TIME),
         ]
 
     def _missing(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault | None]:

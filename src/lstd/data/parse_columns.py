@@ -25,6 +25,7 @@ _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of ro
 _WORDS = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": False, "no": False, "n": False}
 _MISSING_TEXT = f"^({'|'.join(map(re.escape, sorted(MISSING)))})$"
 _DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
+_OF_NANOSECONDS = ("timestamp[ns", "duration[ns", "time64[ns")  # names of types
 _LONGEST_OF_FLOATS = 16  # digits, of which floats tell all integers apart
 _MERGED = {
     True: (
@@ -172,6 +173,23 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
     return np.full(len(values), np.nan), missing if missing is not None and missing.row < row else fault
 
 
+def typed_times(array: pa.Array) -> pa.Array:
+    """Return a column of times in one type: text as whole numbers or dates, if all of it is; else as it is."""
+    return _typed_times(plain(array))
+
+
+def exact_unit(typed: pa.Array) -> str:
+    """Return the unit in which times of one type are exact, unless they are numbers: "ns" or "us"."""
+    return "ns" if str(typed.type).startswith(_OF_NANOSECONDS) else "us"
+
+
+def kind_of_times(typed: pa.Array) -> str:
+    """Return NumPy's kind of times of one type: "M" for dates, "m" for durations and times of day, "" for numbers."""
+    if pa.types.is_timestamp(typed.type) or pa.types.is_date(typed.type):
+        return "M"
+    return "m" if pa.types.is_duration(typed.type) or pa.types.is_time(typed.type) else ""
+
+
 def merged_times(
     array: pa.Array, values: NDArray[Any], episode: NDArray[np.intp], column: str, unit: str = "us"
 ) -> Fault | None:
@@ -215,7 +233,7 @@ def _finer_than_numbers(array: pa.Array, unit: str) -> pa.Array | None:
             with contextlib.suppress(pa.ArrowInvalid):  # other text than integers
                 return array.cast(pa.decimal128(38, 0))
     kind = array.type
-    if unit != "ns" and str(kind).startswith(("timestamp[ns", "duration[ns", "time64[ns")):
+    if unit != "ns" and str(kind).startswith(_OF_NANOSECONDS):
         numbers_of_ns = array.cast(pa.int64())
         whole = _cast(array, _numbered_as(kind, unit)).cast(pa.int64())
         is_exact = pc.multiply(whole, pa.scalar(1000, pa.int64())).equals(numbers_of_ns)

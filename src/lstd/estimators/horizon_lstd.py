@@ -14,14 +14,14 @@ from sklearn.base import BaseEstimator
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_array, check_choice, check_flag, check_integer, check_real, shown
 from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
-from lstd.data.follow import follows
+from lstd.data.follow import exact_numbers, follows
 from lstd.data.ids import first_true
 from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
-from lstd.data.time_steps import numbers_of, steps_since_earliest
+from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import InvalidInputError, UnobservedWarning, warn_once
 from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2
 from lstd.estimators.contributions import Contributions
@@ -679,25 +679,29 @@ def _place(age: AgeColumns | None) -> int | None:
 class Clock(NamedTuple):
     """What the steps of a stream so far say of its next rows."""
 
-    time: float  # of the last row
+    time: float  # of the last row; an integer of nanoseconds for dates and durations
     step: float | None  # the usual one; None if there was none
     last: Rows  # of length one
 
 
-def times_of(time: Any, rows: Rows) -> Array:
-    """Return times that were given, (T,), as numbers in the order of the rows."""
+def times_of(time: Any, rows: Rows) -> NDArray[Any]:
+    """Return times that were given, (T,), numbers or times of NumPy, in the order of the rows."""
     times = parse_times("time", time)
     if times.shape != (len(rows),):
         raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
     if rows.order is not None:
         times = times[rows.order]
-    return numbers_of(times)
+    return times
 
 
-def check_equal(times: Array, rows: Rows, before: Clock | None = None) -> Clock:
+def check_equal(times: NDArray[Any], rows: Rows, before: Clock | None = None) -> Clock:
     """Refuse steps that are not equal within each episode, which rows `before` may have begun; return the clock."""
+    times, ticks = exact_numbers(times)
     goes_on = before is not None and follows(before.last, rows)
-    steps = np.diff(times, prepend=before.time if before and goes_on else times[0])  # that lead to each row
+    first_step = 0
+    if before is not None and goes_on:
+        first_step = times[0].item() * ticks - before.time
+    steps = np.append(first_step, np.diff(times) * float(ticks))  # that lead to each row
     within = np.append(goes_on, ~rows.last[:-1])
     usual = (before and before.step) or (float(np.median(steps[within])) if within.any() else None)
     unit = abs(usual or 1.0)
@@ -709,4 +713,4 @@ def check_equal(times: Array, rows: Rows, before: Clock | None = None) -> Clock:
             "steps, begin a new episode: end the one before the gap with a last row of the last known features and no "
             "reward, and name the subject by `groups`. Or repeat the last known features in the steps that are missing."
         )
-    return Clock(float(times[-1]), usual, rows.last_row)
+    return Clock(times[-1].item() * ticks, usual, rows.last_row)
