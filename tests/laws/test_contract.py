@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -364,8 +365,10 @@ def test_each_column_has_its_verdict(name, column, fitted, usual):
         assert entry.silent[column] in " ".join(inspect.getdoc(documented(name)).split())
     else:
         names = {"X_next": "(X_next|next_features)", "actions": "actions?"}.get(column, column)
-        with pytest.raises(InvalidInputError, match=rf"`{names}` must not be given.*[.:] .+"):
+        with pytest.raises(InvalidInputError, match=rf"`{names}` must not be given.*[.:] .+") as refusal:
             entry.run({column: GIVEN[column]}, fitted)
+        if (method := re.search(r"no argument of ([\w.]+)\.", str(refusal.value))) is not None:
+            assert method[1].rpartition(".")[2] in name
 
 
 def equal(one: Any, two: Any) -> bool:

@@ -125,7 +125,7 @@ class Columns(TypedDict, total=False):
 _KINDS = get_type_hints(Columns, include_extras=True)
 COLUMNS: dict[str, Column] = {name: get_args(kind)[1] for name, kind in _KINDS.items() if get_origin(kind) is Annotated}
 ARGUMENTS = ("X", "y", *_KINDS)
-FACTORS = frozenset({*COLUMNS} - {"discount"})  # columns that change how much a row counts
+FACTORS = ("importance_ratio", "trace_coefficient", "weight")  # columns that change how much a row counts
 _PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups", "time")  # fields with one entry per row
 
 ENTRIES_COMPARED = 2**17  # features, or stored entries, compared at a time, about one MiB

@@ -43,10 +43,19 @@ _REMEDIES = {
     "importance_ratio": "Use LSTD for data of another policy.",
     "trace_coefficient": "Use LSTD for data of another policy.",
 }
-_FIT, _PARTIAL_FIT, _OBSERVED_RETURNS, _BIAS_CHECK, _MISFIT_CHECK = (
-    Takes(f"HorizonLSTD.{method}", _COLUMNS, _REMEDIES)
-    for method in ("fit", "partial_fit", "observed_returns", "bias_check", "misfit_check")
-)
+
+
+def _takes(method: str) -> Takes:
+    """Return the columns that a method takes."""
+    return Takes(f"HorizonLSTD.{method}", _COLUMNS, _REMEDIES)
+
+
+_FIT = _takes("fit")
+_PARTIAL_FIT = _takes("partial_fit")
+_OBSERVED_RETURNS = _takes("observed_returns")
+_BIAS_CHECK = _takes("bias_check")
+_MISFIT_CHECK = _takes("misfit_check")
+_SCORE = _takes("score")
 
 
 class HorizonLSTD(Regressor[HorizonModel]):
@@ -484,9 +493,15 @@ class HorizonLSTD(Regressor[HorizonModel]):
         -------
         ObservedReturns
         """
+        return self._observed(X, y, columns, _OBSERVED_RETURNS, horizon, unobserved)
+
+    def _observed(
+        self, X: Any, y: ArrayLike, columns: Columns, takes: Takes, horizon: int | None, unobserved: str
+    ) -> ObservedReturns:
+        """Check rows, and compute the rewards of their next steps."""
         steps = self._steps(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
-        rows = self._checked(self._model, X, y, columns, _OBSERVED_RETURNS)
+        rows = self._checked(self._model, X, y, columns, takes)
         return self._model.returns(rows, steps, unobserved)
 
     def summary(self, level: float = 0.95) -> StepsSummary:
@@ -618,7 +633,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         UnobservedWarning
             When less than half of the discounted steps was observed.
         """
-        found = self.observed_returns(X, y, horizon=horizon, unobserved=unobserved, **columns)
+        found = self._observed(X, y, columns, _SCORE, horizon, unobserved)
         text = with_backtest(little_observed(found.share, SELF_SCORED), backtest_of(self))
         warn_once(self._model, text, UnobservedWarning)
         weight = found.weight

@@ -149,7 +149,7 @@ class Counts(Record):
     def _sample_with(self, rows: Rows, columns: TransitionColumns, full: Flags, lmbda: float) -> Sample | None:
         """Return the effective samples with the first rows, of which some are `full`."""
         sample = self.sample
-        if not rows.given & FACTORS:
+        if rows.given.isdisjoint(FACTORS):
             if sample is None:
                 return None
             return sample.times(np.nan)
