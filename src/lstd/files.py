@@ -345,7 +345,10 @@ def read(
     except _DamagedError:
         raise
     except (*BROKEN, MemoryError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
-        raise InvalidInputError(f"{path} does not hold a {kind} written by lstd.") from error
+        raise InvalidInputError(
+            f"{path} does not hold a {kind} written by lstd in the form that this version reads. If lstd wrote it, load "
+            "it with the version that wrote it, or make it again with this one."
+        ) from error
     if found not in formats:
         wanted = " or ".join(map(repr, formats))
         raise InvalidInputError(f"{path} must be a file of format {wanted}; it is of format {found!r}.")

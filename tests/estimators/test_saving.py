@@ -1,7 +1,9 @@
 """Statistics and models in files: exact, typed, checked as a whole, never half written."""
 
+import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -17,6 +19,7 @@ from numpy.testing import assert_array_equal
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd import files as archive_module
+from lstd.data.rows import COLUMNS
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, read_model, write_model
@@ -232,6 +235,70 @@ def places(content, place=()):
     for key, value in items:
         yield (*place, key)
         yield from places(value, (*place, key))
+
+
+def test_a_file_from_before_a_column_was_added_has_its_usual_value(tmp_path):
+    """Each column of the contract was added at some time: files without it load, and go on as before."""
+    X, y = stream(2)
+    path = tmp_path / "m"
+    expected = LSTD(0.9, n_blocks=0).partial_fit(X, y)
+    for name, column in COLUMNS.items():
+        expected.save(path)
+        added = column.usual is not None  # the discount was there from the beginning
+
+        def without(document, entries):
+            for row in ("first", "last"):
+                del document["statistics"][row]["numbers"][name]  # noqa: B023
+                del entries[f"statistics.{row}.numbers.{name}.npy"]  # noqa: B023
+
+        reseal(path, without)
+        assert_array_equal(lstd.load(path).partial_fit(X, y).coef_, copy.deepcopy(expected).partial_fit(X, y).coef_)
+        row = LSTD.load(path).statistics_.last
+        assert added is False or getattr(row, name)[0] == column.usual
+
+
+def test_files_of_another_layout_are_refused_with_the_rule_and_the_remedy(tmp_path):
+    """Without any one entry of the document, or with a column more, a file is refused or loads as it was."""
+    X, y = stream(2)
+    path = tmp_path / "m"
+    model = LSTD(0.9, n_blocks=10).fit(X, y)
+    model.save(path)
+    sound = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        document = json.loads(archive.read("document.json"))
+    inner = [place for place in places(document) if place[0] not in ("format", "version")]
+    inner = [place for place in inner if isinstance(place[-1], str)]
+    n_refused = 0
+
+    def is_refused(change):
+        path.write_bytes(sound)
+        reseal(path, change)
+        message = ""
+        try:
+            found = lstd.load(path)
+        except InvalidInputError as error:
+            message = str(error)
+        if not message:
+            assert_array_equal(found.predict(X), model.predict(X))
+            return False
+        assert re.search(r"m does not hold .* in the form that this version reads\. .*make it again", message)
+        return True
+
+    for *folder, name in inner:
+
+        def without(document, entries):
+            for key in folder:  # noqa: B023
+                document = document[key]
+            del document[name]  # noqa: B023
+
+        n_refused += is_refused(without)
+    assert n_refused > 0.7 * len(inner)
+
+    def with_another_column(document, entries):
+        document["statistics"]["last"]["numbers"]["offset"] = [1]
+        entries["statistics.last.numbers.offset.npy"] = entries["statistics.last.numbers.weight.npy"]
+
+    assert is_refused(with_another_column)
 
 
 @pytest.mark.parametrize("estimator", [LSTD(0.9, n_blocks=10), LSTDCV(0.9, lmbdas=[0.0, 0.5], alphas=[1.0], cv=3)])

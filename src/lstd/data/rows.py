@@ -202,13 +202,10 @@ class Rows(Record):
             y = np.where(missing, 0.0, y)
         for values in numbers.values():
             known = np.asarray(known & ~np.isnan(values))
-        columns: dict[str, Array] = {}
-        for name, column in COLUMNS.items():
-            if name in numbers:
-                columns[name] = np.where(np.isnan(numbers[name]), 1.0, numbers[name])
-            else:
-                columns[name] = repeated(gamma if column.usual is None else column.usual, len(y))
-        if terminated.any():
+        columns = _usual_columns(gamma, terminated)
+        for name, values in numbers.items():
+            columns[name] = np.where(np.isnan(values), 1.0, values)
+        if terminated.any() and "discount" in numbers:
             columns["discount"] = np.where(terminated, 0.0, columns["discount"])
         return cls.of(
             X=X, y=y, known=known, terminated=terminated, gamma=gamma, given=frozenset(numbers), **columns, **others
@@ -366,7 +363,12 @@ class Rows(Record):
 
     @classmethod
     def of_record(cls, record: SavedRows) -> Rows:
-        """Return the rows of a file; raises LookupError or ValueError where it lacks a column or an id."""
+        """Return the rows of a file; raises LookupError or ValueError where it lacks a part or an id, or has others.
+
+        A file from before a column was added has the column's usual value.
+        """
+        if unknown := record.numbers.keys() - COLUMNS.keys():
+            raise ValueError(unknown)
         ids: dict[str, Any] = {}
         for name, keys in (("episode", record.episode), ("groups", record.groups)):
             ids[name] = None if keys is None else ids_of_keys(keys)
@@ -379,7 +381,7 @@ class Rows(Record):
             X_next=record.X_next,
             y=record.y,
             **{name: record.flags[name] for name in _FLAGS},
-            **{name: record.numbers[name] for name in COLUMNS},
+            **(_usual_columns(record.gamma, record.flags["terminated"]) | record.numbers),
             **ids,
             centre=record.centre,
             **{name: record.plain[name] for name in _PLAIN},
@@ -440,6 +442,17 @@ class Rows(Record):
 def key_at(ids: NDArray[Any] | None, row: int) -> Identity | None:
     """Return the key of the id of a row; None without ids or rows."""
     return None if ids is None or not len(ids) else identity(ids[row])
+
+
+def _usual_columns(gamma: float, terminated: Flags) -> dict[str, Array]:
+    """Return the columns of rows for which none is given."""
+    columns: dict[str, Array] = {}
+    for name, column in COLUMNS.items():
+        usual = gamma if column.usual is None else column.usual
+        columns[name] = repeated(usual, len(terminated))
+    if terminated.any():
+        columns["discount"] = np.where(terminated, 0.0, columns["discount"])
+    return columns
 
 
 @lru_cache(maxsize=64)
