@@ -346,8 +346,8 @@ def read(
         raise
     except (*BROKEN, MemoryError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
         raise InvalidInputError(
-            f"{path} does not hold a {kind} written by lstd in the form that this version reads. If lstd wrote it, load "
-            "it with the version that wrote it, or make it again with this one."
+            f"{path} does not hold a {kind} written by lstd in the form that this version reads. If lstd wrote it, "
+            "load it with the version that wrote it, or make it again with this one."
         ) from error
     if found not in formats:
         wanted = " or ".join(map(repr, formats))

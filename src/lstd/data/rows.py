@@ -202,7 +202,7 @@ class Rows(Record):
             y = np.where(missing, 0.0, y)
         for values in numbers.values():
             known = np.asarray(known & ~np.isnan(values))
-        columns = _usual_columns(gamma, terminated)
+        columns = usual_columns(gamma, terminated)
         for name, values in numbers.items():
             columns[name] = np.where(np.isnan(values), 1.0, values)
         if terminated.any() and "discount" in numbers:
@@ -381,7 +381,7 @@ class Rows(Record):
             X_next=record.X_next,
             y=record.y,
             **{name: record.flags[name] for name in _FLAGS},
-            **(_usual_columns(record.gamma, record.flags["terminated"]) | record.numbers),
+            **{**usual_columns(record.gamma, record.flags["terminated"]), **record.numbers},
             **ids,
             centre=record.centre,
             **{name: record.plain[name] for name in _PLAIN},
@@ -444,7 +444,7 @@ def key_at(ids: NDArray[Any] | None, row: int) -> Identity | None:
     return None if ids is None or not len(ids) else identity(ids[row])
 
 
-def _usual_columns(gamma: float, terminated: Flags) -> dict[str, Array]:
+def usual_columns(gamma: float, terminated: Flags) -> dict[str, Array]:
     """Return the columns of rows for which none is given."""
     columns: dict[str, Array] = {}
     for name, column in COLUMNS.items():

@@ -27,7 +27,7 @@ from lstd._kernels import online_step as kernels
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.traces import SQUARE, TOTAL
 from lstd.data.doubts import warn_of_ratios
-from lstd.data.rows import Rows, repeated
+from lstd.data.rows import Rows, usual_columns
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import SparseRow, Transition, aligned, compiled
@@ -164,22 +164,34 @@ class Recursion:
 
     def _rows(self, first: int, stop: int) -> Rows:
         """Return some rows of the buffer, in which the last has its own weight and earlier ones less."""
-        n, k, rows = self.n, stop - first, self.buffer[first:stop]
+        n = self.n
+        k = stop - first
+        rows = self.buffer[first:stop]
         numbers = np.ascontiguousarray(rows[:, at.DISCOUNT :].T)
-        episode, terminated = numbers[at.EPISODE], numbers[at.TERMINAL] == 1.0
-        columns = {name: numbers[place] for name, place in at.PLACES.items()}
-        values: dict[str, Any] = dict(columns)
-        if self.forgetting != 1.0:
-            values["weight"] = values["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
-        usual = dict.fromkeys(columns, 1.0) | {"discount": self.gamma}
-        values |= {name: repeated(usual[name], k) for name in columns if (values[name] == usual[name]).all()}
-        if terminated.any():
-            values["discount"] = np.where(terminated, 0.0, values["discount"])
+        episode = numbers[at.EPISODE]
+        terminated = numbers[at.TERMINAL] == 1.0
+        columns = usual_columns(self.gamma, terminated)
+        for name, place in at.PLACES.items():
+            column = numbers[place]
+            if name == "weight" and self.forgetting != 1.0:
+                column = column * self.forgetting ** np.arange(k - 1, -1, -1.0)
+            if name == "discount":
+                column = np.where(terminated, 0.0, column)
+            if (column != columns[name]).any():
+                columns[name] = column
         return Rows.of(  # all was checked when it came, and the state has the effective sample
-            X=rows[:, :n], y=rows[:, 2 * n : 2 * n + self.m], X_next=rows[:, n : 2 * n], known=np.ones(k, np.bool_),
-            last=np.append(episode[1:] != episode[:-1], True), terminated=terminated, episode=episode,
-            single=False, gamma=self.gamma, assumed=False, **values,
-        )  # fmt: skip
+            X=rows[:, :n],
+            y=rows[:, 2 * n : 2 * n + self.m],
+            X_next=rows[:, n : 2 * n],
+            known=np.ones(k, np.bool_),
+            last=np.append(episode[1:] != episode[:-1], True),
+            terminated=terminated,
+            episode=episode,
+            single=False,
+            gamma=self.gamma,
+            assumed=False,
+            **columns,
+        )
 
     def after(self) -> None:
         """Do what is due after a transition: move a full buffer into the sums, and compute P anew."""
