@@ -259,6 +259,8 @@ PROBLEMS: dict[str, tuple[str, Callable[[], Problem], int]] = {
     "chain, 0.6 to 0.45": ("COBS", lambda: chain(0.6, 0.45), 64),
     "hidden disease 1": ("hidden disease", lambda: clinic(1), 300),
     "hidden disease 2": ("hidden disease", lambda: clinic(2), 300),
+    "hidden disease 3": ("hidden disease", lambda: clinic(31), 300),
+    "hidden disease 4": ("hidden disease", lambda: clinic(32), 300),
     "Blackjack": ("Blackjack", blackjack, 500),
     "ICU-Sepsis": ("ICU-Sepsis", hospital, 200),
 }
