@@ -16,10 +16,10 @@ L. van der Laan and N. Kallus, arXiv 2512.23805.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -44,11 +44,16 @@ from lstd.statistics.solve import check_range
 from lstd.types import Array, Flags
 
 SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
-N_FOLDS, N_VISITS, N_VALUES = 3, 5, 4  # folds, and repeats of the two regressions
-CHANCE, FAR, FEW_STEPS = 0.01, 0.5, 5  # of a warning with right features; differences that matter; steps of TD errors
+N_FOLDS = 3
+N_VISITS = 5  # repeats of the regression of visits
+N_VALUES = 4  # repeats of the regression of action values
+CHANCE = 0.01  # of a warning with right features
+FAR = 0.5  # of the standard error of the value: larger differences matter
+FEW_STEPS = 5  # steps of TD errors that are compared with zero
 ROUNDING = 1e-9  # of the largest sum of rewards: differences below are those of rounding
 NAMES = ("value less the weighted one", f"errors of the first {FEW_STEPS} steps", "doubly robust less the weighted one")
-LEAF_OF_VISITS, LEAF_OF_VALUES = 40, 20  # least numbers of rows in a leaf of trees
+LEAF_OF_VISITS = 40  # least number of rows in a leaf of trees of visits
+LEAF_OF_VALUES = 20  # and of action values
 
 
 def boosting(least: int = LEAF_OF_VALUES) -> Any:
@@ -56,9 +61,27 @@ def boosting(least: int = LEAF_OF_VALUES) -> Any:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     return HistGradientBoostingRegressor(
-        learning_rate=0.35, max_iter=15, max_leaf_nodes=15, max_bins=63, min_samples_leaf=least, early_stopping=False,
+        learning_rate=0.35,
+        max_iter=15,
+        max_leaf_nodes=15,
+        max_bins=63,
+        min_samples_leaf=least,
+        early_stopping=False,
         random_state=0,
-    )  # fmt: skip
+    )
+
+
+class PredictedValues(NamedTuple):
+    """Action values at each transition, and values of the target policy in first states."""
+
+    q: Array  # (N,) of logged pairs
+    after: Array  # (N,) v of successors; of terminal ones, anything
+    start: Array  # (m,) v of first states of episodes
+
+    def shrunk(self, target: Array) -> PredictedValues:
+        """Return the values with their distances from the mean times the slope of `target`, (N,), on them."""
+        mean, slope = shrinkage(target, self.q)
+        return PredictedValues(*(mean + slope * (values - mean) for values in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,22 +158,21 @@ class LoggedStates:
         state_next: Any = None,
     ) -> LoggedStates:  # fmt: skip
         """Return the transitions with raw columns `state` (T, p) of the rows as given; by default the features."""
-        rows, names = logged.rows, tuple[str, ...]()
-        columns, after = dense(rows.X), None if rows.X_next is None else dense(rows.X_next)
+        rows = logged.rows
         _check_given_together(rows, state, state_next)
-        if state is not None:
+        names: tuple[str, ...] = ()
+        after = None
+        if state is None:
+            columns = dense(rows.X)
+            if rows.X_next is not None:
+                after = dense(rows.X_next)
+        else:
             columns = _raw_columns("state", state, rows)
             names = column_names("state", state) or tuple(f"state[{j}]" for j in range(columns.shape[1]))
-            after = None if state_next is None else _raw_columns("state_next", state_next, rows, columns.shape[1])
+            if state_next is not None:
+                after = _raw_columns("state_next", state_next, rows, columns.shape[1])
         group = np.cumsum(rows.begins) - 1
-        says = np.unique(group[logged.full])
-        if (n := len(says)) < FEWEST_BLOCKS:
-            raise InvalidInputError(
-                f"`episode` must have at least {FEWEST_BLOCKS} episodes, or `groups` as many groups; got {n}. Action "
-                "values and visits are fitted to some of them and predicted for the others."
-            )
-        folds = np.zeros(group[-1] + 1, np.intp)
-        folds[says] = np.random.default_rng(check_integer("random_state", seed, 0)).permutation(n) % N_FOLDS
+        folds = _folds(int(group[-1]) + 1, np.unique(group[logged.full]), check_integer("random_state", seed, 0))
         return cls(replace(logged, factor=None), gamma, columns, names, folds[group], given, after)
 
     @property
@@ -193,15 +215,18 @@ class LoggedStates:
 
     def visits(self, start: Array) -> Array:
         """Return û of each transition, (N,), from values to start with."""
-        begins, u = self.logged.begins, start
-        follows = ~begins
-        if not follows.any():
-            return np.ones(len(u))
-        goes_on = np.count_nonzero(~self.logged.rows.terminated[self.logged.full])
-        decay = (self.logged.discount * self.ratio)[np.flatnonzero(follows) - 1] * (goes_on / np.count_nonzero(follows))
+        logged = self.logged
+        begins = logged.begins
+        later = np.flatnonzero(~begins)
+        if not len(later):
+            return np.ones(len(start))
+        goes_on = np.count_nonzero(~logged.rows.terminated[logged.full])
+        kappa = goes_on / len(later)
+        decay = (logged.discount * self.ratio)[later - 1] * kappa  # κ γ_t ρ_{t−1}
+        u = start
         for _ in range(N_VISITS):
             target = np.where(begins, 1.0, 0.0)
-            target[follows] += decay * u[np.flatnonzero(follows) - 1]
+            target[later] += decay * u[later - 1]
             u = cross_val_predict(boosting(LEAF_OF_VISITS), self.at, target, cv=PredefinedSplit(self.fold))
             mean, slope = shrinkage(target, u)
             u = np.maximum(mean + slope * (u - mean), 0.0)
@@ -221,40 +246,51 @@ class LoggedStates:
         weighted = policy[rows, codes] * model.predict(self.pairs(states[rows], codes))
         return np.asarray(np.bincount(rows, weighted, len(states)), np.float64)
 
-    def regressed(self, regressor: Any) -> tuple[Array, Array, Array]:
-        """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,), out of fold."""
-        logged, fold, of_first = self.logged, self.fold, self.folds[self.first]
-        rewards, discount, pairs = logged.rewards, logged.discount, self.pairs(self.at, logged.codes)
-        (q, after), start = np.empty((2, len(rewards))), np.empty(len(of_first))
-        for k in np.unique(fold):
-            own, rest, begun = fold == k, fold != k, self.first[of_first == k]
+    def regressed(self, regressor: Any) -> PredictedValues:
+        """Return action values of the target policy by a regression, out of fold."""
+        logged = self.logged
+        rewards = logged.rewards
+        discount = logged.discount
+        pairs = self.pairs(self.at, logged.codes)
+
+        def fitted(rest: Flags) -> Any:
             model = clone(regressor).fit(pairs[rest], logged.returns[rest])
             for _ in range(N_VALUES):
                 v = self.mixture(model, self.after[rest], logged.successors[rest])
                 model = clone(regressor).fit(pairs[rest], rewards[rest] + discount[rest] * v)
-            q[own], after[own] = model.predict(pairs[own]), self.mixture(model, self.after[own], logged.successors[own])
-            start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
-        mean, slope = shrinkage(rewards + discount * after, q)
-        return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
+            return model
+
+        values = self._by_fold(pairs, fitted)
+        return values.shrunk(rewards + discount * values.after)
 
     @cached_property
-    def log_values(self) -> tuple[Array, Array, Array]:
-        """Action values of the log's own policy: q of pairs, (N,), v of successors, (N,), and of first states, (m,).
+    def log_values(self) -> PredictedValues:
+        """Action values of the log's own policy: regressions of logged returns, which need no Markov state."""
+        returns = self.logged.returns
+        pairs = self.pairs(self.at, self.logged.codes)
 
-        They are regressions of logged returns, out of fold, and need no Markov state.
-        """
-        logged, fold, of_first = self.logged, self.fold, self.folds[self.first]
-        pairs = self.pairs(self.at, logged.codes)
-        q, after, start = np.empty(len(fold)), np.empty(len(fold)), np.empty(len(of_first))
+        def fitted(rest: Flags) -> Any:
+            return boosting().fit(pairs[rest], returns[rest])
+
         with threadpool_limits(1, "openmp"):
-            for k in np.unique(fold):
-                own, begun = fold == k, self.first[of_first == k]
-                model = boosting().fit(pairs[fold != k], logged.returns[fold != k])
-                q[own] = model.predict(pairs[own])
-                after[own] = self.mixture(model, self.after[own], logged.successors[own])
-                start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
-        mean, slope = shrinkage(logged.returns, q)
-        return mean + slope * (q - mean), mean + slope * (after - mean), mean + slope * (start - mean)
+            values = self._by_fold(pairs, fitted)
+        return values.shrunk(returns)
+
+    def _by_fold(self, pairs: Array, fitted: Callable[[Flags], Any]) -> PredictedValues:
+        """Return values by regressors of pairs that `fitted` gives of all transitions but those of a fold."""
+        logged = self.logged
+        of_first = self.folds[self.first]
+        q = np.empty(len(self.fold))
+        after = np.empty(len(self.fold))
+        start = np.empty(len(of_first))
+        for k in np.unique(self.fold):
+            own = self.fold == k
+            begun = self.first[of_first == k]
+            model = fitted(~own)
+            q[own] = model.predict(pairs[own])
+            after[own] = self.mixture(model, self.after[own], logged.successors[own])
+            start[of_first == k] = self.mixture(model, self.columns[begun], logged.policy_of(begun))
+        return PredictedValues(q, after, start)
 
     @cached_property
     def per_decision(self) -> ValueByBlocks:
@@ -263,21 +299,21 @@ class LoggedStates:
         The mean over episodes of v(s_0) + Σ_t D_t ρ_0 ⋯ ρ_t δ_t, with the product D_t of the discounts before t.
         """
         q, after, start = self.log_values
-        logged, m = self.logged, len(start)
+        logged = self.logged
+        m = len(start)
         delta = logged.rewards + logged.discount * after - q
         with np.errstate(over="ignore", invalid="ignore"):
             products = self._products()
             values = start + np.bincount(logged.episode, products * delta, m)
         check_range(values)
-        plain = self.plain
+        no_features = np.zeros_like(self.plain.phi)  # the value does not depend on weights of features
         share = np.full(m, 1.0 / m)
-        return combined(
-            plain.fitted, np.zeros_like(plain.phi), values, share, ones=0.0, log=logged, dual=products / m
-        )  # fmt: skip
+        return combined(self.plain.fitted, no_features, values, share, ones=0.0, log=logged, dual=products / m)
 
     def _products(self) -> Array:
         """Return D_t ρ_0 ⋯ ρ_t of each transition, (N,), by a pass backwards over the rows in reverse order."""
-        begins, ratio = self.logged.begins, self.ratio
+        begins = self.logged.begins
+        ratio = self.ratio
         from_before = ratio * np.append(0.0, self.logged.discount[:-1])
         entering = np.where(begins, ratio, 0.0)
         products = run_backwards(entering[::-1, np.newaxis], from_before[::-1], begins[::-1])
@@ -291,9 +327,9 @@ class LoggedStates:
     @cached_property
     def u(self) -> Array:
         """Ratio of discounted visits of each transition's state, (N,); its mean is one."""
-        plain = self.plain
-        known = plain.fitted.settings.lmbda == 0.0
-        start = np.maximum(self._dual(plain), 0.0) * len(self.first) if known else np.ones(len(self.fold))
+        start = np.ones(len(self.fold))
+        if self.plain.fitted.settings.lmbda == 0.0:
+            start = np.maximum(self._dual(self.plain), 0.0) * len(self.first)
         with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
             u = self.visits(start)
         return np.asarray(u / u.mean())
@@ -306,37 +342,44 @@ class LoggedStates:
     def robust(self, q: Any = None) -> tuple[ValueByBlocks, ValueByBlocks]:
         """Return the value by action values alone, and with LSTD of their errors with ratios and visits."""
         taken, after, start = self.action_values(q)
-        rewards = self.logged.rewards + self.logged.discount * after - taken
-        found, share = self.estimate(self.u, rewards, start), np.full(len(start), 1.0 / len(start))
-        return combined(found.fitted, np.zeros_like(found.phi), start, share, ones=0.0, log=self.logged), found
+        td_errors = self.logged.rewards + self.logged.discount * after - taken
+        found = self.estimate(self.u, td_errors, start)
+        share = np.full(len(start), 1.0 / len(start))
+        direct = combined(found.fitted, np.zeros_like(found.phi), start, share, ones=0.0, log=self.logged)
+        return direct, found
 
     def estimate(
         self, weight: Array | float = 1.0, rewards: Array | None = None, more: Array | float = 0.0
     ) -> ValueByBlocks:
         """Fit LSTD with ratios, with `weight` and `rewards` (N,); return the mean of v(s_0) + `more` over episodes."""
-        rows, full = self.logged.rows, self.logged.full
-        columns = {
-            "importance_ratio": scattered(self.ratio, full, len(rows)),
-            "weight": rows.weight * scattered(weight, full, len(rows)),
-        }
-        columns |= {} if rewards is None else {"y": scattered(rewards, full, len(rows), 0.0)[:, np.newaxis]}
-        rows = rows.changed(**columns, given=rows.given | {"importance_ratio", "weight"})
-        given = self.given
-        settings = given.settings if given else Settings(self.gamma, 0.0, SMALL * self._mean_square(rows))
-        options = {"n_blocks": given.options["n_blocks"] if given else "auto"}
+        full = self.logged.full
+        rows = self.logged.rows
+        weights = rows.weight * scattered(weight, full, len(rows))
+        changed: dict[str, Any] = {"importance_ratio": scattered(self.ratio, full, len(rows)), "weight": weights}
+        if rewards is not None:
+            changed["y"] = scattered(rewards, full, len(rows), 0.0)[:, np.newaxis]
+        rows = rows.changed(**changed, given=rows.given | {"importance_ratio", "weight"})
+        if self.given is None:
+            settings = Settings(self.gamma, 0.0, SMALL * self._mean_square(rows))
+            options = {"n_blocks": "auto"}
+        else:
+            settings = self.given.settings
+            options = {"n_blocks": self.given.options["n_blocks"]}
         model = Model.of_rows(rows, settings, options, warned=frozenset({"breaks"}))
         check_weighted(model.statistics.total_weight, model.statistics.n_transitions)
         X = rows.X[self.first]
         share = np.full(X.shape[0], 1.0 / X.shape[0])
         found = combined(model, dense(X.T @ share), model.predict(X) + more, share, log=self.logged)
-        traced = settings.lmbda > 0.0
-        return found if traced else replace(found, dual=self._dual(found) * columns["weight"][full] * self.ratio)
+        if settings.lmbda > 0.0:  # traces have other dual weights
+            return found
+        return replace(found, dual=self._dual(found) * weights[full] * self.ratio)
 
     def _mean_square(self, rows: Rows) -> float:
         """Mean diagonal of Σ wρφφᵀ."""
-        squares = rows.X[self.logged.full]
-        squares = squares**2 if isinstance(squares, np.ndarray) else squares.multiply(squares)
-        return float(np.mean(squares.T @ (rows.weight * rows.importance_ratio)[self.logged.full]))
+        full = self.logged.full
+        X = rows.X[full]
+        squares = X**2 if isinstance(X, np.ndarray) else X.multiply(X)
+        return float(np.mean(squares.T @ (rows.weight * rows.importance_ratio)[full]))
 
     def _dual(self, found: ValueByBlocks) -> Array:
         """Return ωᵀφ of each transition at λ = 0, (N,)."""
@@ -352,8 +395,8 @@ class LoggedStates:
         text = warn_of_support(self.logged, self.plain.fitted.predict(self.logged.rows.X), raw)
         return (text,) if text else ()
 
-    def action_values(self, q: Any) -> tuple[Array, Array, Array]:
-        """Return q of logged pairs, (N,), and v of successors, (N,), and of first states, (m,)."""
+    def action_values(self, q: Any) -> PredictedValues:
+        """Return action values by a regressor, a model or a function."""
         if isinstance(q, type) or not (q is None or hasattr(q, "get_params") or callable(q)):
             raise InvalidInputError(
                 f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {shown(q)}."
@@ -361,23 +404,34 @@ class LoggedStates:
         if not hasattr(q, "action_values") and (q is None or hasattr(q, "get_params")):
             with threadpool_limits(1, "openmp"):
                 return self.regressed(boosting() if q is None else q)
-        names, own_names = getattr(q, "feature_names_in_", None), self.logged.rows.names
+        self._check_names(q)
+        logged = self.logged
+        X = logged.rows.X
+        full = logged.full
+        n_actions = logged.features.n_actions
+        taken = np.empty(len(full))
+        after = np.empty(len(full))
+        start = np.empty(len(self.first))
+        for own, model in self._out_of_fold(q):
+            part = own[full]
+            values = values_in(model, X[full[part]], n_actions=n_actions)
+            taken[part] = values[np.arange(len(values)), logged.codes[part]]
+            values_next = values_in(model, logged.next_states()[part], n_actions=n_actions)
+            after[part] = (values_next * logged.successors[part]).sum(axis=1)
+            begun = self.first[own[self.first]]
+            first_values = values_in(model, X[begun], n_actions=n_actions)
+            start[own[self.first]] = (first_values * logged.policy_of(begun)).sum(axis=1)
+        return PredictedValues(taken, after, start)
+
+    def _check_names(self, q: Any) -> None:
+        """Refuse a model that was fitted to other columns."""
+        names = getattr(q, "feature_names_in_", None)
+        own_names = self.logged.rows.names
         if names is not None and own_names is not None and (*names,) != (*own_names,):
             raise InvalidInputError(
                 f"`q` must be fitted to the columns of `X` in their order, {shown([*own_names])}; got "
                 f"{shown([*names])}. Fit it to the same columns."
             )
-        logged, X, full = self.logged, self.logged.rows.X, self.logged.full
-        (taken, after), start = np.empty((2, len(full))), np.empty(len(self.first))
-        for own, model in self._out_of_fold(q):
-            part, begun = own[full], self.first[own[self.first]]
-            values = [values_in(model, states, n_actions=logged.features.n_actions) for states in (
-                X[full[part]], logged.next_states()[part], X[begun]
-            )]  # fmt: skip
-            taken[part] = values[0][np.arange(len(values[0])), logged.codes[part]]
-            after[part] = (values[1] * logged.successors[part]).sum(axis=1)
-            start[own[self.first]] = (values[2] * logged.policy_of(begun)).sum(axis=1)
-        return taken, after, start
 
     def _out_of_fold(self, q: Any) -> Iterator[tuple[Flags, Any]]:
         """Yield rows, and action values that were not fitted to them; a function serves for all."""
@@ -402,18 +456,33 @@ def _check_given_together(rows: Rows, state: Any, state_next: Any) -> None:
         raise InvalidInputError("`state_next` must be given with `state` and `X_next`: the raw columns of successors.")
 
 
+def _folds(n_groups: int, used: Places, seed: int) -> Places:
+    """Return a random fold of each group, (n_groups,); groups with transitions, `used`, are dealt out evenly."""
+    n = len(used)
+    if n < FEWEST_BLOCKS:
+        raise InvalidInputError(
+            f"`episode` must have at least {FEWEST_BLOCKS} episodes, or `groups` as many groups; got {n}. Action "
+            "values and visits are fitted to some of them and predicted for the others."
+        )
+    folds = np.zeros(n_groups, np.intp)
+    folds[used] = np.random.default_rng(seed).permutation(n) % N_FOLDS
+    return folds
+
+
 def _raw_columns(name: str, given: Any, rows: Rows, width: int | None = None) -> Array:
     """Return raw columns, (T, p), in the order of the rows; those after an end may hold anything."""
     columns = as_real(name, given)
-    columns = columns[:, np.newaxis] if columns.ndim == 1 else columns
-    p = columns.shape[1] if width is None else width
-    if columns.shape != (len(rows), p):
+    if columns.ndim == 1:
+        columns = columns[:, np.newaxis]
+    if columns.ndim != 2 or len(columns) != len(rows) or columns.shape[1] != (width or columns.shape[1]):
         raise InvalidInputError(
-            f"`{name}` must have one row per row of `X`, ({len(rows)}, {'p' if width is None else p}); got "
-            f"{columns.shape}."
+            f"`{name}` must have one row per row of `X`, ({len(rows)}, {width or 'p'}); got {columns.shape}."
         )
-    columns = columns if rows.order is None else columns[rows.order]
-    used = columns if width is None else columns[~rows.terminated]
+    if rows.order is not None:
+        columns = columns[rows.order]
+    used = columns
+    if width is not None:  # successors
+        used = columns[~rows.terminated]
     if np.isinf(used).any() or (len(used) and np.isnan(used).all(axis=0).any()):
         raise InvalidInputError(
             f"`{name}` must have no infinite number and no column of nan alone. Leave out the column, or write nan "
@@ -424,39 +493,56 @@ def _raw_columns(name: str, given: Any, rows: Rows, width: int | None = None) ->
 
 def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> FeatureCheck:
     """Compare the value, and the doubly robust one, with the weighted one, and the first TD errors with zero."""
-    plain, weighted, errors = log.plain, log.weighted, td_errors(log)
-    rows = [(plain.value - weighted.value, plain.blocks - weighted.blocks), (errors.value, errors.blocks)]
+    plain = log.plain
+    weighted = log.weighted
+    errors = td_errors(log)
+    compared = [(plain.value - weighted.value, plain.blocks - weighted.blocks), (errors.value, errors.blocks)]
     if robust is not None:
-        rows.append((robust.value - weighted.value, robust.blocks - weighted.blocks))
-    difference, error, chance = np.empty((3, len(rows)))
-    for i, (value, blocks) in enumerate(rows):
-        squares = (blocks**2)[np.newaxis, :, np.newaxis]
-        freedom = float(degrees_of_freedom(squares, plain.fitted.influence.shares)[0, 0])
-        difference[i], error[i] = value, np.sqrt(squares.sum())
-        chance[i] = 2.0 * special.stdtr(freedom, -abs(value) / error[i]) if error[i] else 1.0
+        compared.append((robust.value - weighted.value, robust.blocks - weighted.blocks))
+    difference = np.array([value for value, _ in compared])
+    error = np.array([np.sqrt((blocks**2).sum()) for _, blocks in compared])
+    shares = plain.fitted.influence.shares
+    chance = np.array([_chance(value, blocks, shares) for value, blocks in compared])
     rounding = ROUNDING * largest_sum(log.logged)
     limit = max(FAR * float(np.linalg.norm(plain.blocks)), rounding)
-    return FeatureCheck(NAMES[: len(rows)], difference, error, chance, limit)
+    return FeatureCheck(NAMES[: len(compared)], difference, error, chance, limit)
+
+
+def _chance(value: float, blocks: Array, shares: Array) -> float:
+    """Return the chance of a larger difference from zero, from contributions of blocks, (E,)."""
+    error = float(np.sqrt((blocks**2).sum()))
+    if not error:
+        return 1.0
+    freedom = float(degrees_of_freedom((blocks**2)[np.newaxis, :, np.newaxis], shares)[0, 0])
+    return 2.0 * float(special.stdtr(freedom, -abs(value) / error))
 
 
 def td_errors(log: LoggedStates) -> ValueByBlocks:
     """Return the mean over episodes of Σ_{t<5} γ^t ρ_{0:t} δ_t."""
-    model, logged, begins, m = log.plain.fitted, log.logged, log.logged.begins, len(log.first)
-    number, step, discount = logged.episode, logged.step, logged.discount
-    c = np.zeros(len(number))
-    c[begins] = log.ratio[begins]
+    model = log.plain.fitted
+    logged = log.logged
+    m = len(log.first)
+    discount = logged.discount
+    step = logged.step
+    c = np.zeros(len(step))  # γ^t ρ_{0:t} of the first steps
+    c[logged.begins] = log.ratio[logged.begins]
     for t in range(1, FEW_STEPS):
         at = np.flatnonzero(step == t)
         c[at] = c[at - 1] * discount[at - 1] * log.ratio[at]
-    X, after = logged.rows.X[logged.full], logged.next_states()
+    X = logged.rows.X[logged.full]
+    after = logged.next_states()
     delta = logged.rewards + discount * model.predict(after) - model.predict(X)
-    values = np.asarray(np.bincount(number, c * delta, m), np.float64)
+    values = np.asarray(np.bincount(logged.episode, c * delta, m), np.float64)
     mean = (dense(after.T @ (c * discount)) - dense(X.T @ c)) / m
-    return combined(model, mean, values, np.full(m, 1.0 / m), ones=float(c @ (discount - 1.0)) / m)
+    ones = float(c @ (discount - 1.0)) / m
+    return combined(model, mean, values, np.full(m, 1.0 / m), ones=ones)
 
 
 def shrinkage(target: Array, predicted: Array) -> tuple[float, float]:
     """Return the mean of predictions out of fold, and the slope in [0, 1] of the target on them."""
-    mean, centred = float(predicted.mean()), predicted - predicted.mean()
+    mean = float(predicted.mean())
+    centred = predicted - predicted.mean()
     square = float(centred @ centred)
-    return mean, float(np.clip(target @ centred / square, 0.0, 1.0)) if square else 0.0
+    if not square:
+        return mean, 0.0
+    return mean, float(np.clip(target @ centred / square, 0.0, 1.0))
