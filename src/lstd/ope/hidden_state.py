@@ -67,7 +67,7 @@ class HiddenStateCheck:
 def hidden_state_check(log: LoggedStates) -> HiddenStateCheck:
     """Compare errors of predicted rewards with those of the row before, with the same action."""
     logged = log.logged
-    same = ~logged.begins
+    same = ~logged.begins  # whether the row before is of the same episode and has the same action
     same[1:] &= logged.codes[1:] == logged.codes[:-1]
     products = np.zeros(len(same))
     if same.any() and np.ptp(logged.rewards) > 0.0:
@@ -75,8 +75,10 @@ def hidden_state_check(log: LoggedStates) -> HiddenStateCheck:
             products += one * np.roll(two, 1) + two * np.roll(one, 1)
     by_group = np.bincount(logged.group, np.where(same, products, 0.0))
     size = float(np.linalg.norm(by_group))
-    z = float(by_group.sum()) / size if size else 0.0
-    return HiddenStateCheck(z, float(special.ndtr(-z)) if size else 1.0)
+    if not size:
+        return HiddenStateCheck(0.0, 1.0)
+    z = float(by_group.sum()) / size
+    return HiddenStateCheck(z, float(special.ndtr(-z)))
 
 
 def reward_errors(log: LoggedStates) -> list[tuple[Array, Array]]:
@@ -84,20 +86,25 @@ def reward_errors(log: LoggedStates) -> list[tuple[Array, Array]]:
 
     What rounding may leave of an error is zero.
     """
-    rewards, fold = log.logged.rewards, log.fold
+    rewards = log.logged.rewards
+    fold = log.fold
     pairs = log.pairs(_without_nan(log.at), log.logged.codes)
     rounding = ROUNDING * float(np.abs(rewards).max())
     found = []
     with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
         for ahead in (1, 2):
-            errors = np.empty((2, len(rewards)))
+            by_boosting = np.empty(len(rewards))
+            by_randomised = np.empty(len(rewards))
             for k in np.unique(fold):
                 own = fold == k
-                for error, trees, taught in zip(errors, _trees(), (k + ahead, k - ahead), strict=True):
+                boosted, randomised = _trees()
+                for error, trees, taught in ((by_boosting, boosted, k + ahead), (by_randomised, randomised, k - ahead)):
                     rest = fold == taught % N_FOLDS
-                    error[own] = rewards[own] - trees.fit(pairs[rest], rewards[rest]).predict(pairs[own])
-            errors[np.abs(errors) <= rounding] = 0.0
-            found.append((errors[0], errors[1]))
+                    trees.fit(pairs[rest], rewards[rest])
+                    error[own] = rewards[own] - trees.predict(pairs[own])
+            by_boosting[np.abs(by_boosting) <= rounding] = 0.0
+            by_randomised[np.abs(by_randomised) <= rounding] = 0.0
+            found.append((by_boosting, by_randomised))
     return found
 
 

@@ -123,11 +123,14 @@ class PolicyValue:
     bounds: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        size = "" if self.effective_sample_size is None else f", effective sample {self.effective_sample_size:.0f}"
-        interval = f"[{self.lower:.4g}, {self.upper:.4g}] at level {self.level:g}"
-        little = ", little data" if self.little_data else ""
-        value = f"{self.value:.4g}{self._unshrunk()}"
-        return f"{self.method or 'value'}: {value}, interval {interval}{size}{self._ratios()}{little}"
+        text = f"{self.method or 'value'}: {self.value:.4g}{self._unshrunk()}, "
+        text += f"interval [{self.lower:.4g}, {self.upper:.4g}] at level {self.level:g}"
+        if self.effective_sample_size is not None:
+            text += f", effective sample {self.effective_sample_size:.0f}"
+        text += self._ratios()
+        if self.little_data:
+            text += ", little data"
+        return text
 
     def _unshrunk(self) -> str:
         """Return what is printed of the estimate that the value shrinks, where it is another."""
@@ -219,37 +222,57 @@ def policy_value(
     >>> found.lower < 2.5 < found.upper, round(found.effective_sample_size), found.unlogged_share
     (True, 320, 0.0)
     """
-    level, of_states = check_level(level), state is None and q is None and (data is None or initial_states is not None)
+    level = check_level(level)
+    of_states = state is None and q is None and (data is None or initial_states is not None)
     log = None
     if data is not None or not of_states:
         log = _log_of(model, data, PolicyArguments(None, None, state, state_next, policy_of))
         _check_pairs(log, q)
-    elif state_next is not None or policy_of is not None:
-        name = "state_next" if state_next is not None else "policy_of"
-        raise InvalidInputError(f"`{name}` must not be given without `state`. Leave it out.")
-    transitions = log.logged if log is not None else getattr(model, "logged_", None)
+    else:
+        _check_without_log(state_next=state_next, policy_of=policy_of)
+    transitions = getattr(model, "logged_", None)
+    if log is not None:
+        transitions = log.logged
     bounds = checked_bounds(bounds, transitions)
     if bounds is not None and transitions is None:
         raise InvalidInputError("`bounds` must not be given without the log, whose returns it bounds. Give `data`.")
     if of_states or log is None:
-        found = value_by_blocks(model, initial_states, target_policy, weights, sample).with_ties(bounds, transitions)
-        return doubted(evaluated(found, level), log)
-    for name, given in (("initial_states", initial_states), ("weights", weights)):
-        if given is not None:
+        of_model = value_by_blocks(model, initial_states, target_policy, weights, sample)
+        return doubted(evaluated(of_model.with_ties(bounds, transitions), level), log)
+    _check_first_states(initial_states=initial_states, weights=weights)
+
+    robust = None
+    if q is not None:
+        robust = log.robust(q)[1]
+        found = robust
+        method = "doubly robust"
+    elif isinstance(model, LSTDQ):
+        factor = log.ratio * log.u
+        if model.is_weighted_:  # rows count by their ratios already
+            factor = factor / row_factor(log.logged)
+        found = value_by_blocks(model.reweighted(factor), None, target_policy)
+        method = "weighted action values"
+    else:
+        found = log.weighted
+        method = "weighted state values"
+    return doubted(evaluated(found.with_ties(bounds), level, method), log, feature_check(log, robust))
+
+
+def _check_without_log(**given: Any) -> None:
+    """Refuse what says how to read a log where there is none."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInputError(f"`{name}` must not be given without `state`. Leave it out.")
+
+
+def _check_first_states(**given: Any) -> None:
+    """Refuse other initial states than those of the log."""
+    for name, value in given.items():
+        if value is not None:
             raise InvalidInputError(
                 f"`{name}` must not be given with `data`, `state` or `q`, where the value is that of the first "
                 "states of the log. Leave it out."
             )
-    robust = None
-    if q is not None:
-        robust = found = log.robust(q)[1]
-        method = "doubly robust"
-    elif isinstance(model, LSTDQ):
-        factor = log.ratio * log.u / (row_factor(log.logged) if model.is_weighted_ else 1.0)
-        found, method = value_by_blocks(model.reweighted(factor), None, target_policy), "weighted action values"
-    else:
-        found, method = log.weighted, "weighted state values"
-    return doubted(evaluated(found.with_ties(bounds), level, method), log, feature_check(log, robust))
 
 
 def _check_pairs(log: LoggedStates, q: Any) -> None:
@@ -264,7 +287,8 @@ def _check_pairs(log: LoggedStates, q: Any) -> None:
 def _log_of(model: Any, data: Any, target: PolicyArguments) -> LoggedStates:
     """Return the log of a model: of an LSTDQ its own, of an LSTD that of `data`."""
     _check_fitted(model)
-    state, state_next = target.state, target.state_next
+    state = target.state
+    state_next = target.state_next
     if isinstance(model, LSTDQ):
         if target.of is not None:
             raise InvalidInputError(
@@ -292,45 +316,70 @@ def _log_of(model: Any, data: Any, target: PolicyArguments) -> LoggedStates:
 
 def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyValue:
     """Return the value of a policy and its interval."""
-    fitted, squares = found.fitted, (found.blocks**2)[np.newaxis, :, np.newaxis]
+    fitted = found.fitted
+    squares = (found.blocks**2)[np.newaxis, :, np.newaxis]
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(half_width(error, freedom, level, found.shift))
     check_range(np.array([found.value, half]))
     little = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
-    value, lower, upper, bounds = found.value, found.value - half, found.value + half, None
+    value = found.value
+    lower = value - half
+    upper = value + half
+    bounds = None
     if found.tied is not None:
         value, lower, upper = found.tied.interval(found.value, half, level)
         little = little or found.tied.decides(found.value, half, level)
         bounds = found.tied.bounds
     if found.beside is not None:
         beside = evaluated(found.beside, level)
-        lower, upper = min(lower, beside.lower), max(upper, beside.upper)
-    size = None
-    if found.dual is not None:
-        size = effective_size(found.dual)
-    elif found.unlogged is None and (sample := fitted.statistics.counts.sample) is not None and sample.off_policy:
-        size = float(sample.size[0])
-    ratio = None if found.log is None else found.log.ratio
+        lower = min(lower, beside.lower)
+        upper = max(upper, beside.upper)
+    if not method:
+        method = "state values" if found.unlogged is None else "action values"
     return PolicyValue(
-        value, lower, upper, error, freedom, -found.shift, little, level, found.sample, size, found.unlogged,
-        found.dual, method or ("state values" if found.unlogged is None else "action values"), said=fitted.said,
-        importance_ratio=ratio, by_blocks=found, bounds=bounds,
-    )  # fmt: skip
+        value=value,
+        lower=lower,
+        upper=upper,
+        standard_error=error,
+        degrees_of_freedom=freedom,
+        shift=-found.shift,
+        little_data=little,
+        level=level,
+        sample=found.sample,
+        effective_sample_size=_effective_size(found),
+        unlogged_share=found.unlogged,
+        dual_weights=found.dual,
+        method=method,
+        said=fitted.said,
+        importance_ratio=None if found.log is None else found.log.ratio,
+        by_blocks=found,
+        bounds=bounds,
+    )
+
+
+def _effective_size(found: ValueByBlocks) -> float | None:
+    """Return the effective number of transitions, by dual weights or by importance ratios, where these are known."""
+    if found.dual is not None:
+        return effective_size(found.dual)
+    sample = found.fitted.statistics.counts.sample
+    if found.unlogged is None and sample is not None and sample.off_policy:
+        return float(sample.size[0])
+    return None
 
 
 def _combined(found: ValueByBlocks, freedom: float) -> tuple[float, float]:
     """Return the standard error, and the degrees of freedom of Welch and Satterthwaite if two samples add up."""
-    squares, variance = float(found.blocks @ found.blocks), float(found.states @ found.states)
-    error = float(np.sqrt(squares + variance))
-    if not variance:
+    of_blocks = float(found.blocks @ found.blocks)
+    of_states = float(found.states @ found.states)
+    error = float(np.sqrt(of_blocks + of_states))
+    if not of_states:
         return error, freedom
-    known = (squares / error**2) ** 2 / freedom + (variance / error**2) ** 2 / (len(found.states) - 1)
-    return error, 1.0 / known
+    share = of_blocks / error**2
+    inverse = share**2 / freedom + (of_states / error**2) ** 2 / (len(found.states) - 1)
+    return error, 1.0 / inverse
 
 
-def doubted(
-    found: PolicyValue, log: LoggedStates | None = None, check: FeatureCheck | None = None
-) -> PolicyValue:  # fmt: skip
+def doubted(found: PolicyValue, log: LoggedStates | None = None, check: FeatureCheck | None = None) -> PolicyValue:
     """Warn of what the log says against a value, and return the value with it and with the ratios."""
     if log is not None:
         found = replace(found, features=check, importance_ratio=log.ratio, said=(*found.said, *log.support_said()))
@@ -379,11 +428,12 @@ def value_by_blocks(
         fitted: Model = model.lstd_.model_
         values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
     else:
-        X, fitted = _states(model, initial_states, target_policy), model._model
+        X = _states(model, initial_states, target_policy)
+        fitted = model._model
         values = fitted.predict(X)
-    share = check_per_row(
-        "weights", 1.0 if weights is None else weights, len(values), what="weight", of="initial_states"
-    )
+    if weights is None:
+        weights = 1.0
+    share = check_per_row("weights", weights, len(values), what="weight", of="initial_states")
     if not share.sum() > 0.0:
         raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
     share = share / share.sum()
@@ -394,12 +444,14 @@ def value_by_blocks(
 
 
 def _check_fitted(model: Any) -> None:
+    """Refuse anything but a fitted model."""
     if not isinstance(model, (LSTDQ, Predictor)):
         raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {shown(model)}.")
     check_is_fitted(model, "lstd_" if isinstance(model, LSTDQ) else None)
 
 
 def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
+    """Return the checked features of initial states of an LSTD."""
     if states is None:
         raise InvalidInputError("`initial_states` must be given for an LSTD, such as the first row of each episode.")
     if target_policy is not None:

@@ -46,10 +46,13 @@ class ValueByBlocks:
 
     def with_ties(self, bounds: Bounds | None = None, log: LoggedRows | None = None) -> ValueByBlocks:
         """Return the value with what tied returns of the log may hide; `log` are its transitions, if not known here."""
-        log = self.log if log is None else log
+        if log is None:
+            log = self.log
         if log is None:
             return self
-        beside = None if self.beside is None else self.beside.with_ties(bounds, log)
+        beside = self.beside
+        if beside is not None:
+            beside = beside.with_ties(bounds, log)
         return replace(self, tied=tied_returns(log, self.value, self.dual, bounds), beside=beside)
 
 
@@ -64,7 +67,8 @@ def combined(
     value = float(share @ values)
     [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], ones)
     sample, blocks = _blocks_of(fitted, len(values), sample)
-    contributed, of_states = u[0, :, 0].copy(), np.empty(0)
+    contributed = u[0, :, 0].copy()
+    of_states = np.empty(0)
     if blocks is not None:
         within = np.bincount(blocks, share, len(contributed))
         scatter = np.bincount(blocks, share * (values - value), len(contributed))
@@ -87,14 +91,20 @@ def dual_solution(fitted: Model, phi: Array) -> tuple[Array, float]:
 def effective_size(weights: Array) -> float:
     """Return (Σ g)² / Σ g² of weights of both signs, at least 1; 0 if all are zero."""
     squares = float(weights @ weights)
-    return max(1.0, float(weights.sum()) ** 2 / squares) if squares else 0.0
+    if not squares:
+        return 0.0
+    return max(1.0, float(weights.sum()) ** 2 / squares)
 
 
 def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp] | None]:
     """Return how initial states count, and the block of each, (m,), if they began the episodes of the data."""
     until = np.cumsum(fitted.influence.marks[:, 2].astype(np.intp))
     if sample == "auto":
-        sample = "fixed" if m == 1 else "episodes" if m == until[-1] else "independent"
+        sample = "independent"
+        if m == 1:
+            sample = "fixed"
+        elif m == until[-1]:
+            sample = "episodes"
     if sample != "episodes":
         return sample, None
     if m != until[-1]:
