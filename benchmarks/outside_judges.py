@@ -1,6 +1,6 @@
 """Judge values of policies on environments and estimators that others designed, losses included.
 
-    python benchmarks/outside_judges.py [--repeats 10] [--problems NAME …] [--develop]
+    python benchmarks/outside_judges.py [--repeats 10] [--problems NAME …] [--develop] [--stored FILE]
     python benchmarks/outside_judges.py --docs
 
 Environments, each from its published description: the graph, the graph whose states are observed in groups, the grid
@@ -12,7 +12,8 @@ Estimators, each from its formula: weighted importance sampling and its per-deci
 table where states are few (as in COBS) and with boosted trees; per-decision doubly robust with these (as in SCOPE-RL);
 weighted doubly robust and MAGIC (Thomas and Brunskill 2016). Errors are root mean squares in units of the standard
 error of as many episodes of the target policy; below half a unit they count as half in means. Seeds from 80 000 judge;
-`--develop` takes those from 60 000, which may serve to make a rule.
+`--develop` takes those from 60 000, which may serve to make a rule. `--stored` takes truths and methods from elsewhere
+from a file of results of the same seeds, and computes the first choice alone anew.
 """
 
 from __future__ import annotations
@@ -298,21 +299,35 @@ def methods(name: str, case: Case) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "MAGIC", lambda: magic(case, boosted_q(case))
 
 
-def judge(name: str, repeats: int, seed: int) -> dict[str, Any]:
-    """Return the truth, and the estimates of all methods in each repeat, by target."""
-    one, found = problem(name), dict[str, Any]()
+def judge(name: str, repeats: int, seed: int, stored: dict[str, Any]) -> dict[str, Any]:
+    """Return the truth, and the estimates of all methods in each repeat, by target; `stored` are cells that are known.
+
+    Of these, the truth stays, and the methods from elsewhere if there are as many repeats of them.
+    """
+    one = problem(name)
     size = PROBLEMS[name][2]
-    for log_name, behavior in [*one.logs.items()][:1]:
-        for target_name, target in [*one.targets.items()][:2]:
-            cell: dict[str, Any] = {"size": size, "truth": [float(x) for x in one.truth(target)], "methods": {}}
-            for repeat in range(repeats):
-                case = Case.of(one, one.draw(behavior, size, seed + repeat), behavior, target)
-                for method, call in methods(name, case):
-                    own, others = estimate(call)
-                    cell["methods"].setdefault(method, []).append(own)
-                    for other, numbers in others.items():
-                        cell["methods"].setdefault(other, []).append(numbers)
-            found[f"{name} | {log_name} | {target_name}"] = cell
+    log_name = next(iter(one.logs))
+    behavior = one.logs[log_name]
+    found = {}
+    for target_name, target in [*one.targets.items()][:2]:
+        key = f"{name} | {log_name} | {target_name}"
+        known = stored.get(key, {})
+        truth = known.get("truth") or [float(x) for x in one.truth(target)]
+        foreign = {
+            method: estimates[:repeats]
+            for method, estimates in known.get("methods", {}).items()
+            if method not in (*OURS, "action values") and len(estimates) >= repeats
+        }
+        estimates: dict[str, list[Any]] = {}
+        for repeat in range(repeats):
+            case = Case.of(one, one.draw(behavior, size, seed + repeat), behavior, target)
+            for method, call in methods(name, case):
+                if method in foreign:
+                    continue
+                own, others = estimate(call)
+                for each, numbers in {method: own, **others}.items():
+                    estimates.setdefault(each, []).append(numbers)
+        found[key] = {"size": size, "truth": truth, "methods": estimates | foreign}
     return found
 
 
@@ -322,16 +337,23 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=[*PROBLEMS], choices=[*PROBLEMS], metavar="NAME")
     parser.add_argument("--develop", dest="seed", action="store_const", const=DEVELOPMENT, default=SEED)
     parser.add_argument("--results", type=Path, metavar="FILE")
+    parser.add_argument("--stored", type=Path, metavar="FILE", help="results of the same seeds")
     parser.add_argument("--docs", action="store_true", help="write the table of the newest results into the page")
     chosen = parser.parse_args()
     if chosen.docs:
         show(text(newest("outside-judges")), SOURCE, PAGE)
         return
     results: dict[str, Any] = {"seed": chosen.seed, "cells": {}}
+    stored: dict[str, Any] = {}
+    if chosen.stored:
+        known = json.loads(chosen.stored.read_text(encoding="utf-8"))
+        if known["seed"] != chosen.seed:
+            raise SystemExit(f"{chosen.stored} has seeds from {known['seed']}, not {chosen.seed}.")
+        stored = known["cells"]
     with threadpool_limits(1):
         for name in chosen.problems:
             began = time.process_time()
-            results["cells"] |= judge(name, chosen.repeats, chosen.seed)
+            results["cells"] |= judge(name, chosen.repeats, chosen.seed, stored)
             print(f"{name}: {time.process_time() - began:.0f} s", flush=True)
     results |= {"revision": revision(), "date": str(datetime.date.today()), "machine": describe_machine()}
     path = chosen.results or RESULTS / f"outside-judges-{results['date']}.json"
