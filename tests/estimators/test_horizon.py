@@ -432,3 +432,24 @@ def test_bounds_of_a_window_are_those_of_each_reward():
         assert_close(beside.predict(far, horizon=horizon)[:, 0], alone.predict(far, horizon=horizon), "solve")
         assert beside.predict_interval(far, horizon=horizon).lower[:, 0].min() == 0.0
     assert beside.predict(far, horizon=(2, 5))[:, 1].min() < 0.0
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("repeated", [True, False])
+def test_weights_of_a_grid_are_those_of_each_pair(fit_intercept, repeated, monkeypatch):
+    """One inverse serves all trace decays; where a system is nearly singular, each pair is solved by itself."""
+    from lstd.statistics import horizon_grid
+
+    data = stream(7, n_episodes=20)
+    if repeated:
+        data["X"] = np.column_stack([data["X"], data["X"][:, 0]])
+    model = HorizonLSTD(HORIZON, alpha=0.3, fit_intercept=fit_intercept, penalty="raw").fit(**data).model_
+    lmbdas = np.array([0.0, 0.4, 1.0])
+    alphas = np.array([0.0, 1e-12, 0.1, 5.0])
+    ridges = np.outer(alphas, model.factors)
+    for n_bytes in (2**25, 0):
+        monkeypatch.setattr(horizon_grid, "_BYTES", n_bytes)
+        grid = horizon_grid.weights_of_grid(model.total, lmbdas, ridges, model.penalty, intercept=fit_intercept)
+        for i, lmbda in enumerate(lmbdas):
+            for j, alpha in enumerate(alphas):
+                assert_close(grid[i, j], model.recursion(model.total, lmbda, alpha).run(), "solve")

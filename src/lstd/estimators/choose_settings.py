@@ -62,17 +62,28 @@ Choice = tuple[Settings, Selection, Checks]
 STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
 CAUTION_OF_EPISODES, CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
 SMALLEST_ALPHA, LARGEST_ALPHA = 2.0**-20, 2.0**8  # bounds of the grid, in units of α
-_STEPS = 4  # powers of two by which the grid grows at a time
 _FAR = 16.0  # spreads between zero and a centre that is subtracted
 CAUTION_OF_GROWTH, _GAIN = 2.0, 1e-4  # standard errors, and R², by which a pair beyond the grid must be better
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
-_FEW_LMBDAS, _FEW_FOLDS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]), 5  # without the matrix, where each is a solve
+_FEW_FOLDS = 5  # without the matrix, where each pair and fold is a solve
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 _ENTRIES_OF_SCORE = 2**22  # features of the rows that are held out in turn
-_FEW_FEATURES = 64  # up to which systems are solved in a stack, and the grid is fine
+_MANY_FEATURES = 64  # from which the grid is coarse, and systems are solved one by one
 _BYTES_OF_SUMS = 2**28  # of the systems of all trace decays, which are kept while the grid grows
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
+
+
+class _Grid(NamedTuple):
+    """Trace decays and ridge coefficients to choose from, where no others are given."""
+
+    lmbdas: Array
+    step: int  # of the usual ridge coefficients, powers of two, those to choose from
+    growth: Array  # powers of two by which the grid grows at a time
+
+
+_COARSE = _Grid(np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0]), 2, np.array([2.0, 4.0]))
+_WITHOUT_MATRIX = _Grid(np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]), 2, np.arange(1.0, 5.0))
 
 
 def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> Choice:
@@ -135,19 +146,28 @@ def select(
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     rows, settings, unit = in_units(rows, settings)
-    usual, step = (LMBDAS, 1) if solver is None else (_FEW_LMBDAS, 2)
-    lmbdas = usual if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
+    grid = _usual_grid(rows.n_features - settings.fit_intercept, solver)
+    lmbdas = grid.lmbdas if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
     folds = folds_of(rows, _FEW_FOLDS if cv is None and solver is not None else cv)
     search = (_Search if solver is None else partial(_FreeSearch, solver))(rows, folds, settings, lmbdas, unit, n_jobs)
     with np.errstate(over="ignore"):
-        default = alphas_for(rows.n_features - settings.fit_intercept, n_full)[::step] * unit
+        default = alphas_for(rows.n_features - settings.fit_intercept, n_full)[:: grid.step] * unit
     search.add(default if alphas is None else check_grid("alphas", alphas, 0.0, np.inf), on_progress)
     search.choose()
-    while alphas is None and len(more := search.beyond()):
+    while alphas is None and len(more := search.beyond(grid.growth)):
         search.add(more)
         search.improve(STAGES[-1], CAUTION_OF_GROWTH, _GAIN)
     selection = search.selection()
     return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
+
+
+def _usual_grid(n_features: int, solver: Solver | None) -> _Grid:
+    """Return the grid of a choice with so many features, without the matrix if there is a solver."""
+    if solver is not None:
+        return _WITHOUT_MATRIX
+    if n_features >= _MANY_FEATURES:
+        return _COARSE
+    return _Grid(LMBDAS, 1, np.arange(1.0, 5.0))
 
 
 def held_out_score(rows: Rows, model: Model) -> float | None:
@@ -302,9 +322,11 @@ class _Search:
             f"{self.condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
         )
 
-    def beyond(self) -> Array:
-        """Return the next ridge coefficients beyond the end at which the pair lies; none inside, or at the bounds."""
-        steps = np.arange(1.0, _STEPS + 1.0)
+    def beyond(self, steps: Array) -> Array:
+        """Return the next ridge coefficients beyond the end at which the pair lies; none inside, or at the bounds.
+
+        They are these powers of two beyond it.
+        """
         if self.pair[1] == 0:
             more = self.alphas[0] * np.exp2(-steps[::-1])
             return np.asarray(more[more >= 0.99 * SMALLEST_ALPHA * self.unit])
@@ -466,7 +488,7 @@ class _Systems(NamedTuple):
     def solved(self, alphas: Array, ridge: Array) -> _Solved:
         """Solve with the ridge coefficients α times those of the features, in proportion to the weight of the data."""
         ridges = alphas[np.newaxis, :, np.newaxis] * self.shares[:, np.newaxis, np.newaxis] * ridge
-        stacked = len(ridge) <= _FEW_FEATURES
+        stacked = len(ridge) <= _MANY_FEATURES
         weights, conditions = solve_for_ridges(self.systems, ridges, stacked=stacked)
         condition = np.max(conditions, axis=0, where=self.have_weight[:, np.newaxis], initial=0.0)
         return _Solved(weights[0], weights[1:], condition)

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_integer
@@ -37,9 +38,11 @@ from lstd.estimators.limits import Limits, beyond_bounds, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.statistics.blocks import check_n_blocks
+from lstd.statistics.horizon_grid import weights_of_grid
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units
 from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, check_count
 from lstd.statistics.ridge import Scales
+from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
@@ -596,9 +599,7 @@ def choose(model: HorizonModel) -> Choice:
     if "alpha" in given.choose:
         alphas = ALPHAS * model.unit
     rests = [total.plus(fold, -1.0) for fold in folds]
-    outside = np.array(
-        [[[model.recursion(rest, lmbda, alpha).run() for alpha in alphas] for lmbda in lmbdas] for rest in rests]
-    )  # (K, λ, α, H, n, m)
+    outside = np.array([_weights_of_grid(model, rest, lmbdas, alphas) for rest in rests])  # (K, λ, α, H, n, m)
     horizon, n = outside.shape[3:5]
     some = np.unique(np.ceil(np.arange(1, _SOME + 1) * horizon / _SOME).astype(int)) - 1
     unit = (some + 1)[:, np.newaxis] * np.where(total.square > 0.0, total.square / total.weight, 1.0)
@@ -611,7 +612,7 @@ def choose(model: HorizonModel) -> Choice:
         j = int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
     near = max(0.0, 1.0 - 10.0 / horizon)
     for decay, caution in ((near, 0.0), (near, 0.0), (1.0, _CAUTION)):
-        along = np.array([_along(fold, decay, outside[k, i, j])[some] for k, fold in enumerate(folds)])  # (K, h, n, m)
+        along = np.array([_along(fold, decay, outside[k, i, j], some) for k, fold in enumerate(folds)])  # (K, h, n, m)
         errors = (quadratic - 2.0 * np.einsum("klahim,khim->klahm", held, along, optimize=True)) / unit
         difference = errors.mean(axis=(3, 4)) - errors[:, i, j].mean(axis=(1, 2))[:, np.newaxis, np.newaxis]
         cost = difference.sum(axis=0) + caution * np.sqrt(len(folds)) * difference.std(axis=0, ddof=1)
@@ -621,10 +622,18 @@ def choose(model: HorizonModel) -> Choice:
     return Choice(float(lmbdas[i]), float(alphas[j]), results)
 
 
-def _along(sums: LagSums, lmbda: float, reference: Array) -> Array:
-    """Return Φᵀ G_h for all horizons, (H, n, m), with returns that reference weights (H, n, m) complete."""
+def _weights_of_grid(model: HorizonModel, sums: LagSums, lmbdas: Array, alphas: Array) -> Array:
+    """Compute the weights of some of the data for all pairs, (λ, α, H, n, m), with the ridge term in proportion."""
+    ridges = np.outer(alphas * (sums.weight / model.total.weight), model.factors)
+    intercept = model.settings.fit_intercept
+    with one_blas_thread():  # several threads would be slower: the systems are small
+        return weights_of_grid(sums, lmbdas, ridges, model.penalty, intercept=intercept)
+
+
+def _along(sums: LagSums, lmbda: float, reference: Array, some: NDArray[np.intp]) -> Array:
+    """Return Φᵀ G_{h+1} for some horizons h, (·, n, m), with returns that reference weights (H, n, m) complete."""
     moves, rewards = np.split(sums.decayed(lmbda), [reference.shape[1]], axis=2)
-    found = np.cumsum(rewards, axis=0)
-    for h in range(1, len(found)):
-        found[h] += np.einsum("kij,kjm->im", moves[:h], reference[h - 1 :: -1][:h])
+    found = np.cumsum(rewards, axis=0)[some]
+    for place, h in enumerate(some.tolist()):
+        found[place] += np.einsum("kij,kjm->im", moves[:h], reference[:h][::-1])
     return found

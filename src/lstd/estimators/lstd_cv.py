@@ -38,12 +38,14 @@ class LSTDCV(Predictor):
     gamma, variant, fit_intercept, n_blocks
         As in :class:`lstd.LSTD`. Intervals do not account for the choice of the pair.
     lmbdas : array-like of shape (n_lmbdas,), optional
-        Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
+        Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1, or 0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 1 with
+        64 features or more.
     alphas : array-like of shape (n_alphas,), optional
         Ridge coefficients to choose from. The default grid is in a unit, Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ over transitions
         and their weights, which is 1 for one-hot features. It has the powers of two from 2⁻⁸ to 1, or to 16 n/T but at
         most 16 if n features have fewer than 16 n transitions T. While the best pair lies at an end, it grows by four
         powers, at most to 2⁻²⁰ and 2⁸, if that improves held-out R² by more than 10⁻⁴ and twice its standard error.
+        With 64 features or more, it has every second power. All pairs of a grid that is given are tried.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.
@@ -77,13 +79,14 @@ class LSTDCV(Predictor):
     observed_share_ : float
         Share of the discounted weight of these returns that was observed.
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
-        ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and
-        so on; ``cautious_test_score``, which decides, and ``rank_test_score`` by it; ``condition_number``, the largest
-        over all data and the data without each fold; ``observed_share``, the same for all pairs;
-        ``observed_test_score``, the R² of the observed part alone: the same errors, against the variance of the
-        rewards' discounted sum up to the cut. Pairs with an ill-conditioned system have NaN as scores and the last
-        rank. With the iterative solver, ``n_iter`` takes the place of the condition number: the largest number of
-        products of a solve, infinite if some did not converge within `max_iter`, which leaves the pair out.
+        An entry for each pair that was tried: ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score``
+        over the folds, and ``split0_test_score`` and so on; ``cautious_test_score``, which decides, and
+        ``rank_test_score`` by it; ``condition_number``, the largest over all data and the data without each
+        fold; ``observed_share``, the same for all pairs; ``observed_test_score``, the R² of the observed part
+        alone: the same errors, against the variance of the rewards' discounted sum up to the cut. Pairs with an
+        ill-conditioned system have NaN as scores and the last rank. With the iterative solver, ``n_iter`` takes
+        the place of the condition number: the largest number of products of a solve, infinite if some did not
+        converge within `max_iter`, which leaves the pair out.
     n_folds_ : int
     arbitrary_scores_ : tuple of float, or None
         If chance explains the differences among the best scores of each λ: the least and the largest. Then λ is

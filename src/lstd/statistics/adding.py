@@ -131,7 +131,9 @@ def _joined(sums: Array, later: Array, trace: Array) -> Array:
     if not sums.flags.writeable:
         sums = sums.copy()
     u, v = trace
-    add_later_sums(sums, np.ascontiguousarray(later), u, v)
+    read_only = np.ascontiguousarray(later).view()
+    read_only.setflags(write=False)  # one type of argument, so that the kernel is compiled once
+    add_later_sums(sums, read_only, u, v)
     return sums
 
 

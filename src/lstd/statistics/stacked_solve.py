@@ -18,7 +18,7 @@ from lstd._kernels.scales import balance
 from lstd.statistics.system import System
 from lstd.types import Array, Flags
 
-_LARGEST_CONDITION = 1e8  # below it, weights agree with those of one system at a time to 2e-11
+LARGEST_CONDITION = 1e8  # below it, weights agree with those of one system at a time to 2e-11
 _LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overflows
 
 
@@ -57,7 +57,7 @@ def solve_for_ridges(systems: Sequence[System], ridges: Array, *, stacked: bool)
         usual = _may_be_stacked(systems, ridges)
         if usual.any():
             weights[usual], conditions[usual] = _solve_stack(systems, ridges, usual)
-    is_accurate = conditions < _LARGEST_CONDITION
+    is_accurate = conditions < LARGEST_CONDITION
     for k, j in np.argwhere(~is_accurate).tolist():
         solution = systems[k].with_ridge(ridges[k, j]).solve()
         weights[k, j] = solution.weights
@@ -80,28 +80,74 @@ def _may_be_stacked(systems: Sequence[System], ridges: Array) -> Flags:
     return usual
 
 
+def invert_for_ridges(systems: Sequence[System], ridges: Array) -> Solutions:
+    """Invert A + diag(ridge) for systems of one size, each with ridge terms of its own, (K, J, n).
+
+    Returns the inverses as weights (K, J, n, n). A condition number of 10⁸ or more, or infinite, means that the inverse
+    is not to be used: the system needs the care of :meth:`System.solve`.
+    """
+    n_systems, n_ridges, n = ridges.shape
+    inverses = np.zeros((n_systems, n_ridges, n, n))
+    conditions = np.full((n_systems, n_ridges), np.inf)
+    usual = _may_be_stacked(systems, ridges)
+    if usual.any():
+        inverses[usual], conditions[usual] = _invert_stack(systems, ridges, usual)
+    return Solutions(inverses, conditions)
+
+
+class _Scaled(NamedTuple):
+    """Systems S = R M C, (s, n, n), with the exponents of R and C, (s, n)."""
+
+    S: Array
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, systems: Sequence[System], ridges: Array, usual: Flags) -> _Scaled:
+        """Add the ridge terms to the usual systems, and scale them."""
+        n = ridges.shape[2]
+        of_system, _ = np.nonzero(usual)
+        M = np.array([system.A for system in systems], order="C")[of_system]
+        M[:, np.arange(n), np.arange(n)] += ridges[usual]
+        rows, columns = _equilibration(M)
+        S = np.ldexp(M, rows[:, :, np.newaxis] + columns[:, np.newaxis])
+        return cls(S, rows, columns)
+
+
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is solved again, and refused
 def _solve_stack(systems: Sequence[System], ridges: Array, usual: Flags) -> tuple[Array, Array]:
     """Return the weights (s, n, m) and condition numbers (s,), infinite if they are not finite, of s usual systems."""
-    n = ridges.shape[2]
     of_system, _ = np.nonzero(usual)
-    M = np.stack([system.A for system in systems])[of_system]
     b = np.stack([system.b for system in systems])[of_system]
-    M[:, np.arange(n), np.arange(n)] += ridges[usual]
-    rows, columns = _equilibration(M)
-    S = np.ldexp(M, rows[:, :, np.newaxis] + columns[:, np.newaxis])
+    S, rows, columns = _Scaled.of(systems, ridges, usual)
     right = np.ldexp(b, rows[:, :, np.newaxis])
-    identity = np.broadcast_to(np.eye(n), S.shape)
+    identity = np.broadcast_to(np.eye(len(b[0])), S.shape)
     try:
         solved = np.linalg.solve(S, np.concatenate([right, identity], axis=2))
     except np.linalg.LinAlgError:  # some system is singular
         return np.zeros_like(b), np.full(len(b), np.inf)
     n_rewards = b.shape[2]
-    inverse = solved[:, :, n_rewards:]
     weights = np.ldexp(solved[:, :, :n_rewards], columns[:, :, np.newaxis])
+    return weights, _conditions(S, solved[:, :, n_rewards:], weights)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is not used
+def _invert_stack(systems: Sequence[System], ridges: Array, usual: Flags) -> tuple[Array, Array]:
+    """Return the inverses (s, n, n) and condition numbers (s,), infinite if they are not finite, of s usual systems."""
+    S, rows, columns = _Scaled.of(systems, ridges, usual)
+    try:
+        of_scaled = np.linalg.inv(S)
+    except np.linalg.LinAlgError:  # some system is singular
+        return np.zeros_like(S), np.full(len(S), np.inf)
+    inverses = np.ldexp(of_scaled, columns[:, :, np.newaxis] + rows[:, np.newaxis])
+    return inverses, _conditions(S, of_scaled, inverses)
+
+
+def _conditions(S: Array, inverse: Array, solved: Array) -> Array:
+    """Return the condition number of each system (s,); infinite where what was solved for is not finite."""
     conditions = _norms(S) * _norms(inverse)
-    is_finite = np.isfinite(weights).all(axis=(1, 2)) & np.isfinite(conditions)
-    return weights, np.where(is_finite, conditions, np.inf)
+    is_finite = np.isfinite(solved).all(axis=(1, 2)) & np.isfinite(conditions)
+    return np.where(is_finite, conditions, np.inf)
 
 
 def _norms(matrices: Array) -> Array:

@@ -1,0 +1,49 @@
+"""Which pairs of λ and α are tried."""
+
+import numpy as np
+import pytest
+
+from lstd import LSTDCV
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+
+
+@pytest.mark.parametrize(
+    ("n", "lmbdas", "ratio"),
+    [
+        (63, [*np.arange(10) / 10, *np.arange(91, 101) / 100], 2.0),
+        (64, [0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0], 4.0),
+    ],
+)
+def test_the_grid_is_coarse_with_many_features(n, lmbdas, ratio):
+    random = np.random.default_rng(n)
+    X = random.normal(size=(300, n))
+    model = LSTDCV(gamma=0.8).fit(X, X[:, 0] + random.normal(size=300))
+    tried = model.cv_results_
+    assert np.unique(tried["lmbda"]).tolist() == lmbdas
+    alphas = np.unique(tried["alpha"])
+    assert len(alphas) >= 4
+    np.testing.assert_allclose(alphas[1:] / alphas[:-1], ratio)
+    assert len(tried["lmbda"]) == len(lmbdas) * len(alphas)
+
+
+def test_a_given_grid_of_many_features_is_searched_whole():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 70))
+    lmbdas = [0.1, 0.5, 0.7]
+    alphas = [1.0, 2.0, 3.0, 50.0]
+    model = LSTDCV(gamma=0.8, lmbdas=lmbdas, alphas=alphas).fit(X, X[:, 0] + random.normal(size=200))
+    np.testing.assert_array_equal(model.cv_results_["lmbda"], np.repeat(lmbdas, 4))
+    np.testing.assert_array_equal(model.cv_results_["alpha"], np.tile(alphas, 3))
+
+
+def test_sums_that_are_kept_while_the_grid_grows_make_no_difference(monkeypatch):
+    random = np.random.default_rng(2)
+    X = random.normal(size=(200, 5))
+    y = X[:, 0] + random.normal(size=200)
+    kept = LSTDCV(gamma=0.9).fit(X, y).cv_results_
+    assert len(np.unique(kept["alpha"])) > 9  # the grid grew
+    monkeypatch.setattr("lstd.estimators.choose_settings._BYTES_OF_SUMS", 0)
+    again = LSTDCV(gamma=0.9).fit(X, y).cv_results_
+    for name, values in kept.items():
+        np.testing.assert_array_equal(values, again[name])
