@@ -136,7 +136,7 @@ def _invert_stack(systems: Sequence[System], ridges: Array, usual: Flags) -> tup
     """Return the inverses (s, n, n) and condition numbers (s,), infinite if they are not finite, of s usual systems."""
     S, rows, columns = _Scaled.of(systems, ridges, usual)
     try:
-        of_scaled = np.linalg.inv(S)
+        of_scaled = np.asarray(np.linalg.inv(S), dtype=np.float64)
     except np.linalg.LinAlgError:  # some system is singular
         return np.zeros_like(S), np.full(len(S), np.inf)
     inverses = np.ldexp(of_scaled, columns[:, :, np.newaxis] + rows[:, np.newaxis])
