@@ -448,7 +448,7 @@ def test_weights_of_a_grid_are_those_of_each_pair(fit_intercept, repeated, monke
     alphas = np.array([0.0, 1e-12, 0.1, 5.0])
     ridges = np.outer(alphas, model.factors)
     for n_bytes in (2**25, 0):
-        monkeypatch.setattr(horizon_grid, "_BYTES", n_bytes)
+        monkeypatch.setattr(horizon_grid, "BYTES", n_bytes)
         grid = horizon_grid.weights_of_grid(model.total, lmbdas, ridges, model.penalty, intercept=fit_intercept)
         for i, lmbda in enumerate(lmbdas):
             for j, alpha in enumerate(alphas):

@@ -43,7 +43,7 @@ def test_sums_that_are_kept_while_the_grid_grows_make_no_difference(monkeypatch)
     y = X[:, 0] + random.normal(size=200)
     kept = LSTDCV(gamma=0.9).fit(X, y).cv_results_
     assert len(np.unique(kept["alpha"])) > 9  # the grid grew
-    monkeypatch.setattr("lstd.estimators.choose_settings._BYTES_OF_SUMS", 0)
+    monkeypatch.setattr("lstd.estimators.choose_settings.BYTES_OF_SUMS", 0)
     again = LSTDCV(gamma=0.9).fit(X, y).cv_results_
     for name, values in kept.items():
         np.testing.assert_array_equal(values, again[name])

@@ -70,7 +70,7 @@ _FEW_FOLDS = 5  # without the matrix, where each pair and fold is a solve
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 _ENTRIES_OF_SCORE = 2**22  # features of the rows that are held out in turn
 _MANY_FEATURES = 64  # from which the grid is coarse, and systems are solved one by one
-_BYTES_OF_SUMS = 2**28  # of the systems of all trace decays, which are kept while the grid grows
+BYTES_OF_SUMS = 2**28  # of the systems of all trace decays, which are kept while the grid grows
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 
 
@@ -265,7 +265,7 @@ class _Search:
         systems = self.systems.get(lmbda)
         if systems is None:
             systems = _Systems.of(self.folds, lmbda, self.settings)
-        if len(self.lmbdas) * systems.n_bytes <= _BYTES_OF_SUMS:
+        if len(self.lmbdas) * systems.n_bytes <= BYTES_OF_SUMS:
             self.systems[lmbda] = systems
         return systems.solved(alphas, self.ridge)
 

@@ -17,7 +17,7 @@ from lstd.statistics.solve import check_range
 from lstd.statistics.stacked_solve import LARGEST_CONDITION, invert_for_ridges
 from lstd.types import Array
 
-_BYTES = 2**25  # of the sums that are weighted by λ at a time
+BYTES = 2**25  # of the sums that are weighted by λ at a time
 
 
 def weights_of_grid(sums: LagSums, lmbdas: Array, ridges: Array, penalty: Array, *, intercept: bool) -> Array:
@@ -50,7 +50,7 @@ def weights_of_grid(sums: LagSums, lmbdas: Array, ridges: Array, penalty: Array,
     inverses, conditions = invert_for_ridges([system], ridges[np.newaxis])
     is_accurate = conditions[0] < LARGEST_CONDITION
     if is_accurate.any():
-        step = max(1, _BYTES // (8 * horizon * n * width))
+        step = max(1, BYTES // (8 * horizon * n * width))
         for first in range(0, len(lmbdas), step):
             part = slice(first, first + step)
             weights[part, is_accurate] = _run(sums, lmbdas[part], inverses[0, is_accurate])
