@@ -161,3 +161,14 @@ def test_errors_are_one_line(rows, capsys):
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
+
+
+def test_the_shell_leaves_out_the_checks_of_a_model_of_steps(rows, capsys):
+    for more, ran in (([], True), (["--no-check"], False)):
+        assert run([*FIT, "--gamma", "1", "--horizon", "6", "--force", "-o", "model", *more]) == 0
+        capsys.readouterr()
+        model = lstd.load("model")
+        assert model.check is ran
+        assert isinstance(model.misfit_check_, str) is not ran
+    assert run([*FIT, "--gamma", "1", "--no-check", "--force", "-o", "model"]) == 2
+    assert "`--no-check` needs `--horizon`" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from scipy import sparse
 import lstd
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
+from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.ope import LSTDQ
@@ -48,6 +49,26 @@ def test_the_numbers_are_those_of_the_model(fit_intercept):
         assert_close(summary.coefficients[3], model.intercept_, "sums")
         at_zero = model.predict_interval(both[1:], level=0.9)
         assert_close(summary.interval.upper[3], at_zero.upper[0], "solve")
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty": "raw", "fit_intercept": False}, {"age": "age"}])
+def test_shares_of_the_ridge_term_are_those_of_the_regression_on_sums_of_steps(options, tmp_path):
+    X, y = rows(1)
+    X["age"] = np.arange(T) % 10
+    model = HorizonLSTD(3, alpha=20.0, check=False, **options).fit(X, y, **ENDS)
+    shares = model.summary().ridge_shares
+    assert_close(shares, 1.0 - effective_degrees_of_freedom(model), "sums")
+    columns = model.model_.with_columns(check_rows(X, y, **ENDS, gamma=1.0)).X
+    if model.fit_intercept:
+        columns = columns - columns.mean(axis=0)
+    gram = columns.T @ columns
+    expected = 1.0 - np.diag(np.linalg.pinv(gram + np.diag(model.ridge_)) @ gram)
+    assert_close(shares, expected, "sums")
+    text = str(model.summary())
+    assert "ridge: share of the coefficient" in text
+    assert f"decided by ridge term  {round(100 * shares.mean())} %" in text
+    model.save(tmp_path / "model")
+    assert str(lstd.load(tmp_path / "model").summary()).partition("held-out")[2] == text.partition("held-out")[2]
 
 
 def test_text_and_html_say_the_same():

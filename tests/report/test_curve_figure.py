@@ -1,5 +1,8 @@
 """`plot_curve` and `plot_spread`: the numbers that are drawn are those of the model."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 
@@ -77,3 +80,25 @@ def test_a_page_shows_what_a_model_of_the_next_steps_predicts(tmp_path, data):
     page = write_fit_report(tmp_path / "page.html", HorizonLSTD(5, n_blocks=0).fit(**ends), **ends)
     assert_sound(outline(page.read_text("utf-8")), 2, 5)
     assert "on these rows. Be careful with this model: it has no intervals." in page.read_text("utf-8")
+
+
+def test_the_verdict_on_a_model_of_the_next_steps_says_what_its_checks_found(tmp_path):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(600, 1))
+    rows = {"X": x, "y": 3.0 * x[:, 0] ** 2 + random.normal(size=600), "episode": np.repeat(np.arange(150), 4)}
+    rows |= {"terminated": np.arange(600) % 4 == 3}
+
+    def verdict(**options):
+        with warnings.catch_warnings(action="ignore"):
+            model = HorizonLSTD(3, **options).fit(**rows)
+            page = write_fit_report(tmp_path / "page.html", model, **rows).read_text("utf-8")
+        return re.search(r'<p class="verdict-line [a-z]*">([^<]*)</p>', page)[1]
+
+    assert "returns depend on the features in ways that it cannot follow (misfit)" in verdict()
+    unchecked = verdict(check=False)
+    assert "misfit" not in unchecked or "could not be checked for bias and misfit" in unchecked
+    rows["y"] = rows["X"][:, 0] + random.normal(size=600)
+    right = verdict()
+    assert right.endswith("Nothing was found that speaks against this model.")
+    assert verdict(lmbda=1.0).endswith("Nothing was found that speaks against this model.")
+    assert "could not be checked for bias and misfit" in verdict(check=False)

@@ -65,8 +65,8 @@ def prepare_tables(name: str) -> None:
 
 @command(
     "data! reward! gamma! out! features all_others exclude episode terminated no_terminated truncated groups "
-    f"{TRANSITIONS} next_features categories impute time sort horizon low high penalty age lmbda alpha unpenalised "
-    "variant no_intercept independent jobs memory report force json quiet"
+    f"{TRANSITIONS} next_features categories impute time sort horizon low high penalty age no_check lmbda alpha "
+    "unpenalised variant no_intercept independent jobs memory report force json quiet"
 )
 def fit(given: Any) -> int:
     """Fit a model of discounted future rewards to tables.
@@ -91,7 +91,7 @@ def fit(given: Any) -> int:
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
     of_steps = given.horizon, given.low, given.high, given.penalty, given.age
-    steps = any(value is not None for value in of_steps)
+    steps = given.no_check or any(value is not None for value in of_steps)
     sample = None if page is None else FirstRows(REPORT_ENTRIES, independent=given.independent)
     with reading(given.quiet) as on_progress:
         fitted: Any = (_fit_steps if steps else _fit)(given, roles, settings, sample, on_progress)
@@ -134,6 +134,8 @@ def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows |
     from lstd.data.variants import VARIANT
     from lstd.tables.reader import open_tables
 
+    if given.horizon is None and given.no_check:
+        raise InvalidInputError("`--no-check` needs `--horizon`. Leave it out.")
     if given.horizon is None:
         raise InvalidInputError("`--low`, `--high`, `--penalty` and `--age` need `--horizon`.")
     others = {name: getattr(given, name) for name in ("unpenalised", "independent", "categories", "impute")}
@@ -141,7 +143,13 @@ def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows |
         if extra:
             raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
     tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
-    options = {"low": given.low, "high": given.high, "penalty": given.penalty or SPREAD, "age": given.age}
+    options = {
+        "low": given.low,
+        "high": given.high,
+        "penalty": given.penalty or SPREAD,
+        "age": given.age,
+        "check": not given.no_check,
+    }
     return _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
 
 

@@ -220,6 +220,7 @@ OPTIONS = {
         "Unit of alpha in a model of the next steps: the squared spread of each feature, or 1.  [default: spread]",
         "spread|raw",
     ),
+    "no_check": Option("Do not check a model of the next steps for misfit and bias."),
     "age": Option("The feature that is the age, in steps since first seen, of a model of the next steps.", "NAME"),
     "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
     "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),

@@ -259,6 +259,13 @@ class HorizonModel(Record):
         """Ridge coefficient of each weight, zero for the column of ones."""
         return self.solved.alpha * self.factors
 
+    @property
+    def degrees_of_freedom(self) -> Array:
+        """Effective degrees of freedom of the columns, (n,), for every horizon: the diagonal of (C_0 + αI)⁻¹ C_0."""
+        system = self.recursion(self.total, self.solved.lmbda, self.solved.alpha).system
+        diagonal = system.solve(system.A).weights.diagonal()
+        return np.array(diagonal[: self.n_features])
+
     def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, report: bool = False) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
         ridge = self.factors * (alpha * sums.weight / self.total.weight)

@@ -22,6 +22,7 @@ from lstd.statistics.solve import sure_digits
 from lstd.types import Array
 
 _FEW_DIGITS = 6  # of the weights, below which something should be done
+_RIDGE_NOTE = "ridge: share of the coefficient that the ridge term decides, not the data"
 _SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
 _CHOICE = ("lmbda", "alpha", "score", "observed_share", "arbitrary_scores", "at_end")
 
@@ -245,7 +246,7 @@ class Summary(Description):
         if self.interval is not None and self.interval.little_data.any():
             yield f"* little data: fewer than {FEW:g} degrees of freedom, or none at all"
         if self.ridge_shares is not None:
-            yield "ridge: share of the coefficient that the ridge term decides, not the data"
+            yield _RIDGE_NOTE
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -294,6 +295,11 @@ class StepsSummary(Description):
         """Share of the steps of all returns, discounted, that was observed; None without an intercept."""
         return self.model.observed_share
 
+    @cached_property
+    def ridge_shares(self) -> Array:
+        """Share of each coefficient that the ridge term decides and not the data, shape (n,); as of `Summary`."""
+        return 1.0 - self.model.degrees_of_freedom
+
     @property
     def score(self) -> float | None:
         """R² of the predictions of the longest horizon on held-out groups or episodes of the rows that were checked."""
@@ -331,6 +337,7 @@ class StepsSummary(Description):
             "penalty": model.unit_of_penalty,
             **age,
             "returns observed": "unknown without an intercept" if share is None else _percent(share),
+            "decided by ridge term": _percent(self.ridge_shares.mean()),
             "held-out R²": score,
             "intervals": f"none. {reason}" if reason else f"from {len(self.linear.influence.shares)} blocks",
             **model.known_checks.texts(model.solved.lmbda),
@@ -353,7 +360,14 @@ class StepsSummary(Description):
             columns.append(["std err", *map(two_digits, found.standard_error[:, reward])])
             for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
                 columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
+        of_intercept = ["0 %"] * self.model.settings.fit_intercept
+        columns.append(["ridge", *map(_percent, self.ridge_shares), *of_intercept])
         return [[*line] for line in zip(*columns, strict=True)]
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Explain what the tables have."""
+        yield _RIDGE_NOTE
 
 
 def coefficient_interval(model: Model, level: float) -> Interval:

@@ -191,12 +191,13 @@ def effective_degrees_of_freedom(model: BaseEstimator) -> Array:
 
     Parameters
     ----------
-    model : fitted LSTD or LSTDCV
+    model : fitted LSTD, LSTDCV or HorizonLSTD
 
     Returns
     -------
     ndarray of shape (n_features,)
-        Without the intercept, which is not penalised.
+        Without the intercept, which is not penalised. Of a HorizonLSTD, for the columns of `coef_`, and alike for all
+        horizons: A is the Gram matrix.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
-from lstd.estimators.model_parts import BiasCheck, MisfitCheck
+from lstd.estimators.model_parts import BiasCheck, Checks, MisfitCheck
 from lstd.estimators.summary import Summary
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest, Calibration, calibration
@@ -152,14 +152,30 @@ def _verdict(evaluation: Evaluation, summary: Summary, held_out: float | None) -
     faults = {
         "it predicts held-out returns no better than one number for all": held_out is not None and held_out <= 0.0,
         "less than half of the returns was observed": share_of < 0.5,
-        "returns depend on the features in ways that it cannot follow (misfit)":
-            isinstance(checks.misfit, MisfitCheck) and bool(np.any(checks.misfit.misfit)),
-        "bootstrapping biases its predictions": isinstance(checks.bias, BiasCheck) and bool(np.any(checks.bias.biased)),
+        **_faults_of(checks),
         "the data cast doubt on its predictions": bool(evaluation.fitted.doubts),
         "it has no intervals": bool(evaluation.fitted.no_intervals),
     }  # fmt: skip
     score = "" if held_out is None else f"R² is {decimals(held_out)} on held-out rows. "
-    return _said(score, faults, [name for name, check in vars(checks).items() if isinstance(check, str)])
+    return _said(score, faults, _unchecked(checks, evaluation.fitted.settings.lmbda))
+
+
+def _faults_of(checks: Checks) -> dict[str, bool]:
+    """Return what checks can find, and whether they did."""
+    misfit = isinstance(checks.misfit, MisfitCheck) and bool(np.any(checks.misfit.misfit))
+    bias = isinstance(checks.bias, BiasCheck) and bool(np.any(checks.bias.biased))
+    return {
+        "returns depend on the features in ways that it cannot follow (misfit)": misfit,
+        "bootstrapping biases its predictions": bias,
+    }
+
+
+def _unchecked(checks: Checks, lmbda: float) -> list[str]:
+    """Return the names of the checks that could not run; without bootstrapping there is no bias to look for."""
+    unchecked = [name for name, check in vars(checks).items() if isinstance(check, str)]
+    if lmbda == 1.0:
+        unchecked.remove("bias")
+    return unchecked
 
 
 def _said(score: str, faults: dict[str, bool], unchecked: Sequence[str]) -> dict[str, Any]:
@@ -235,11 +251,12 @@ def _verdict_of_steps(
     faults = {
         "it predicts no better than one number for all": r2 <= 0.0,
         "less than half of the sums was observed": found.share < 0.5,
+        **_faults_of(model.known_checks),
         "the data cast doubt on its predictions": bool(model.said),
         "it has no intervals": bool(model.solved.no_intervals),
     }
     score = "" if np.isnan(r2) else f"For the sums of {steps} steps, R² is {decimals(r2)} {where}. "
-    return _said(score, faults, ["bias", "misfit"])
+    return _said(score, faults, _unchecked(model.known_checks, model.solved.lmbda))
 
 
 def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
