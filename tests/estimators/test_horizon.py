@@ -22,7 +22,7 @@ from lstd.errors import (
     UnobservedWarning,
     UnusedRewardWarning,
 )
-from lstd.metrics import calibration
+from lstd.metrics import backtest, calibration
 from tolerances import assert_close
 
 HORIZON = 6
@@ -453,3 +453,26 @@ def test_weights_of_a_grid_are_those_of_each_pair(fit_intercept, repeated, monke
         for i, lmbda in enumerate(lmbdas):
             for j, alpha in enumerate(alphas):
                 assert_close(grid[i, j], model.recursion(model.total, lmbda, alpha).run(), "solve")
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_of_a_horizon_beyond_the_log_is_warned_with_and_without_an_intercept(fit_intercept, tmp_path):
+    random = np.random.default_rng(0)
+    rows = {"X": 1.0 + random.uniform(size=(400, 1)), "y": random.uniform(size=400), "episode": np.arange(400) // 10}
+    with pytest.warns(UnobservedWarning, match="Only 10 % .* smaller `horizon`"):
+        model = HorizonLSTD(50, fit_intercept=fit_intercept, check=False).fit(**rows, terminated=False)
+    assert model.summary().facts["returns observed"] == "10 %"
+    model.save(tmp_path / "model")
+    assert lstd.load(tmp_path / "model").summary().facts["returns observed"] == "10 %"
+
+
+def test_a_summary_names_the_backtest_until_one_was_run():
+    random = np.random.default_rng(0)
+    week = np.tile(np.arange(12), 60)
+    rows = {"episode": np.arange(720) // 12, "terminated": False}
+    X, y = random.uniform(size=(720, 1)), random.uniform(size=720)
+    model = HorizonLSTD(3).fit(X, y, **rows)
+    assert model.summary().facts["backtest"].startswith("not run. Checks look at the rows of the fit")
+    backtest(model, X, y, time=week, cut=8, steps=3, **rows)
+    assert model.summary().facts["backtest"].startswith("A backtest of 3 steps predicted")
+    assert model.set_params(horizon=2).fit(X, y, **rows).summary().facts["backtest"].startswith("not run")

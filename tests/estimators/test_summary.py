@@ -66,7 +66,7 @@ def test_shares_of_the_ridge_term_are_those_of_the_regression_on_sums_of_steps(o
     assert_close(shares, expected, "sums")
     text = str(model.summary())
     assert "ridge: share of the coefficient" in text
-    assert f"decided by ridge term  {round(100 * shares.mean())} %" in text
+    assert f"ridge term        decides {round(100 * shares.mean())} %" in text
     model.save(tmp_path / "model")
     assert str(lstd.load(tmp_path / "model").summary()).partition("held-out")[2] == text.partition("held-out")[2]
 

@@ -525,10 +525,10 @@ class HorizonLSTD(Regressor[HorizonModel]):
         >>> X, y = np.tile(np.eye(2), (20, 1)), np.tile([1.0, 0.0], 20)
         >>> print(HorizonLSTD(horizon=4, check=False).fit(X, y).summary())  # doctest: +ELLIPSIS
         HorizonLSTD
-        rows                   40
+        rows              40
         ...
         """
-        return StepsSummary(self._model, type(self).__name__, check_level(level))
+        return StepsSummary(self._model, type(self).__name__, check_level(level), backtest_of(self))
 
     def misfit_check(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.

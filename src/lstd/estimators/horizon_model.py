@@ -39,7 +39,7 @@ from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.horizon_grid import weights_of_grid
-from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units
+from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units, lag_sums
 from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, check_count
 from lstd.statistics.ridge import Scales
 from lstd.statistics.threads import one_blas_thread
@@ -91,6 +91,7 @@ class HorizonModel(Record):
     check: bool = True  # whether `fit` checks it
     checks: Checks | None = None  # of some rows of the fit; None if they were not made
     held_out: HeldOut | None = None  # the same for predictions of folds of these rows
+    share_at_fit: float | None = None  # of the steps of all returns that was observed, without a column of ones
     negative: str = ""  # that predictions are negative where no reward is, and what to do
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
@@ -162,6 +163,7 @@ class HorizonModel(Record):
             known=None,
             checks=None,
             held_out=None,
+            share_at_fit=None,
             **about,
         )
 
@@ -301,18 +303,13 @@ class HorizonModel(Record):
 
     @property
     def observed_share(self) -> float | None:
-        """Share of the steps of all returns, discounted, that was observed; None without a column of ones."""
-        total, one = self.total, self.n_features
-        if not self.settings.fit_intercept:
-            return None
-        ahead = np.cumsum(self.settings.gamma ** np.arange(self.stream.horizon))
-        seen, hidden = total.full[:, one, one].sum(), total.cut[1:, one, one] @ ahead[-2::-1]
-        return float(seen / (seen + hidden))
+        """Share of the steps of all returns, discounted, that was observed.
 
-    @property
-    def unobserved(self) -> str:
-        """Why predictions are doubtful if most of the steps of all returns is hidden; empty if that is not so."""
-        return little_observed(self.observed_share, COMPLETED_STEPS)
+        Without a column of ones it is that of the rows that `fit` looked at; None after `partial_fit`.
+        """
+        if not self.settings.fit_intercept:
+            return self.share_at_fit
+        return _observed_share(self.total, self.n_features, self.settings.gamma)
 
     def doubted(self, rows: Rows, tested: str = "") -> HorizonModel:
         """Return the solved model with what rows of the fit say against its predictions, and warn of it.
@@ -328,15 +325,18 @@ class HorizonModel(Record):
         warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
         predictions = self.at().predict(rows.part)
         negative = negative_values(predictions, self.limits.rewards[0], "low=0, a parameter of HorizonLSTD,")
+        share = self.observed_share
+        if share is None:
+            share = _observed_share_of_rows(rows, steps, self.settings.gamma)
         found = {
-            UnobservedWarning: with_backtest(self.unobserved, tested),
+            UnobservedWarning: with_backtest(little_observed(share, COMPLETED_STEPS), tested),
             ExtrapolationWarning: growing_doubt(near) if near.n_features else "",
             BoundsWarning: beyond_bounds(predictions, bounds, "a smaller `horizon`"),
             RidgeWarning: self._scales_doubt(rows),
         }
         for category, text in found.items():
             warn(text, category)
-        return self.described(said=tuple(filter(None, found.values())), negative=negative)
+        return self.described(said=tuple(filter(None, found.values())), negative=negative, share_at_fit=share)
 
     @property
     def known_checks(self) -> Checks:
@@ -539,6 +539,21 @@ def _limits_of(limits: Limits, age: AgeColumns | None) -> Limits:
     ranges = limits.ranges.copy()
     ranges[:, age.n_given - 1 :] = [[-np.inf], [np.inf]]
     return limits.changed(ranges=ranges)
+
+
+def _observed_share(sums: LagSums, one: int, gamma: float) -> float:
+    """Return the share of the steps of all returns, discounted, that was observed; `one` is the column of ones."""
+    steps_ahead = np.cumsum(gamma ** np.arange(len(sums.full)))
+    seen = sums.full[:, one, one].sum()
+    hidden = sums.cut[1:, one, one] @ steps_ahead[-2::-1]
+    return float(seen / (seen + hidden))
+
+
+def _observed_share_of_rows(rows: Rows, horizon: int, gamma: float) -> float:
+    """Return the share of the steps of the returns of rows that was observed."""
+    ones = rows.changed(X=np.ones((len(rows), 1)), y=np.zeros((len(rows), 1)), names=None)
+    (sums,) = lag_sums(ones, horizon, [0, len(rows)])
+    return _observed_share(sums, 0, gamma)
 
 
 def _centre_of(rows: Rows) -> Array:

@@ -22,6 +22,10 @@ from lstd.statistics.solve import sure_digits
 from lstd.types import Array
 
 _FEW_DIGITS = 6  # of the weights, below which something should be done
+_NO_BACKTEST = (
+    "not run. Checks look at the rows of the fit, and cannot know whether later steps are alike, such as those of "
+    "another season: `lstd.metrics.backtest` compares predictions with what came, at several cuts"
+)
 _RIDGE_NOTE = "ridge: share of the coefficient that the ridge term decides, not the data"
 _SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
 _CHOICE = ("lmbda", "alpha", "score", "observed_share", "arbitrary_scores", "at_end")
@@ -259,11 +263,14 @@ class StepsSummary(Description):
     title : str
     level : float
         Level of the intervals.
+    tested : str
+        What a backtest of the estimator said; empty without one.
     """
 
     model: HorizonModel
     title: str
     level: float = 0.95
+    tested: str = ""
 
     @cached_property
     def linear(self) -> Linear:
@@ -292,7 +299,7 @@ class StepsSummary(Description):
 
     @property
     def observed_share(self) -> float | None:
-        """Share of the steps of all returns, discounted, that was observed; None without an intercept."""
+        """Share of the steps of all returns, discounted, that was observed, if known: see :class:`HorizonModel`."""
         return self.model.observed_share
 
     @cached_property
@@ -336,11 +343,12 @@ class StepsSummary(Description):
             "alpha": f"{model.solved.alpha:g}{chosen['alpha']}",
             "penalty": model.unit_of_penalty,
             **age,
-            "returns observed": "unknown without an intercept" if share is None else _percent(share),
-            "decided by ridge term": _percent(self.ridge_shares.mean()),
+            "returns observed": "unknown after partial_fit without an intercept" if share is None else _percent(share),
+            "ridge term": f"decides {_percent(self.ridge_shares.mean())}",
             "held-out R²": score,
             "intervals": f"none. {reason}" if reason else f"from {len(self.linear.influence.shares)} blocks",
             **model.known_checks.texts(model.solved.lmbda),
+            "backtest": self.tested or _NO_BACKTEST,
             **({"negative": model.negative} if model.negative else {}),
             **({"doubt": " ".join(model.said)} if model.said else {}),
         }
