@@ -28,7 +28,7 @@ from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import check_finite
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings, Solver, boundary_share
-from lstd.errors import InvalidInputError, warn
+from lstd.errors import IllConditionedWarning, InvalidInputError, warn
 from lstd.estimators.limits import Limits
 from lstd.estimators.model import Model, warned_of
 from lstd.estimators.model_parts import MatrixFree, Solved
@@ -39,7 +39,7 @@ from lstd.statistics.intervals import Influence, check_blocks, check_ends
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge import NOTHING, warn_of_movement
 from lstd.statistics.solve import Solution, check_range
-from lstd.statistics.system import System
+from lstd.statistics.system import NO_LEVEL, ONLY_CUTS_OF_LEVEL, System
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
@@ -209,11 +209,17 @@ def fit_without_matrix(
         return model
     of_ones = System.of(ones_alone.total, settings.variant, np.empty(0), intercept=True)
     ones = False
+    common = 0.0
     if settings.fit_intercept:
         of_ones.solve(report=True)
         ones = not of_ones.endless[-1]
-    common = _common_sum(rows) if ones else 0.0
-    repeated = 0.0 if ridge.any() else common
+    if ones or of_ones.is_without_end:
+        common = _common_sum(rows)
+    has_penalty = bool(ridge.any())
+    is_level = bool(common) and not ones  # whether a sum of the features stands for the ones
+    if is_level and not settings.fit_intercept:
+        _warn_of_level(of_ones, has_penalty=has_penalty)
+    repeated = 0.0 if has_penalty else common
     system = MatrixFreeSystem(rows, settings, ridge, ones=ones and not repeated)
     del ridge
     system.threads = blas_threads()
@@ -229,7 +235,7 @@ def fit_without_matrix(
 
     def shaped(weights: Array) -> Array:
         """Return weights (…, n + 1) of which no prediction has changed in the shape of those of a direct solution."""
-        if repeated and not system.unseen.any():  # as a vanishing ridge term
+        if ones and repeated and not system.unseen.any():  # as a vanishing ridge term
             mean = weights[..., :-1].mean(axis=-1, keepdims=True)
             weights[..., :-1] -= mean
             weights[..., -1:] = repeated * mean
@@ -238,11 +244,11 @@ def fit_without_matrix(
     solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf)
     try:
         check_blocks(blocks)
-        if ones:
+        if ones or (is_level and not has_penalty):
             check_ends(ones_alone, of_ones)
     except InvalidInputError as error:
         return model.changed(known=Solved(solution, None, str(error)))
-    system.common = 0.0 if repeated else common
+    system.common = 0.0 if repeated or not ones else common
     q, shift = map(shaped, _influence(system, blocks, thetas, solver.loose))
     influence = Influence(q, shift, blocks.shares, settings.fit_intercept, blocks.marks)
     return model.changed(known=Solved(solution, influence, ""))
@@ -329,13 +335,24 @@ def _marked(blocks: Blocks, rows: Rows) -> Blocks:
     return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes)))
 
 
+def _warn_of_level(of_ones: System, *, has_penalty: bool) -> None:
+    """Warn if no end decides the level of predictions from features that add up to a constant."""
+    if of_ones.only_cuts:
+        warn(ONLY_CUTS_OF_LEVEL, IllConditionedWarning)
+    elif not has_penalty:
+        warn(NO_LEVEL, IllConditionedWarning)
+
+
 def _common_sum(rows: Rows) -> float:
-    """Return the sum of each row if all are the same, so that the column of ones repeats the others; else zero."""
+    """Return the sum of each row if all are the same but for rounding, so that ones repeat the features; else zero."""
     ones, after = np.ones(rows.n_features), []
     if rows.X_next is not None:
         after = [(rows.X_next @ ones)[~rows.terminated]]
     sums = np.concatenate([rows.X @ ones, *after])
-    return float(sums[0]) if (sums == sums[0]).all() else 0.0
+    is_common = np.abs(sums - sums[0]) <= _ROUNDING * abs(sums[0])
+    if not is_common.all():
+        return 0.0
+    return float(sums[0])
 
 
 def _influence(

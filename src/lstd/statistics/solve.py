@@ -317,6 +317,16 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array, rounding: float) ->
     return np.ldexp(x, columns[:, np.newaxis]), unbounded
 
 
+def null_space(M: Array, rounding: float) -> Array:
+    """Return vectors, (n, k), whose product with M is zero but for the relative rounding of its entries."""
+    if not _Factors.of(M).is_singular(rounding):
+        return np.empty((len(M), 0))
+    rows, columns = equilibration(M)
+    _, sizes, transposed = np.linalg.svd(np.ldexp(M, rows[:, np.newaxis] + columns))
+    negligible = max(_NULL * len(M), rounding) * sizes[0]
+    return np.asarray(np.ldexp(transposed[sizes <= negligible].T, columns[:, np.newaxis]))
+
+
 def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
     """Raise InvalidInputError if sums or weights overflowed."""
     for array in arrays:

@@ -10,7 +10,9 @@ are those of a model without the feature. Rounding is relative to A of the Uncor
 the data counts as an end, and for the ones to the weight of all rows.
 
 Uncorrected and Mixed estimators take the end of the data as an end. If it is the only one, it alone decides the weight
-of the ones; without the block that holds it, no end is reached.
+of the ones; without the block that holds it, no end is reached. The same holds for any other sum of features that is
+constant, such as that of all one-hot features: A of Boyan's estimator is singular, with that sum in its null space, and
+A of the variant is not.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 
 from lstd.data.variants import VARIANT
 from lstd.errors import IllConditionedWarning, warn
-from lstd.statistics.solve import Outcome, Solution, solve, warn_of_condition
+from lstd.statistics.solve import Outcome, Solution, null_space, solve, warn_of_condition
 from lstd.types import Array, Flags
 
 _NO_INTERCEPT = (
@@ -39,6 +41,15 @@ _ONLY_CUTS = (
     "At `gamma` 1, no row reaches an end. The variant takes the places where the data were cut off as ends, and these "
     "alone decide the predictions, which grow with the number of rows. Pass `terminated` for episodes that ended, or "
     "use a `gamma` below 1."
+)
+ONLY_CUTS_OF_LEVEL = (
+    "At `gamma` 1, no end is reached from some rows, along which some sum of the features is constant. The variant "
+    "takes the places where the data were cut off as ends, and these and `alpha` alone decide the level of the "
+    "predictions. Pass `terminated` for episodes that ended, or use a `gamma` below 1."
+)
+NO_LEVEL = (
+    "At `gamma` 1, no end is reached, and some sum of the features is constant, so the data determine no level of the "
+    "predictions. Drop a feature, pass `terminated` for episodes that ended, or use a `gamma` below 1."
 )
 _EPS = float(np.finfo(np.float64).eps)
 _CANCELLED = 1e-12  # relative size of singular values of sums whose terms cancel, if they are zero
@@ -104,6 +115,9 @@ class System:
         Size of a diagonal entry of A up to which its terms have cancelled; None for a regression, whose terms do not.
     only_cuts : bool
         Whether the ones have ends only where the data were cut off.
+    of_ends : ndarray of shape (n, n), optional
+        Matrix of Boyan's estimator, which does not take cuts as ends; only where terms of A cancel and it differs from
+        that of the variant.
     columns : ndarray of shape (n,), optional
         Which features of the sums it has; by default all.
     null : float
@@ -127,6 +141,7 @@ class System:
     variant: str | None = None
     rounding: Array | None = None
     only_cuts: bool = False
+    of_ends: Array | None = None
     columns: NDArray[np.intp] | None = None
     null: float = _EPS
 
@@ -143,8 +158,15 @@ class System:
             rounding[-1] += _ROUNDING * sums.total_weight
             of_ends = abs(sums.A[-1, -1] - sums.boundary_at(-1))
             only_cuts = bool(of_ends <= rounding[-1] < abs(A[-1, -1]))
-        null = _CANCELLED if sums.has_discounts_of_one else _EPS
-        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts, null=null)
+        null = _EPS
+        of_ends = None
+        if sums.has_discounts_of_one:
+            null = _CANCELLED
+            if variant != VARIANT:
+                of_ends = sums.matrix(VARIANT)
+                if np.array_equal(of_ends, A):
+                    of_ends = None
+        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts, of_ends, null=null)
 
     @classmethod
     def of_regression(
@@ -187,6 +209,11 @@ class System:
             is_seen = is_ones or bool(np.any(np.abs(self.A[j]) > size)) or bool(self.b[j].any())
             endless[j] = is_zero and is_seen
         return endless
+
+    @property
+    def is_without_end(self) -> bool:
+        """Whether the ones have no end, or only where the data were cut off."""
+        return self.only_cuts or bool(self.endless[-1])
 
     @cached_property
     def determined(self) -> Flags:
@@ -236,6 +263,17 @@ class System:
             warn_of_condition(solution, self.A + np.diag(self.ridge), self.b)
         elif self.only_cuts:
             warn(_ONLY_CUTS, IllConditionedWarning)
+        elif self._cuts_decide_level:
+            warn(ONLY_CUTS_OF_LEVEL, IllConditionedWarning)
+
+    @property
+    def _cuts_decide_level(self) -> bool:
+        """Whether some sum of the features that is constant has ends only where the data were cut off."""
+        if self.of_ends is None:
+            return False
+        constant = null_space(self.of_ends, self.null)
+        size = np.abs(self.A) @ np.abs(constant)
+        return bool((np.abs(self.A @ constant) > _OF_OTHERS * _ROUNDING * size).any())
 
     # ------------------------------------------------------------ other systems
 
@@ -252,6 +290,7 @@ class System:
             penalty=self.penalty[columns],
             intercept=self.intercept and bool(kept[-1]),
             rounding=None if self.rounding is None else self.rounding[columns],
+            of_ends=None,
             columns=columns if self.columns is None else self.columns[columns],
         )
 
