@@ -47,12 +47,30 @@ _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
 
 
 def evaluate_policy(
-    X: Any, y: ArrayLike, *, gamma: float, actions: Any = None, target_policy: Any = None,
-    behavior_probability: PerRow = None, state: Any = None, q: Any = None, episode: PerRow = None,
-    terminated: PerRow = None, discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
-    random_state: int = 0, bounds: tuple[float, float] | None = None, policy_of: str | None = None, X_next: Any = None,
-    target_policy_next: Any = None, state_next: Any = None, importance_ratio: PerRow = None, **others: Any,
-) -> PolicyValue:  # fmt: skip
+    X: Any,
+    y: ArrayLike,
+    *,
+    gamma: float,
+    actions: Any = None,
+    target_policy: Any = None,
+    behavior_probability: PerRow = None,
+    state: Any = None,
+    q: Any = None,
+    episode: PerRow = None,
+    terminated: PerRow = None,
+    discount: PerRow = None,
+    groups: PerRow = None,
+    level: float = 0.95,
+    labels: Any = None,
+    random_state: int = 0,
+    bounds: tuple[float, float] | None = None,
+    policy_of: str | None = None,
+    X_next: Any = None,
+    target_policy_next: Any = None,
+    state_next: Any = None,
+    importance_ratio: PerRow = None,
+    **others: Any,
+) -> PolicyValue:
     """Estimate the value of a policy from a log, by a fixed rule, and warn of what the log says against it.
 
     The value is doubly robust: boosted trees of the raw columns `state` predict action values, and LSTD(0) of `X`, with

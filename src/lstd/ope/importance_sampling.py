@@ -51,11 +51,25 @@ _TAKES = Takes("importance_sampling", (), UNWEIGHTED)  # beside the named argume
 
 
 def importance_sampling(
-    X: Any, y: ArrayLike, *, gamma: float, estimator: str = "wpdis", actions: Any = None, target_policy: Any = None,
-    behavior_probability: PerRow = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None,
-    discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
-    importance_ratio: PerRow = None, bounds: tuple[float, float] | None = None, **others: Any,
-) -> PolicyValue:  # fmt: skip
+    X: Any,
+    y: ArrayLike,
+    *,
+    gamma: float,
+    estimator: str = "wpdis",
+    actions: Any = None,
+    target_policy: Any = None,
+    behavior_probability: PerRow = None,
+    q: Any = None,
+    episode: PerRow = None,
+    terminated: PerRow = None,
+    discount: PerRow = None,
+    groups: PerRow = None,
+    level: float = 0.95,
+    labels: Any = None,
+    importance_ratio: PerRow = None,
+    bounds: tuple[float, float] | None = None,
+    **others: Any,
+) -> PolicyValue:
     """Estimate the value of a policy from whole episodes, by importance ratios.
 
     Parameters

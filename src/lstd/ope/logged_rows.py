@@ -228,9 +228,14 @@ def states_of(X: Any, y: Any, columns: Columns, gamma: float, names: BaseEstimat
 
 
 def logged_rows(
-    rows: Rows, actions: Any, target: PolicyArguments, behavior: Any, features: Any = None, trace: str = "none",
+    rows: Rows,
+    actions: Any,
+    target: PolicyArguments,
+    behavior: Any,
+    features: Any = None,
+    trace: str = "none",
     lmbda: float = 0.0,
-) -> LoggedRows:  # fmt: skip
+) -> LoggedRows:
     """Bring checked rows of states together with actions and probabilities."""
     if not rows.single:
         raise InvalidInputError(f"`y` must have one reward per row, shape ({len(rows)},); got {rows.y.shape}.")

@@ -154,9 +154,14 @@ class LoggedStates:
 
     @classmethod
     def of(
-        cls, logged: LoggedRows, gamma: float, state: Any = None, seed: Any = 0, given: Model | None = None,
+        cls,
+        logged: LoggedRows,
+        gamma: float,
+        state: Any = None,
+        seed: Any = 0,
+        given: Model | None = None,
         state_next: Any = None,
-    ) -> LoggedStates:  # fmt: skip
+    ) -> LoggedStates:
         """Return the transitions with raw columns `state` (T, p) of the rows as given; by default the features."""
         rows = logged.rows
         _check_given_together(rows, state, state_next)

@@ -215,10 +215,22 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.weighting = weighting
 
     def fit(
-        self, X: Any, y: ArrayLike, *, actions: ArrayLike, target_policy: Any, behavior_probability: PerRow = None,
-        target_policy_next: Any = None, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, weight: PerRow = None, groups: PerRow = None, **others: Any,
-    ) -> Self:  # fmt: skip
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        actions: ArrayLike,
+        target_policy: Any,
+        behavior_probability: PerRow = None,
+        target_policy_next: Any = None,
+        episode: PerRow = None,
+        terminated: PerRow = None,
+        X_next: Any = None,
+        discount: PerRow = None,
+        weight: PerRow = None,
+        groups: PerRow = None,
+        **others: Any,
+    ) -> Self:
         """Fit to logged rows in time order; any earlier fit is forgotten.
 
         Parameters

@@ -127,11 +127,11 @@ class StateActionFeatures:
                 f"`actions` must hold {self._choices()}; they are continuous, such as {number:.4g}. Give "
                 "`importance_ratio`, the ratio of the densities of both policies, to `evaluate_policy` or LSTD."
             )
-        if (i := first_true(unknown)) is not None:
-            row = i if rows is None else rows[i]
+        i = first_true(unknown)
+        if i is not None:
             raise InvalidInputError(
-                f"`actions` must hold {self._choices()}; row {row} has {shown_id(given[i])}. Correct it, or give the "
-                "labels of all actions: `labels`, or `features=StateActionFeatures([…])` of LSTDQ."
+                f"`actions` must hold {self._choices()}; row {_number_of(i, rows)} has {shown_id(given[i])}. Correct "
+                "it, or give the labels of all actions: `labels`, or `features=StateActionFeatures([…])` of LSTDQ."
             )
         return found
 
@@ -156,7 +156,8 @@ class StateActionFeatures:
 
     def expected(self, X: Any, probabilities: Any) -> Features:
         """Return φ̄(s) = Σ_a π(a|s) φ(s, a) of states (T, n) and probabilities (T, n_actions)."""
-        X, P = check_features("X", X), np.asarray(probabilities, dtype=np.float64)
+        X = check_features("X", X)
+        P = np.asarray(probabilities, dtype=np.float64)
         if P.shape != (X.shape[0], self.n_actions):
             raise InvalidInputError(f"`probabilities` must have shape ({X.shape[0]}, {self.n_actions}); got {P.shape}.")
         return self.of_mixtures(X, P)
@@ -178,7 +179,8 @@ class StateActionFeatures:
         for code in np.flatnonzero(P.any(axis=0)):
             rows = np.flatnonzero(P[:, code])
             shares = sparse.csr_array((P[rows, code], (rows, np.arange(len(rows)))), (X.shape[0], len(rows)))
-            parts.append(shares @ self._called(X[rows], np.full(len(rows), code)))
+            phi = self._called(X[rows], np.full(len(rows), code))
+            parts.append(shares @ phi)
         return reduce(operator.add, parts)
 
     def total(self, X: Features, P: Array) -> Array:
@@ -225,7 +227,8 @@ class StateActionFeatures:
         else:
             part = X[rows]
             lengths = np.diff(part.indptr)
-            data, indices = part.data * np.repeat(factors, lengths), part.indices + np.repeat(codes * n, lengths)
+            data = part.data * np.repeat(factors, lengths)
+            indices = part.indices + np.repeat(codes * n, lengths)
         ends = np.concatenate([[0], np.cumsum(lengths)])
         indptr = ends[np.searchsorted(rows, np.arange(T + 1))]
         return sparse.csr_array((data, indices, indptr), shape=(T, width))
@@ -262,8 +265,9 @@ class EpsilonGreedy:
         """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
         values = values_in(self._given, X, "values")
         least = values.max(axis=1) - _SAME * np.abs(values).max(axis=1)
+        first_best = (values >= least[:, np.newaxis]).argmax(axis=1)
         probabilities = np.full(values.shape, self.epsilon / values.shape[1])
-        probabilities[np.arange(len(values)), (values >= least[:, np.newaxis]).argmax(axis=1)] += 1.0 - self.epsilon
+        probabilities[np.arange(len(values)), first_best] += 1.0 - self.epsilon
         return probabilities
 
 
@@ -301,16 +305,21 @@ def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
     Labels are 0, 1, … unless they are known. A name may be the text of a label. Columns without names of their own, 0,
     1, … in pandas, are in the order of the labels.
     """
-    columns = getattr(values, "column_names", None)  # of a table of Arrow, whose `columns` are values
-    columns = list(getattr(values, "columns", ()) if columns is None else columns)
-    array = as_real(name, values.toarray() if sparse.issparse(values) else values)
-    actions: list[Any] = [*range(len(columns))] if labels is None else labels.tolist()
-    places = {_written(action): i for i, action in enumerate(actions)} | {action: i for i, action in enumerate(actions)}
-    found = [places.get(one, places.get(_written(one))) for one in columns]
+    columns = _columns_of(values)
+    if sparse.issparse(values):
+        values = values.toarray()
+    array = as_real(name, values)
+    unnamed = [*range(len(columns))]
+    actions: list[Any] = unnamed
+    if labels is not None:
+        actions = labels.tolist()
+    by_text = {_written(action): i for i, action in enumerate(actions)}
+    by_label = {action: i for i, action in enumerate(actions)}
+    found = [by_label.get(one, by_text.get(_written(one))) for one in columns]
     known = [place for place in found if place is not None]
     if columns and len(found) == len(actions) and {*known} == {*range(len(actions))}:
         return np.asarray(array[:, np.argsort(known)])
-    if known or columns not in ([], [*range(len(columns))]):
+    if columns and (known or columns != unnamed):
         raise InvalidInputError(
             f"`{name}` must have a column for each action, {actions!r:.80}; got {columns!r:.80}. Rename its columns, "
             "give `labels`, or pass an array with columns in this order."
@@ -318,10 +327,19 @@ def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
     return array
 
 
+def _columns_of(values: Any) -> list[Any]:
+    """Return the names of the columns of a data frame; none of anything else."""
+    if hasattr(values, "column_names"):  # a table of Arrow, whose `columns` are values
+        return list(values.column_names)
+    return list(getattr(values, "columns", ()))
+
+
 def _written(label: Any) -> str:
     """Return a label as text, the same for 1, 1.0 and "1"."""
+    if isinstance(label, bool):
+        return str(label)
     try:
-        return str(label) if isinstance(label, bool) else f"{float(label):.17g}"
+        return f"{float(label):.17g}"
     except (TypeError, ValueError, OverflowError):
         return str(label)
 
@@ -334,14 +352,29 @@ def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -
     bad = ~((P >= 0.0) & (P <= 1.0 + _SUM))
     if bad.any():
         where = tuple(np.argwhere(bad)[0].tolist())
-        row, of = where[0] if rows is None else rows[where[0]], f" for action {where[1]}" if P.ndim == 2 else ""
-        remedy = "Divide percentages by 100, and weights by their sum." if P[where] > 1.0 else "Correct it."
+        row = _number_of(where[0], rows)
+        of = ""
+        if P.ndim == 2:
+            of = f" for action {where[1]}"
+        remedy = "Correct it."
+        if P[where] > 1.0:
+            remedy = "Divide percentages by 100, and weights by their sum."
         raise InvalidInputError(f"`{name}` must hold probabilities in [0, 1]; row {row} has {P[where]:g}{of}. {remedy}")
-    if P.ndim == 2 and (i := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
+    if P.ndim != 2:
+        return
+    i = first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)
+    if i is not None:
         raise InvalidInputError(
-            f"`{name}` must sum to 1 over the actions; row {i if rows is None else rows[i]} sums to "
-            f"{P[i].sum():.6g}. Divide each row by its sum, and check that no action is left out."
+            f"`{name}` must sum to 1 over the actions; row {_number_of(i, rows)} sums to {P[i].sum():.6g}. Divide "
+            "each row by its sum, and check that no action is left out."
         )
+
+
+def _number_of(i: int, rows: NDArray[Any] | None) -> Any:
+    """Return the number of a row in messages."""
+    if rows is None:
+        return i
+    return rows[i]
 
 
 def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp], rows: NDArray[Any] | None = None) -> Array:
@@ -363,13 +396,14 @@ def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp], row
             i, action = np.argwhere(never)[0].tolist()
             raise InvalidInputError(
                 f"`behavior_probability` must be above 0 for actions that the target policy takes; row "
-                f"{i if rows is None else rows[i]} has 0 for action {action}, which the target policy takes with "
+                f"{_number_of(i, rows)} has 0 for action {action}, which the target policy takes with "
                 f"probability {P[i, action]:g}. The data say nothing about it: choose a target policy that avoids it."
             )
         logged = behavior[np.arange(len(codes)), codes]
-    if (i := first_true(logged == 0.0)) is not None:
+    i = first_true(logged == 0.0)
+    if i is not None:
         raise InvalidInputError(
-            f"`behavior_probability` must be above 0 for actions that were logged; row "
-            f"{i if rows is None else rows[i]} has 0. Correct it, or drop the row's episode."
+            f"`behavior_probability` must be above 0 for actions that were logged; row {_number_of(i, rows)} has 0. "
+            "Correct it, or drop the row's episode."
         )
     return logged

@@ -96,10 +96,15 @@ class PolicyComparison:
 
 
 def compare_policies(
-    models: Mapping[Any, Any] | Sequence[Any], initial_states: Any = None, level: float = 0.95, *,
-    target_policies: Mapping[Any, Any] | Sequence[Any] | None = None, weights: ArrayLike | None = None,
-    sample: str = "auto", seed: int = 0,
-) -> PolicyComparison:  # fmt: skip
+    models: Mapping[Any, Any] | Sequence[Any],
+    initial_states: Any = None,
+    level: float = 0.95,
+    *,
+    target_policies: Mapping[Any, Any] | Sequence[Any] | None = None,
+    weights: ArrayLike | None = None,
+    sample: str = "auto",
+    seed: int = 0,
+) -> PolicyComparison:
     """Compare the values of policies, each of a model that was fitted to the same data.
 
     Parameters

@@ -149,10 +149,20 @@ class PolicyValue:
 
 
 def policy_value(
-    model: LSTDQ | Predictor, initial_states: Any = None, level: float = 0.95, *, target_policy: Any = None,
-    weights: ArrayLike | None = None, sample: str = "auto", data: Any = None, state: Any = None, q: Any = None,
-    bounds: tuple[float, float] | None = None, state_next: Any = None, policy_of: str | None = None,
-) -> PolicyValue:  # fmt: skip
+    model: LSTDQ | Predictor,
+    initial_states: Any = None,
+    level: float = 0.95,
+    *,
+    target_policy: Any = None,
+    weights: ArrayLike | None = None,
+    sample: str = "auto",
+    data: Any = None,
+    state: Any = None,
+    q: Any = None,
+    bounds: tuple[float, float] | None = None,
+    state_next: Any = None,
+    policy_of: str | None = None,
+) -> PolicyValue:
     """Estimate the value of the target policy: its mean return from initial states, with an interval.
 
     Parameters

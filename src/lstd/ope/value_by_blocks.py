@@ -57,9 +57,15 @@ class ValueByBlocks:
 
 
 def combined(
-    fitted: Model, mean: Array, values: Array, share: Array, sample: str = "episodes", *, ones: float = 1.0,
+    fitted: Model,
+    mean: Array,
+    values: Array,
+    share: Array,
+    sample: str = "episodes",
+    *,
+    ones: float = 1.0,
     **known: Any,
-) -> ValueByBlocks:  # fmt: skip
+) -> ValueByBlocks:
     """Return what each block contributes to the error of a weighted mean of values of initial states.
 
     `mean` (k,) and `ones` are the derivative of the mean by the weights of `fitted`; `known` are further fields.
