@@ -45,13 +45,28 @@ LAZY = pl.LazyFrame({"x": [1.0] * 4})
 # Arguments, then what the message must say: the argument and the rule, the value and its first bad row, the remedy.
 REFUSED = [
     ({"X": y}, r"`X` must have shape \(n_rows, n_features\); got \(4,\). Reshape your data with X.reshape"),
-    ({"X": [["a", "b"]] * 4}, "`X` must be an array of real numbers: could not convert"),
-    ({"X": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, "`X` must be an array of real numbers"),
-    ({"X": DATED}, "`X` must be an array of real numbers.* in column 'day': turn dates into days since a fixed date"),
-    ({"X": POLARS}, "got dtype Datetime.* in column 'day': turn dates into days since a fixed date"),
-    ({"X": pa.Table.from_pandas(DATED)}, "got dtype timestamp.* in column 'day': turn dates into days since a fixed"),
-    ({"X": DATED.assign(day="x")}, "`X` must be .*: could not convert string to float: 'x'. That is in column 'day'"),
-    ({"X": X * 1j}, "`X` must be an array of real numbers; got dtype complex128"),
+    (
+        {"X": [["a", "b"]] * 4},
+        "`X` must be an array of real numbers; row 0 of column 0 has 'a', which is not a number; correct",
+    ),
+    ({"X": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, "`X` must be an array of real numbers; .* lists of different lengths"),
+    (
+        {"X": DATED},
+        "`X` must be an array of real numbers; row 0 of column 'day' is of type .* convert it to numbers, such as days",
+    ),
+    (
+        {"X": POLARS},
+        "row 0 of column 'day' is of type timestamp.* convert it to numbers, such as days since a fixed date",
+    ),
+    (
+        {"X": pa.Table.from_pandas(DATED)},
+        "row 0 of column 'day' is of type timestamp.* convert it to numbers, such as days",
+    ),
+    (
+        {"X": DATED.assign(day="x")},
+        "`X` must be .*; row 0 of column 'day' has 'x', which is not a number; correct it, or encode",
+    ),
+    ({"X": X * 1j}, "`X` must be an array of real numbers; row 0 is of type complex128.* Complex data not supported"),
     ({"X": with_value(X, (2, 1), NAN)}, "`X` must be finite.*; row 2 has nan in column 1. Impute such values"),
     ({"X": sparse.csr_array(with_value(X, (2, 1), NAN))}, "`X` must be finite.*; row 2 has nan in column 1"),
     ({"X_next": with_value(X, (3, 0), INF)}, "`X_next` must be finite.*; row 3 has inf in column 0"),
@@ -71,21 +86,30 @@ REFUSED = [
         {"episode": ["a", "a", "b", "b"], "terminated": [1, 0, 0, 1]},
         "`terminated` may be True on the last row .*; row 0 is followed .* same `episode`, 'a'. Rows .* likely cause",
     ),
-    ({"episode": [1.0, 1.0, NAN, 2.0]}, "`episode` must have an id on every row; row 2 has nan. Fill it in"),
-    ({"episode": np.array(["a", "a", None, "b"])}, "`episode` must have an id on every row; row 2 has None"),
+    (
+        {"episode": [1.0, 1.0, NAN, 2.0]},
+        "`episode` must have an id on every row; row 2 has no value .* every row needs an id",
+    ),
+    ({"episode": np.array(["a", "a", None, "b"])}, "`episode` must have an id on every row; row 2 has no value"),
     (
         {"episode": np.array(["a", NAN, "b", "b"], dtype=object)},
-        "`episode` must have an id on every row; row 1 has nan",
+        "`episode` must have an id on every row; row 1 has no value",
     ),
-    ({"episode": np.array(["2024", "NaT", "NaT", "2025"], "M8[D]")}, "`episode` must have an id .*; row 1 has NaT"),
+    (
+        {"episode": np.array(["2024", "NaT", "NaT", "2025"], "M8[D]")},
+        "`episode` must have an id .*; row 1 has no value",
+    ),
     ({"episode": LAZY}, r"`episode` must hold values; got a LazyFrame. Call its `collect\(\)` first"),
     ({"X": LAZY}, r"`X` must hold values; got a LazyFrame. Call its `collect\(\)` first"),
     (
-        {"terminated": ["no"] * 4},
-        "`terminated` must hold True and False; row 0 has 'no', which is text. Give `values == 'true'`",
+        {"terminated": ["no", "maybe"] * 2},
+        "`terminated` must hold True and False; row 1 has 'maybe', which is neither 0 nor 1, true nor false, yes nor",
     ),
-    ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2. Write"),
-    ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False; row 1 has nan. Write"),
+    ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2, which is neither 0 nor 1"),
+    (
+        {"terminated": [0.0, NAN, 0.0, 1.0]},
+        "`terminated` must hold True and False; row 1 has no value .* fill in 0 or 1",
+    ),
     (
         {"terminated": [True, False, False, False], "episode": [7, 7, 8, 8]},
         "`terminated` may be True on the last row of an episode only; row 0 is followed .* another id",
@@ -102,7 +126,10 @@ REFUSED = [
         r"`episode` must have an id on every row; row 0 is of type list, which cannot be an id; convert",
     ),
     ({"episode": [[1], [1, 2], [1], [1]]}, "`episode` must have an id on every row; row 0 is of type list"),
-    ({"terminated": [[1], [1, 2], [1], [1]]}, "`terminated` must be a vector of flags"),
+    (
+        {"terminated": [[1], [1, 2], [1], [1]]},
+        "`terminated` must hold True and False; its entries are lists of different lengths",
+    ),
 ]
 
 

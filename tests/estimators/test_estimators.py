@@ -277,7 +277,7 @@ BAD = {  # arguments in place of good ones, and the methods that must refuse the
     "ids": ({"episode": np.arange(30) % 2, "terminated": np.zeros(30)}, ("fit", "partial_fit", "score")),
     "fewer successors": ({"X_next": X[:3]}, ALL[:2]),
     "masked": ({"X": np.ma.masked_less(X, 0.0)}, ALL),
-    "text": ({"X": X.astype(str)}, ALL),
+    "text": ({"X": np.full(X.shape, "many")}, ALL),
 }
 
 

@@ -124,7 +124,7 @@ SIX = {"X": np.arange(12.0).reshape(6, 2), "y": np.ones(6), "terminated": [False
     ("columns", "message"),
     [
         ({"groups": TEXT[:5]}, r"`groups` must have one id per row of `X`, shape \(6,\); got \(5,\)"),
-        ({"groups": [1, 1, np.nan, 2, 3, 3]}, "`groups` must have an id on every row; row 2 has nan"),
+        ({"groups": [1, 1, np.nan, 2, 3, 3]}, "`groups` must have an id on every row; row 2 has no value"),
         ({"groups": list("aabccc")}, "rows 2 and 3, in one episode, have 'b' and 'c'"),
         (
             {"groups": list("aabccc"), "episode": [7, 7, 8, 8, 9, 9]},

@@ -224,3 +224,94 @@ def others(values):
         "objects of a class": lambda: objects([object() for _ in values]),
         "numpy complex": lambda: np.array(values, complex),
     }
+
+
+def odd(values):
+    """Makers of columns of the values 0 to 9 that some routes once read and others refused, or read as others did not.
+
+    Many of them are refused in most roles. Lists stand for themselves; all others are columns of a library.
+    """
+    texts = [str(v) for v in values]
+    in_bytes = [one.encode() for one in texts]
+    words = ["yes" if v else "no" for v in values]
+    in_english = ["true" if v else "false" for v in values]
+    days = [np.timedelta64(v, "D") for v in values]
+    holed = [None if v == 1 else v for v in values]
+    makers = {
+        "numpy S": lambda: np.array(in_bytes),
+        "objects bytes": lambda: objects(in_bytes),
+        "numpy objects bytes": lambda: np.array(in_bytes, object),
+        "numpy void": lambda: np.array(in_bytes, "V1"),
+        "polars Binary": lambda: pl.Series(in_bytes),
+        "pandas of arrow binary": lambda: backed(pa.array(in_bytes)),
+        "bytes that are not text": lambda: np.array([b"\xff" + one for one in in_bytes]),
+        "arrow bytes that are not text": lambda: pa.array([b"\xff" + one for one in in_bytes]),
+        "numpy words": lambda: np.array(words),
+        "objects words": lambda: objects(words),
+        "numpy objects words": lambda: np.array(words, object),
+        "polars words": lambda: pl.Series(words),
+        "arrow words": lambda: pa.array(words),
+        "numpy words in bytes": lambda: np.array(words, "S"),
+        "categories of words": lambda: pd.Series(in_english).astype("category"),
+        "polars Enum of words": lambda: pl.Series(in_english, dtype=pl.Enum(["false", "true"])),
+        "a list of words": lambda: words,
+        "a list of text": lambda: texts,
+        "a list of integers": lambda: list(values),
+        "a list of text and integers": lambda: [v if i % 2 else texts[i] for i, v in enumerate(values)],
+        "a list of arrays": lambda: [np.array(v) for v in values],
+        "objects arrays": lambda: objects([np.array(v) for v in values]),
+        "objects Timedelta": lambda: objects([pd.Timedelta(day) for day in days]),
+        "objects timedelta64": lambda: objects(days),
+        "numpy m8[h]": lambda: np.array(values, "m8[h]"),
+        "numpy M8[h]": lambda: np.array(values, "m8[h]") + np.datetime64("2000-01-01T00"),
+        "numpy M8[Y]": lambda: np.array(values, "m8[Y]") + np.datetime64("2000", "Y"),
+        "numpy M8[M]": lambda: np.array(values, "m8[M]") + np.datetime64("2000-01", "M"),
+        "objects tuple": lambda: objects([(v, "a") for v in values]),
+        "objects tuple of one": lambda: objects([(v,) for v in values]),
+        "objects tuple and text": lambda: objects([(v,) if v < 2 else texts[i] for i, v in enumerate(values)]),
+        "a struct": lambda: pa.array([{"a": v} for v in values]),
+        "polars Struct": lambda: pl.Series([{"a": v} for v in values]),
+        "polars Array": lambda: pl.Series([[v] for v in values], dtype=pl.Array(pl.Int64, 1)),
+        "polars Time": lambda: pl.Series([dt.time(v) for v in values]),
+        "objects time": lambda: objects([dt.time(v) for v in values]),
+        "polars Null": lambda: pl.Series([None] * len(values)),
+        "arrow null": lambda: pa.nulls(len(values)),
+        "objects None": lambda: objects([None] * len(values)),
+        "runs of text": lambda: pc.run_end_encode(pa.array(texts)),
+        "runs of words": lambda: pc.run_end_encode(pa.array(words)),
+        "runs of floats": lambda: pc.run_end_encode(pa.array([float(v) for v in values])),
+        "a dictionary of views": lambda: pa.DictionaryArray.from_arrays(
+            pa.array(range(len(values))), pa.array(texts, pa.string_view())
+        ),
+        "an array of intervals": lambda: pd.arrays.IntervalArray([pd.Interval(v, v + 1) for v in values]),
+        "a list of intervals": lambda: [pd.Interval(v, v + 1) for v in values],
+        "an index": lambda: pd.Index(values),
+        "booleans and integers": lambda: objects([True if v == 1 else v for v in values]),
+        "words and integers": lambda: objects([v if i % 2 else words[i] for i, v in enumerate(values)]),
+        "integers beyond 64 bits": lambda: objects([v + 2**70 for v in values]),
+        "integers beyond floats": lambda: objects([v + 10**400 for v in values]),
+        "text beyond floats": lambda: pa.array([f"1e40{v}" for v in values]),
+        "eighths of decimals": lambda: objects([decimal.Decimal(v) / 8 for v in values]),
+        "long decimals": lambda: objects([decimal.Decimal(f"{v}051293406.236") for v in values]),
+        "text with a comma": lambda: objects([f"{v},5" for v in values]),
+        "text with an underscore": lambda: objects([f"1_{v}" for v in values]),
+        "hexadecimal text": lambda: objects([f"0x{v}" for v in values]),
+        "text with white space": lambda: np.array([f" {v}\t" for v in values]),
+        "text with a sign": lambda: objects([f"+{v}" for v in values]),
+        "text with inf": lambda: objects(["inf" if v == 1 else str(v) for v in values]),
+        "text with NA": lambda: objects(["NA" if v == 1 else str(v) for v in values]),
+        "Arabic digits": lambda: objects([chr(0x660 + v) for v in values]),
+        "integers with NaT": lambda: objects([pd.NaT if v == 1 else v for v in values]),
+        "integers with NA": lambda: objects([pd.NA if v == 1 else v for v in values]),
+        "pandas Int64 with NA": lambda: pd.Series(holed, dtype="Int64"),
+        "polars with null": lambda: pl.Series(holed),
+        "arrow with null": lambda: pa.array(holed),
+        "arrow dictionary with null": lambda: pa.array(
+            [None if v is None else str(v) for v in holed]
+        ).dictionary_encode(),
+        "numpy NaN": lambda: np.array([np.nan if v == 1 else v for v in values]),
+        "integers of 128 bits": lambda: pl.Series([v + 2**70 for v in values], dtype=pl.Int128),
+    }
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)):
+        makers[f"arrow {kind}"] = lambda kind=kind: pa.array(in_bytes, kind)
+    return makers

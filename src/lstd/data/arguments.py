@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lstd.data.convert import as_real, library_of, to_real_array
 from lstd.data.identity import Identity, name_of
 from lstd.data.ids import first_true
-from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
-_NOT_REAL = "`{name}` must be an array of real numbers: {error}."
-_TO_DAYS = "Convert times to numbers, such as days since a fixed date."
 _TOO_LARGE = "`{name}` must be finite in float64, below 1e308 in absolute value; {found}."
 
 
@@ -45,37 +44,7 @@ def shown(value: Any) -> str:
 
 def is_of_arrow(value: Any) -> bool:
     """Return whether a value is a column of Arrow."""
-    return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "type")
-
-
-def from_storage(value: Any) -> Any:
-    """Return columns of Arrow of an extension type, such as booleans in bytes, as those of plain types."""
-    library = type(value).__module__.partition(".")[0]
-    if library == "pandas":
-        return _from_storage_of_pandas(value)
-    if library != "pyarrow":
-        return value
-    types = [value.type] if is_of_arrow(value) else getattr(getattr(value, "schema", None), "types", [])
-    if not any(hasattr(kind, "extension_name") for kind in types):
-        return value
-    from lstd.data.arrow_columns import plain
-
-    if is_of_arrow(value):
-        return plain(value)
-    return type(value).from_arrays([*map(plain, value.columns)], names=value.column_names)
-
-
-def _from_storage_of_pandas(value: Any) -> Any:
-    """Return a column, or a data frame, of pandas with columns of Arrow's extension types as those of plain types."""
-    dtypes = value.dtypes if getattr(value, "ndim", 1) == 2 else [getattr(value, "dtype", None)]
-    if not any(hasattr(getattr(dtype, "pyarrow_dtype", None), "extension_name") for dtype in dtypes):
-        return value
-    from lstd.data.arrow_columns import column_of
-
-    if len(np.shape(value)) == 1:
-        return from_storage(column_of(value, ""))
-    columns = [from_storage(value.iloc[:, j]) for j in range(value.shape[1])]
-    return np.column_stack([np.asarray(column, np.float64) for column in columns])
+    return library_of(value) == "pyarrow" and hasattr(value, "type")
 
 
 def shown_id(name: Any) -> str:
@@ -190,69 +159,12 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> A
     return array
 
 
-def is_lazy(value: Any) -> bool:
-    """Return whether a value is a lazy frame, as those of Polars and narwhals are."""
-    return type(value).__name__ == "LazyFrame"
-
-
-def check_values_known(name: str, value: Any) -> None:
-    """Refuse lazy frames, which hold no values yet, and masked entries, whose hidden values would be used."""
-    if is_lazy(value):
-        raise InvalidInputError(f"`{name}` must hold values; got a {type(value).__name__}. Call its `collect()` first.")
-    structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused by its dtype
-    if not structured and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
-
-
-def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
-    if type(value) is np.ndarray and value.dtype.kind in "biuf":
-        return value
-    check_values_known(name, value)
-    try:
-        array = np.asarray(from_storage(value))
-    except MemoryError:
-        raise
-    except Exception as error:  # ragged lists; `__array__` may raise anything
-        found = f"it is a {shown(value)}" if is_of_arrow(value) else str(error).rstrip(".")
-        raise InvalidInputError(_NOT_REAL.format(name=name, error=found)) from error
-    if array.dtype.kind in "OSU":
-        times = [one for one in array.flat if isinstance(one, (np.datetime64, np.timedelta64))]
-        if times:  # which NumPy would read as numbers of their units
-            raise InvalidInputError(f"`{name}` must be an array of real numbers; got {shown(times[0])}. {_TO_DAYS}")
-        try:
-            numbers_read = array.astype(np.float64)
-        except OverflowError as error:
-            raise InvalidInputError(_TOO_LARGE.format(name=name, found="it has larger ones")) from error
-        except (TypeError, ValueError) as error:
-            refusal = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
-            raise refusal(_NOT_REAL.format(name=name, error=error)) from error
-        if array.dtype.kind == "O":  # text is refused even if it reads as numbers
-            array = numbers_read
-    check_real_dtype(name, array.dtype)
-    return array
-
-
-def check_real_dtype(name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse dtypes other than booleans, integers and floats."""
-    if dtype.kind not in "biuf":
-        parts = " Complex data not supported: pass real and imaginary parts as columns of their own."
-        rule = f"`{name}` must be an array of real numbers; got dtype {dtype}."
-        raise InvalidInputError(rule + (parts if dtype.kind == "c" else ""))
-
-
-def as_real(name: str, values: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """Convert to floats in C order and aligned memory; copy only where needed."""
-    array = np.asarray(to_real_array(name, values), dtype=dtype, order="C")
-    return array if array.flags.aligned else array.copy()  # NumPy sums unaligned memory in another order
-
-
 def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> Array:
     """Return a non-empty float64 vector whose entries lie in [low, high] (or (low, high])."""
     try:
         grid = np.atleast_1d(np.asarray(values))
     except Exception as error:  # ragged lists; `__array__` may raise anything
-        raise InvalidInputError(_NOT_REAL.format(name=name, error=error)) from error
+        raise InvalidInputError(f"`{name}` must be a list of numbers; got {shown(values)}.") from error
     if grid.ndim != 1 or not grid.size:
         rule = "hold at least one value" if grid.ndim == 1 else "have shape (any,)"
         raise InvalidInputError(f"`{name}` must {rule}; got {'shape ' if grid.ndim == 1 else ''}{grid.shape}.")

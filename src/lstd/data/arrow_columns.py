@@ -6,7 +6,10 @@ All by the casts of Arrow and NumPy. Python objects that these would change, or 
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import importlib
+import json
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lstd.data.identity import NotAnIdError, identity, is_missing, name_of
+from lstd.data.identity import MISSING, Identity, NotAnIdError, identity, is_missing, name_of
+from lstd.data.ids import NO_TYPE, Fault
 from lstd.errors import InvalidInputError
 
 # ------------------------------------------------------------ frames
@@ -59,17 +63,19 @@ def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterato
         chosen = frame.select(columns)
         for first in range(0, len(frame), most_rows):
             arrays = [_without_views(combined(column)) for column in chosen.slice(first, most_rows).columns]
-            yield pa.RecordBatch.from_arrays(arrays, columns)
+            yield with_starts_of_periods(pa.RecordBatch.from_arrays(arrays, columns), chosen.schema)
         return
     places = [list(map(str, frame.columns)).index(name) for name in columns]
     for first in range(0, len(frame), most_rows):
         part = frame.iloc[first : first + most_rows]
-        arrays = [_of_pandas(part.iloc[:, place], name) for place, name in zip(places, columns, strict=True)]
+        arrays = [_of_pandas(part.iloc[:, place], name, first) for place, name in zip(places, columns, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, columns)
 
 
 # ------------------------------------------------------------ columns of libraries
 
+PERIODS = "pandas.period"  # a type of Arrow that pandas adds
+_NO_PERIOD = -(2**63)  # in place of the number of a period that is missing
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
 _NOT_OF_ARROW = ("Object", "Int128", "UInt128")  # types of Polars that Arrow has not, or takes for other bytes
 
@@ -98,17 +104,17 @@ def column_of(values: Any, name: str) -> pa.Array | None:
     return _of_pandas(values, name) if _is_of("pandas", values) and hasattr(values, "dtype") else None
 
 
-def _of_pandas(values: Any, name: str) -> pa.Array:
-    """Return a series or an index of pandas, or the array that one holds."""
+def _of_pandas(values: Any, name: str, first_row: int = 0) -> pa.Array:
+    """Return a series or an index of pandas, or the array that one holds; messages number rows from `first_row`."""
     kind = values.dtype
     if isinstance(kind, np.dtype) and kind.kind in "biuf":
         return from_numpy(np.asarray(values))
     if isinstance(kind, np.dtype) and kind.kind == "O":
-        return of_objects(values.tolist(), name)
+        return of_objects(values.tolist(), name, first_row)
     array = getattr(values, "array", values)
     types = {each.__name__ for each in type(kind).__mro__}
     if "SparseDtype" in types:
-        return _of_pandas(array.to_dense(), name)
+        return _of_pandas(array.to_dense(), name, first_row)
     if "PeriodDtype" in types:
         return _of_pandas(array.start_time, name)
     if "CategoricalDtype" in types:
@@ -118,67 +124,166 @@ def _of_pandas(values: Any, name: str) -> pa.Array:
     try:
         return combined(pa.Array.from_pandas(array))
     except Exception:  # of many types
-        return of_objects([*values], name)
+        return of_objects([*values], name, first_row)
 
 
 # Types of Python objects that Arrow keeps as they are. Of others it drops the hours of a datetime after a date, zones
 # and nanoseconds of times, and takes True of NumPy for 1.
 _KEPT: tuple[set[type], ...] = (
-    {str}, {int}, {float}, {int, float}, {bool}, {bytes}, {Decimal}, {int, Decimal}, {date}, {time}, {timedelta},
-    {UUID}, {tuple}, {list}, {dict}, {np.ndarray},
-)  # fmt: skip
+    {str},
+    {int},
+    {float},
+    {int, float},
+    {bool},
+    {bytes},
+    {Decimal},
+    {int, Decimal},
+    {date},
+    {time},
+    {timedelta},
+    {UUID},
+    {list},
+    {dict},
+    {np.ndarray},
+)
+_DURATIONS = (timedelta, np.timedelta64)
 
 
-def of_objects(values: Sequence[Any], name: str) -> pa.Array:
-    """Return the Python objects of a column, as text where Arrow would change them or has no common type.
+class Keys(pa.ExtensionType):  # type: ignore[misc]
+    """The type of columns of Python objects that Arrow has no type for, such as tuples: the text of their keys as ids.
 
-    Raises InvalidInputError when one has no text from which the same value is read.
+    `of` is the name of the type of the objects, or "object" for several.
+    """
+
+    NAME = "lstd.keys"
+
+    def __init__(self, of: str) -> None:
+        self.of = of
+        super().__init__(pa.string(), self.NAME)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self.of.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> Keys:
+        return cls(serialized.decode())
+
+
+def of_objects(values: Sequence[Any], name: str, first_row: int = 0) -> pa.Array:
+    """Return the Python objects of a column; raises InvalidInputError for those that :func:`objects_read` refuses."""
+    array, fault = objects_read(values, name)
+    if fault is not None:
+        row = first_row + fault.row
+        raise InvalidInputError(f"column {name!r}, row {row} (counting from 0): {fault.text}")
+    return array
+
+
+def objects_read(values: Sequence[Any], name: str) -> tuple[pa.Array, Fault | None]:
+    """Return the Python objects of a column as an Arrow array, and the first that is no number, text, time or id.
+
+    They are text where Arrow would change them or has no common type, and `Keys` where there is no text from which the
+    same value is read. With a fault, all are null.
     """
     values = [None if _is_missing(value) else value for value in values]
     kinds = {*map(type, values)} - {type(None)}
+    if np.ndarray in kinds and all(value.ndim == 0 for value in values if type(value) is np.ndarray):
+        values = [value[()] if type(value) is np.ndarray else value for value in values]
+        kinds = {*map(type, values)} - {type(None)}
     if kinds in _KEPT or (kinds == {datetime} and not any(value and value.tzinfo for value in values)):
         with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError, TypeError):
-            return combined(pa.array(values))
+            return combined(pa.array(values)), None
+    if kinds and kinds <= {bool, np.bool_}:
+        return pa.array([None if value is None else bool(value) for value in values], pa.bool_()), None
     if len(kinds) == 1 and None not in values and all(issubclass(kind, np.generic) for kind in kinds):
         array = np.array(values)
         if array.dtype.kind in "biuf":
-            return from_numpy(array)
+            return from_numpy(array), None
+    text_of = _text
+    if any(map(_has_no_text, values)):
+        text_of = _key_of
     texts: list[str | None] = []
     for row, value in enumerate(values):
         try:
-            texts.append(None if value is None else _text(value))
+            texts.append(None if value is None else text_of(value))
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"column {name!r}, row {row} (counting from 0): {error}") from error
-    return pa.array(texts, pa.string())
+            return pa.nulls(len(values), pa.string()), Fault(row, name, str(error))
+    array = pa.array(texts, pa.string())
+    if text_of is _text:
+        return array, None
+    if all(issubclass(kind, _DURATIONS) for kind in kinds):
+        return _of_durations(texts), None
+    of = next(iter(kinds)).__name__ if len(kinds) == 1 else "object"
+    return pa.ExtensionArray.from_storage(Keys(of), array), None
+
+
+def _of_durations(keys: Sequence[str | None]) -> pa.Array:
+    """Return durations in nanoseconds from their keys; as `Keys` where 64 bits do not hold them."""
+    numbers = [None if key is None else int(ast.literal_eval(key).partition(" ")[2]) for key in keys]
+    try:
+        return pa.array(numbers, pa.int64()).cast(pa.duration("ns"))
+    except (pa.ArrowInvalid, OverflowError):
+        return pa.ExtensionArray.from_storage(Keys("timedelta"), pa.array(keys, pa.string()))
 
 
 def _is_missing(value: Any) -> bool:
     return value is None or (type(value) not in (str, int) and is_missing(value))
 
 
+def _has_no_text(value: Any) -> bool:
+    """Return whether an object is an id of which no text gives the same."""
+    if isinstance(value, str):
+        return not _is_utf8(value)
+    if isinstance(value, bytes):
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return True
+    return isinstance(value, (tuple, *_DURATIONS))
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether text can be written to a file: half of a pair of surrogates cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _text(value: Any) -> str:
     """Return the text of an object, of which the same value is read; raises ValueError if it has none."""
     if isinstance(value, str):
-        with contextlib.suppress(UnicodeEncodeError):
-            value.encode()
-            return value
-        raise ValueError(f"has {value!r:.40}, which is not text in UTF-8; correct it.")
+        return value
+    if isinstance(value, bytes):
+        return value.decode()
     if isinstance(value, (float, np.floating)):
         return repr(float(value))
     if isinstance(value, Decimal) and not value.is_finite():
         raise ValueError("is infinite; correct it.")
+    name = name_of(_identity(value))
+    return str(name).lower() if isinstance(name, bool) else str(name)
+
+
+def _key_of(value: Any) -> str | None:
+    """Return the key of an object, as text; None of text that means a missing value.
+
+    Raises ValueError if it has none.
+    """
+    if isinstance(value, str) and value.strip().lower() in MISSING:
+        return None
+    return repr(_identity(value))
+
+
+def _identity(value: Any) -> Identity:
     try:
-        name = name_of(identity(value))
+        return identity(value)
     except NotAnIdError as error:
-        if isinstance(value, (np.datetime64, np.timedelta64)):
+        if isinstance(value, (np.datetime64, *_DURATIONS)):
             raise
         kind = type(value).__name__
-        raise ValueError(f"is of type {kind}, which is no number, text or time; convert it to one of these.") from error
-    if isinstance(name, bool):
-        return str(name).lower()
-    if isinstance(name, (tuple, bytes, np.timedelta64)):
-        raise ValueError(f"has {value!r:.40}, which a table has no type for; convert all to one type, such as text.")
-    return str(name)
+        raise ValueError(f"is of type {kind}, {NO_TYPE}") from error
 
 
 # ------------------------------------------------------------ plain types, and arrays of NumPy
@@ -196,12 +301,45 @@ def plain(array: Any) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return plain(_without_views(array).dictionary_decode())
     if isinstance(array, pa.ExtensionArray):
+        if kind.extension_name == PERIODS:
+            return plain(_of_periods(array.storage, kind.freq))
         return plain(array.storage.cast(pa.bool_()) if kind.extension_name == "arrow.bool8" else array.storage)
     if pa.types.is_large_string(kind):
         return array.cast(pa.string())
-    if pa.types.is_large_binary(kind):
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return array.cast(pa.binary())
     return _without_views(array)
+
+
+def _of_periods(ordinals: pa.Array, freq: str) -> pa.Array:
+    """Return the starts of periods of pandas, which Arrow stores as their numbers since 1970."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            "Columns of periods are read by pandas, which is not installed; install it, or write the dates at which "
+            "the periods start."
+        ) from error
+    numbers = to_numpy(pc.coalesce(ordinals, pa.scalar(_NO_PERIOD, pa.int64())))
+    periods = pandas.PeriodIndex.from_ordinals(numbers, freq=freq)
+    return _of_pandas(periods.start_time, "")
+
+
+def with_starts_of_periods(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of a file with periods as their starts, though pandas has not told Arrow of their type."""
+    for place, field in enumerate(batch.schema):
+        freq = freq_of(schema.field(field.name))
+        if freq is not None and pa.types.is_integer(field.type):
+            batch = batch.set_column(place, field.name, _of_periods(batch.column(place), freq))
+    return batch
+
+
+def freq_of(field: pa.Field) -> str | None:
+    """Return the frequency of the periods that a field of a file holds, which it says in its metadata; else None."""
+    about = field.metadata or {}
+    if about.get(b"ARROW:extension:name") != PERIODS.encode():
+        return None
+    return str(json.loads(about[b"ARROW:extension:metadata"])["freq"])
 
 
 def _without_views(array: pa.Array) -> pa.Array:

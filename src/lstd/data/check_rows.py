@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.arguments import (
-    as_real,
-    check_length,
-    check_per_row,
-    check_values_known,
-    says_no_ends,
-    shown_id,
-    to_real_array,
-)
+from lstd.data.arguments import check_length, check_per_row, says_no_ends, shown_id
+from lstd.data.convert import as_real, check_values_known, column_of_library, to_flags
 from lstd.data.doubts import assumed_cut
 from lstd.data.feature_arrays import (
     Features,
@@ -29,14 +21,11 @@ from lstd.data.feature_arrays import (
     in_form_of,
 )
 from lstd.data.identity import NO_VALUE, order_of
-from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, not_contiguous
+from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, no_flag, not_contiguous, quoting
 from lstd.data.rows import COLUMNS, PerRow, Rows
 from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
 from lstd.types import Array, Flags
-
-_WRITE_FLAGS = "Write True or 1 where it holds, and False or 0 elsewhere."
-_TRUE = ("true", "t", "yes", "y", "1")
 
 
 def check_rows(
@@ -150,55 +139,15 @@ def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int, of: str 
     return array
 
 
-def column_of_library(name: str, values: Any) -> Any:
-    """Return a column of Arrow, Polars or pandas as `lstd.data.parse_columns` takes it; None for others.
-
-    Without pyarrow, None is returned for all, and NumPy converts them.
-    """
-    if type(values).__module__.partition(".")[0] not in ("pandas", "polars", "pyarrow"):
-        return None
-    try:
-        from lstd.data.arrow_columns import column_of
-    except ModuleNotFoundError:
-        return None
-    try:
-        return column_of(values, name)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"`{name}` must hold values of one type: {error}") from error
-
-
 def _check_flags(name: str, values: Any, n_rows: int) -> Flags:
-    """Return flags, (T,): of Python or NumPy those that are 0 and 1, and of other libraries those of tables."""
-    column = column_of_library(name, values)
-    if column is not None:
-        from lstd.data import parse_columns
-
-        check_length(name, np.empty(len(column)), "flag", n_rows)
-        found, fault = parse_columns.flags(column, name)
-        if fault is not None:
-            raise InvalidInputError(f"`{name}` must hold True and False; row {fault.row} {fault.text}")
-        return found
-    flags = _check_vector(name, values, "flag", n_rows)
-    if flags.dtype.kind == "O":
-        with contextlib.suppress(InvalidInputError):  # text is refused below
-            flags = to_real_array(name, flags)
-    if flags.dtype.kind not in "biuf":
-        raise InvalidInputError(f"`{name}` must hold True and False; {_no_flags(flags)}")
+    """Return flags, (T,): booleans, numbers that are 0 and 1, and words for true and false."""
+    flags = to_flags(name, values)
+    check_length(name, flags, "flag", n_rows)
+    if flags.dtype == np.bool_:
+        return flags
     if (row := first_true((flags != 0) & (flags != 1))) is not None:
-        raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {flags[row]}. {_WRITE_FLAGS}")
+        raise InvalidInputError(f"`{name}` must hold True and False; row {row} {no_flag(flags[row].item())}")
     return np.asarray(flags == 1)
-
-
-def _no_flags(values: NDArray[Any]) -> str:
-    """Say what values other than numbers are, and how to make flags of them: every word would convert to True."""
-    given = values.tolist() if values.dtype.kind in "OSU" else []
-    words = [value for value in given if isinstance(value, (str, bytes))]
-    if not words:
-        return f"got dtype {values.dtype}. {_WRITE_FLAGS}"
-    known = [word for word in words if word.strip().lower() in (*_TRUE, *map(str.encode, _TRUE))]
-    word = known[0] if known else "true"
-    row = given.index(words[0])
-    return f"row {row} has {words[0]!r:.40}, which is text. Give `values == {word!r}`, by its word for true."
 
 
 def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:
@@ -210,18 +159,21 @@ def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArr
         check_length(name, np.empty(len(column)), "id", n_rows, of)
         found, fault = parse_columns.ids(column, name)
         if fault is not None:
-            raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {fault.text}")
+            text = fault.text
+            if text.startswith(NO_VALUE):
+                text = quoting(text, column[fault.row].as_py())
+            raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {text}")
         return found.per_row(n_rows)
     if isinstance(values, (list, tuple)):  # NumPy would make one type of all
         values = np.fromiter(values, dtype=object, count=len(values))
     given = _check_vector(name, values, "id", n_rows, of)
     if given.dtype.names is not None:
         raise InvalidInputError(f"`{name}` must be a vector of ids, not of records; got dtype {given.dtype}.")
+    if given.dtype.kind == "V":
+        given = given.astype(object)
     ids, fault = in_one_form(given, name)
     if fault is not None:
-        text = fault.text
-        if text.startswith(NO_VALUE):
-            text = f"has {given[fault.row]}. Fill it in, or drop the episode."
+        text = quoting(fault.text, given[fault.row])
         raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {text}")
     return ids
 

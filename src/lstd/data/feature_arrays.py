@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_real_dtype, is_lazy
+from lstd.data.convert import as_real, check_real_dtype, library_of
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 
@@ -25,11 +25,7 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
     With `single`, an array of float32 stays one: the caller converts it in batches.
     """
     given = X
-    try:
-        phi = _converted(name, X, single)
-    except InvalidInputError:
-        _check_each_column(name, X)
-        raise
+    phi = _converted(name, X, single)
     if phi.ndim != 2:
         raise InvalidInputError(
             f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. Reshape your data with X.reshape(-1, 1) "
@@ -46,22 +42,10 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
 
 
 def _converted(name: str, X: Any, single: bool = False) -> Features:
-    X = X if type(X) is np.ndarray else _plain(name, X)
+    X = X if type(X) is np.ndarray else _plain(X)
     if sparse.issparse(X):
         return _as_sparse(name, X)
     return as_real(name, X, np.float32 if single and getattr(X, "dtype", None) == np.float32 else np.float64)
-
-
-def _check_each_column(name: str, X: Any) -> None:
-    """Refuse the first column of a data frame that holds no numbers, by its name."""
-    for column in () if is_lazy(X) else column_names(name, X) or ():
-        try:
-            _converted(name, by_name(name, X, [column]))
-        except InvalidInputError as error:
-            raise type(error)(
-                f"{error} That is in column {column!r}: turn dates into days since a fixed date, and words into "
-                "columns of 0 and 1."
-            ) from error
 
 
 def column_names(name: str, X: Any) -> tuple[str, ...] | None:
@@ -93,31 +77,18 @@ def by_name(name: str, X: Any, expected: Sequence[str] | None) -> Any:
     return X.select(wanted) if hasattr(X, "select") else X[wanted]
 
 
-def _plain(name: str, X: Any) -> Any:
-    """Convert nullable and sparse columns of a pandas frame, which NumPy reads as objects; refuse columns of dates."""
-    extended = [dtype for dtype in _dtypes(X) if not isinstance(dtype, np.dtype)]
-    for dtype in extended:  # which NumPy reads as numbers, where other columns have some
-        if str(dtype).lower().startswith(("date", "time", "duration")):
-            raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {dtype}.")
-    if not extended or getattr(X, "ndim", 0) != 2 or any(dtype.kind not in "biuf" for dtype in extended):
+def _plain(X: Any) -> Any:
+    """Return a pandas frame of sparse columns as a sparse matrix; others as they are."""
+    kinds: Any = () if library_of(X) != "pandas" else getattr(X, "dtypes", ())
+    if getattr(X, "ndim", 0) != 2 or not len(kinds) or not all(type(kind).__name__ == "SparseDtype" for kind in kinds):
         return X
-    if len(extended) == X.shape[1] and all(type(dtype).__name__ == "SparseDtype" for dtype in extended):
-        if not all(dtype.fill_value == 0 for dtype in extended):
-            return X.sparse.to_dense()
-        if len({str(dtype.subtype) for dtype in extended}) > 1:  # of which pandas makes objects
-            X = X.astype(type(extended[0])(np.float64, 0.0))
-        return X.sparse.to_coo()
-    try:
-        return X.astype(np.float64)
-    except (TypeError, ValueError) as error:  # other columns hold text
-        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
-
-
-def _dtypes(X: Any) -> Iterable[Any]:
-    """Return the types of the columns of a data frame of pandas, Polars or Arrow; none of others."""
-    if is_lazy(X) or getattr(X, "ndim", 2) != 2:
-        return ()
-    return getattr(X, "dtypes", getattr(getattr(X, "schema", None), "types", ()))
+    if any(kind.subtype.kind not in "biuf" for kind in kinds):
+        return X
+    if not all(kind.fill_value == 0 for kind in kinds):
+        return X.sparse.to_dense()
+    if len({str(kind.subtype) for kind in kinds}) > 1:  # of which pandas makes objects
+        X = X.astype(type(kinds.iloc[0])(np.float64, 0.0))
+    return X.sparse.to_coo()
 
 
 def _as_sparse(name: str, X: Any) -> Features:

@@ -21,14 +21,15 @@ import numpy as np
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>", "nat"))
 NO_VALUE = "has no value (it is empty, NaN, n/a or the like)"
 NEEDS_ID = "every row needs an id."
+NOT_UTF8 = "which is not text in UTF-8; correct it."
 
 Identity = int | str  # an integer of 64 bits for itself; else a kind, a space and a value
 _NO_ID = f"{NO_VALUE}; {NEEDS_ID}"
 _INFINITE = f"is infinite; {NEEDS_ID}"
 _INEXACT = "has {!r}, where floats no longer tell integers apart; give ids as integers or as text."
 _TOO_FINE = "is a time finer than nanoseconds; round it, or convert it to text."
-_NO_LENGTH = "is a duration of no fixed length; convert it to a number of days, or to text."
-_NO_ID_TYPE = "is of type {}, which cannot be an id; convert it to text or an integer."
+NO_LENGTH = "is a duration of no fixed length; convert it to a number of days, or to text."
+NO_ID_TYPE = "is of type {}, which cannot be an id; convert it to text or an integer."
 
 _BOOLEANS = ("true", "false")
 _LONGEST_WORD = max(map(len, (*MISSING, *_BOOLEANS)))
@@ -119,6 +120,8 @@ def is_missing(name: Any) -> bool:
     """Return whether an object stands for no value: None, NaN, NaT and the like."""
     if name is None or type(name).__name__ == "NAType":
         return True
+    if isinstance(name, Decimal):
+        return name.is_nan()  # of which one kind cannot be compared
     with contextlib.suppress(Exception):  # of any type
         return bool(name != name)
     return False
@@ -216,7 +219,7 @@ def _of_moment(name: Any) -> Identity:
         return f"text {name.isoformat()}"
     if hasattr(name, "start_time"):  # a Period of pandas
         return f"time {_nanoseconds(name.start_time.to_datetime64())}"
-    raise NotAnIdError(_NO_ID_TYPE.format(type(name).__name__))
+    raise NotAnIdError(NO_ID_TYPE.format(type(name).__name__))
 
 
 def _nanoseconds(moment: np.datetime64 | np.timedelta64) -> int:
@@ -228,7 +231,7 @@ def _nanoseconds(moment: np.datetime64 | np.timedelta64) -> int:
     if unit in NANOSECONDS:
         return number * NANOSECONDS[unit]
     if unit not in _FINER:
-        raise NotAnIdError(_NO_LENGTH)
+        raise NotAnIdError(NO_LENGTH)
     if number % _FINER[unit]:
         raise NotAnIdError(_TOO_FINE)
     return number // _FINER[unit]

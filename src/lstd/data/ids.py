@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from lstd.types import Flags
 
 AS_DAYS = "convert it to numbers, such as days since a fixed date."
 NO_TIME = f"{NO_VALUE}; give every row its time, or leave out its whole episode: single rows hold rewards and ends."
+NO_TYPE = "which is no number, text or time; convert it to one of these."
 _SHOWN = 40  # characters of a bad value in a message
 
 
@@ -58,11 +60,25 @@ def described(value: Any) -> str:
         value = value.strip()
     if value is None or value == "" or (isinstance(value, Real) and math.isnan(value)):
         return NO_VALUE
-    if isinstance(value, Real):
+    if isinstance(value, (Real, Decimal)):
         return f"has {float(value):g}"
     text = value if isinstance(value, str) else repr(value)
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return f"has {text!r}" if isinstance(value, str) else f"has {text}"
+
+
+def not_numeric(kind: str, *, is_time: bool) -> str:
+    """Say that values of a type are no numbers, to follow their place in a message, and what to do."""
+    remedy = AS_DAYS if is_time else "encode it in numbers."
+    return f"is of type {kind}, which is not numeric; {remedy}"
+
+
+def no_flag(value: Any) -> str:
+    """Say that a value is no flag, to follow its place in a message, and what to do."""
+    text = described(value)
+    if text == NO_VALUE:
+        return f"{text}; fill in 0 or 1, 0 if the episode still goes on."
+    return f"{text}, which is neither 0 nor 1, true nor false, yes nor no; recode it."
 
 
 def quoting(text: str, cell: Any) -> str:
@@ -200,6 +216,9 @@ def in_one_form(ids: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | N
         names = ids.tolist()
         kinds = {*map(type, names)}
         same_kind = kinds == {str}
+        if np.ndarray in kinds:  # of which those without an axis are single values
+            names = [name[()] if type(name) is np.ndarray else name for name in names]
+            kinds = {*map(type, names)}
         if len(kinds) > 1:
             names = [*map(_of_python, names)]
         if kinds == {int}:

@@ -5,6 +5,7 @@ Text may have white space around it, and stands for no value if it is one of `MI
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import re
 from collections.abc import Sequence
@@ -16,9 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lstd.data.arrow_columns import from_numpy, plain, to_numpy
-from lstd.data.identity import MISSING, NO_VALUE
-from lstd.data.ids import AS_DAYS, NO_IDS_OF_ROWS, NO_TIME, Fault, Ids, described, first_true, ids_of, scalars, up_to
+from lstd.data.arrow_columns import PERIODS, Keys, from_numpy, plain, to_numpy
+from lstd.data.identity import MISSING, NO_ID_TYPE, NOT_UTF8, name_of
+from lstd.data.ids import (
+    AS_DAYS,
+    NO_IDS_OF_ROWS,
+    NO_TIME,
+    Fault,
+    Ids,
+    described,
+    first_true,
+    ids_of,
+    no_flag,
+    not_numeric,
+    scalars,
+    up_to,
+)
 from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
@@ -26,6 +40,7 @@ _WORDS = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": 
 _MISSING_TEXT = f"^({'|'.join(map(re.escape, sorted(MISSING)))})$"
 _DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
 _OF_NANOSECONDS = ("timestamp[ns", "duration[ns", "time64[ns")  # names of types
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _LONGEST_OF_FLOATS = 16  # digits, of which floats tell all integers apart
 _MERGED = {
     True: (
@@ -48,12 +63,14 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
 
     They are NaN from that one on.
     """
-    given, array = array.type, plain(array)
-    kind, values = array.type, np.full(len(array), np.nan)
-    if not (pa.types.is_string(kind) or _is_numeric(kind)):
-        remedy = AS_DAYS if pa.types.is_temporal(kind) else "encode it in numbers."
-        text = f"is not numeric; the column is of type {given}: {remedy}"
-        return values, Fault(0, column, text) if len(array) else None
+    given = array.type
+    array, fault = _readable(array, column)
+    kind = array.type
+    values = np.full(len(array), np.nan)
+    if fault is None and len(array) and not (pa.types.is_string(kind) or _is_numeric(kind)):
+        fault = Fault(0, column, not_numeric(name_of_type(given), is_time=bool(pa.types.is_temporal(kind))))
+    if fault is not None or not len(array):
+        return values, fault
     with contextlib.suppress(pa.ArrowInvalid):
         return _as_floats(array), None
     array = pc.replace_substring_regex(trimmed(array), r"^\+([0-9.])", r"\1")  # for older Arrow
@@ -65,10 +82,30 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
     return values, Fault(row, column, f"{described(value)}, which is not a number; {_remedy(value)}")
 
 
+def _readable(array: pa.Array, column: str) -> tuple[pa.Array, Fault | None]:
+    """Return plain values with bytes as the text that they are, and the first that is none or of a foreign type."""
+    given = array.type
+    array = plain(array)
+    if not len(array):
+        return array, None
+    name = getattr(given, "extension_name", "arrow.bool8")
+    if name not in ("arrow.bool8", PERIODS):
+        return array, Fault(0, column, not_numeric(name_of_type(given), is_time=False))
+    if not pa.types.is_binary(array.type):
+        return array, None
+    try:
+        return array.cast(pa.string()), None
+    except pa.ArrowInvalid:
+        row = _refused(array, pa.string())
+        return array, Fault(row, column, f"{described(array[row].as_py())}, {NOT_UTF8}")
+
+
 def _remedy(text: str) -> str:
     """Say what to do with a text that is not a number."""
     if text.lower() in _WORDS:
         return "write 1 for true and 0 for false."
+    if _DATE.match(text):
+        return AS_DAYS
     if "," in text and re.fullmatch(r"[-+\d\s.,']+", text):
         return "write a point before decimals, and no other separators."
     return "correct it, or encode the column in numbers."
@@ -115,8 +152,8 @@ def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
 
 def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
     """Parse zero and one, true and false, yes and no; returns the first bad value, from which on they are False."""
-    values = plain(array)
-    if pa.types.is_string(values.type):
+    values, fault = _readable(array, column)
+    if fault is None and pa.types.is_string(values.type):
         encoded = values.dictionary_encode(null_encoding="encode")
         distinct = np.array([_flag(text) for text in encoded.dictionary.to_pylist()], np.float64)
         found = distinct[to_numpy(encoded.indices)]
@@ -128,11 +165,7 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
     row = first_true(~(true | (found == 0.0)))
     if row is None:
         return true, None
-    text = described(values[row].as_py())
-    remedy = "; fill in 0 or 1, 0 if the episode still goes on."
-    if text != NO_VALUE:
-        remedy = ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
-    return true & (np.arange(len(true)) < row), Fault(row, column, text + remedy)
+    return true & (np.arange(len(true)) < row), Fault(row, column, no_flag(values[row].as_py()))
 
 
 def _flag(text: str | None) -> float:
@@ -140,6 +173,8 @@ def _flag(text: str | None) -> float:
     word = (text or "").strip().lower()
     if word in _WORDS:
         return float(_WORDS[word])
+    if not word.isascii() or "_" in word:  # of which Python makes numbers, and Arrow does not
+        return np.nan
     try:
         return float(word)
     except ValueError:
@@ -151,7 +186,11 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
 
     They are numbers; or dates, also as text in ISO format, which are numbers of this unit since 1970 in UTC.
     """
-    array, types = _typed_times(plain(array)), pa.types
+    types = pa.types
+    array, fault = _readable(array, column)
+    if fault is not None:
+        return np.full(len(array), np.nan), fault
+    array = _typed_times(array)
     kind = _numbered_as(array.type, unit)
     if kind is not None:
         row = _refused(array, kind)
@@ -197,7 +236,7 @@ def merged_times(
 
     `values` (T,) are what :func:`times` returns, and `episode` (T,) numbers of the episodes.
     """
-    exact = _finer_than_numbers(plain(array), unit)
+    exact = _finer_than_numbers(_readable(array, column)[0], unit)
     if exact is None or len(values) != len(exact):
         return None
     is_later = (values[1:] > values[:-1]) & (episode[1:] == episode[:-1])
@@ -274,17 +313,22 @@ def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
         values = to_numpy(array)
         changes = _changes(values[1:] != values[:-1], len(values))
         return ids_of(changes, scalars(values[changes]), column)
-    if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
-        text = f"is of type {given}, which cannot be ids; convert it to text or integers first."
+    name = getattr(given, "extension_name", "")
+    is_foreign = name not in ("", "arrow.bool8", "arrow.uuid", Keys.NAME, PERIODS)
+    if is_foreign or pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
+        text = NO_ID_TYPE.format(name_of_type(given))
         return up_to(NO_IDS_OF_ROWS, Fault(0, column, text) if len(array) else None)
     differ = pc.not_equal(array[1:], array[:-1])  # null where a value is missing
     changes = _changes(to_numpy(differ) | to_numpy(pc.is_null(differ)), len(array))
     values = array.take(from_numpy(changes))
+    if name == Keys.NAME:
+        keys_of_rows = [None if key is None else name_of(ast.literal_eval(key)) for key in values.to_pylist()]
+        return ids_of(changes, keys_of_rows, column)
     if pa.types.is_string(array.type) and not values.null_count:
         keys = _integers_of(values)
         if keys is not None:
             return Ids(changes, values.to_pylist(), keys), None
-    return ids_of(changes, _names(values, is_uuid=str(given) == "extension<arrow.uuid>"), column)
+    return ids_of(changes, _names(values, is_uuid=name == "arrow.uuid"), column)
 
 
 def _changes(differ: Flags, n_rows: int) -> NDArray[np.intp]:
@@ -347,6 +391,11 @@ def kind_of(array: pa.Array) -> str:
     return "numbers" if _is_numeric(kind) else "text"
 
 
+def is_text(array: pa.Array) -> bool:
+    """Return whether a column of plain values holds text."""
+    return bool(pa.types.is_string(array.type))
+
+
 def numpy_unit(array: pa.Array) -> str:
     """Return the NumPy type of a column of dates, timestamps or durations; "" if the column holds no such times."""
     kind = plain(array).type
@@ -364,6 +413,13 @@ def clock_of(array: pa.Array) -> tuple[bool, bool]:
     return is_timestamp or pa.types.is_date(kind), is_timestamp and kind.tz is not None
 
 
+def name_of_type(kind: Any) -> str:
+    """Return the name of a type of Arrow, as messages have it."""
+    if isinstance(kind, Keys):
+        return kind.of
+    return str(getattr(kind, "extension_name", kind))
+
+
 def _is_numeric(kind: Any) -> bool:
     t: Any = pa.types
     return bool(
@@ -374,6 +430,8 @@ def _is_numeric(kind: Any) -> bool:
 def _as_floats(array: pa.Array) -> Array:
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
+    if pa.types.is_decimal(array.type):  # of which Arrow's own cast does not round to the nearest float
+        array = array.cast(pa.string())
     # Integers beyond 2^53 are rounded, as any number that is read into a float64.
     return to_numpy(array.cast(pa.float64(), safe=False))
 

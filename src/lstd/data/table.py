@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lstd.data.arguments import listed
-from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
+from lstd.data.arrow_columns import arrow_batches, arrow_table, freq_of, names_of, with_starts_of_periods
 from lstd.data.identity import NO_VALUE
 from lstd.data.ids import quoting
 from lstd.errors import InvalidInputError
@@ -186,7 +186,8 @@ class ParquetTable(Table):
             for run, n_rows in _runs(parquet.metadata, groups):
                 size = equal_parts(n_rows, most_rows)
                 for batch in parquet.iter_batches(size, run, columns, use_threads=False):
-                    yield batch if batch.schema.names == columns else batch.select(columns)
+                    chosen = batch if batch.schema.names == columns else batch.select(columns)
+                    yield with_starts_of_periods(chosen, chosen.schema)
             if self.rows_read != sum(parquet.metadata.row_group(group).num_rows for group in groups):
                 raise could_not_be_read(self.file, "it has fewer rows than its metadata says")
 
@@ -265,7 +266,8 @@ class _Fragment(Table):
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         options = {"schema": self._schema, "batch_size": most_rows, **_READING}
-        yield from copy.copy(self._fragment).to_batches(columns=columns, **options)
+        for batch in copy.copy(self._fragment).to_batches(columns=columns, **options):
+            yield with_starts_of_periods(batch, self._schema)
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
         found = could_not_be_read(self.file, error)  # which rows came before depends on how far Arrow was ahead
@@ -305,6 +307,8 @@ class _ParquetFragment(ParquetTable):
         if name in self._keys:
             return pa.repeat(pa.scalar(self._keys[name], wanted), len(batch))
         array = batch.column(name)
+        if freq_of(self._schema.field(name)) is not None:
+            return array
         found = _type_of_values(array.type)
         # Other types of floats are not rounded to that of the first file.
         both_floating = pa.types.is_floating(found) and pa.types.is_floating(wanted)

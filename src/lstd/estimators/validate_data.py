@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from lstd.data.arguments import check_values_known, is_lazy
 from lstd.data.check_rows import check_rows
+from lstd.data.convert import check_values_known, is_lazy
 from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, column_names
 from lstd.data.rows import Columns, Rows
 from lstd.data.takes import Takes

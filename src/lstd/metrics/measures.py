@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.arguments import check_array, check_choice, check_real, to_real_array
+from lstd.data.arguments import check_array, check_choice, check_real
 from lstd.data.check_rows import check_rows
+from lstd.data.convert import to_real_array
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import PerRow
 from lstd.data.takes import Takes

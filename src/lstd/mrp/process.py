@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from lstd.data.arguments import check_array, check_integer, check_real, to_real_array
+from lstd.data.arguments import check_array, check_integer, check_real
+from lstd.data.convert import to_real_array
 from lstd.errors import InvalidInputError
 from lstd.mrp.simulate import Chain, Trajectory, simulate
 from lstd.types import Array

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd._kernels.online_state import HUGE
-from lstd.data.arguments import check_array, check_flag, check_real, to_real_array
+from lstd.data.arguments import check_array, check_flag, check_real
 from lstd.data.check_rows import check_rows
+from lstd.data.convert import to_real_array
 from lstd.data.doubts import assumed_cut
 from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
 from lstd.data.follow import follows

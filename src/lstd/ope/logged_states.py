@@ -27,7 +27,8 @@ from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from threadpoolctl import threadpool_limits
 
-from lstd.data.arguments import as_real, check_integer, shown
+from lstd.data.arguments import check_integer, shown
+from lstd.data.convert import as_real
 from lstd.data.feature_arrays import column_names, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_integer, check_real, from_storage, shown, shown_id
+from lstd.data.arguments import check_integer, check_real, shown, shown_id
+from lstd.data.convert import as_real, labels_of
 from lstd.data.feature_arrays import Features, check_features, dense
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
@@ -28,7 +29,7 @@ _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may com
 def one_per_row(actions: Any) -> NDArray[Any]:
     """Return actions or labels as an array; raise InvalidInputError if some are not numbers or text, such as lists."""
     try:
-        array = np.asarray(from_storage(actions))
+        array = labels_of(actions)
         if array.dtype.kind == "O":
             hash(tuple(array.ravel().tolist()))
     except MemoryError:

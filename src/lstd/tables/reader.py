@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.arguments import check_values_known, shown
+from lstd.data.arguments import shown
 from lstd.data.arrow_columns import is_frame
+from lstd.data.convert import check_values_known
 from lstd.data.converted import Converted
 from lstd.data.follow import Episodes
 from lstd.data.ids import Ids, last_rows

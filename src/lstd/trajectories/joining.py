@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.arguments import as_real, check_length, shown_id
-from lstd.data.check_rows import column_of_library
-from lstd.data.identity import Identity
+from lstd.data.arguments import check_length, shown_id
+from lstd.data.convert import as_real, check_values_known, column_of_library, labels_of
+from lstd.data.identity import NO_LENGTH, Identity
 from lstd.data.ids import NO_TIME, Fault, first_true, identities, joined_ids, last_rows
 from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.types import Array, Flags
+
+_OF_OBJECTS = "OSUTV"  # kinds of NumPy's types whose values are read as Python objects
 
 # Properties of `Trajectories` that must agree.
 _AGREE: dict[str, Callable[[Any], Any]] = {
@@ -154,7 +156,7 @@ def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
 def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:
     """Return actions, one per row; raises InvalidInputError where one is missing on a row that is no horizon row."""
     try:
-        array = np.asarray(actions)
+        array = labels_of(actions)
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`actions` must be an array with one action per row: {error}.") from error
     if array.shape[:1] != horizon.shape:
@@ -228,8 +230,12 @@ def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
 
 def _merged(values: Any, times: NDArray[Any], last: Flags) -> Fault | None:
     """Find the first time of a column of a library that differs from one of its episode, but was read as the same."""
+    if times.dtype.kind in "mM":  # which are exact
+        return None
     column = column_of_library("time", values)
-    if column is None or times.dtype.kind in "mM":  # which are exact
+    if column is None and np.asarray(values).dtype.kind in _OF_OBJECTS:
+        column, _ = _column_of_objects("time", _array_of_times("time", values))
+    if column is None:
         return None
     from lstd.data.parse_columns import merged_times
 
@@ -244,6 +250,8 @@ def parse_times(name: str, values: Any, kind: np.dtype[Any] | None = None) -> ND
     """
     try:
         times, fault = _parsed(name, values, kind)
+    except InvalidInputError:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"`{name}` must hold numbers or dates: {error}.") from error
     if fault is not None:
@@ -259,31 +267,53 @@ def _parsed(name: str, values: Any, kind: np.dtype[Any] | None) -> tuple[NDArray
         if kind is not None and kind.kind == times.dtype.kind:
             times = times.astype(kind)
         return times, fault
-    times = np.asarray(values)
+    check_values_known(name, values)
+    times = _array_of_times(name, values)
     if kind is not None and kind.kind in "mM":
         if times.dtype.kind in "biuf":
             dates = "dates" if kind.kind == "M" else "durations"
             raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
         times = times.astype(kind)
     if times.dtype.kind in "mM":
-        return times, Fault.first(np.isnat(times), name, NO_TIME)
+        return times, _fault_of_moments(name, times)
     if times.dtype.kind in "biu":
         return times, None
     if times.dtype.kind == "f":
         infinite = Fault.first(np.isinf(times), name, "is infinite; correct it.")
         return times, infinite or Fault.first(np.isnan(times), name, NO_TIME)
+    column, fault = _column_of_objects(name, times)
+    if fault is not None:
+        return times, fault
+    from lstd.data.parse_columns import times as times_of
+
+    return times_of(column, name)
+
+
+def _array_of_times(name: str, values: Any) -> NDArray[Any]:
+    """Return what NumPy makes of times, where lists of several types keep their objects."""
+    times = np.asarray(values)
+    if isinstance(values, (list, tuple)) and times.dtype.kind in "SU":
+        times = np.array(values, dtype=object)
+    if times.ndim > 1:
+        check_length(name, times, "time", len(times))
+    return times
+
+
+def _fault_of_moments(name: str, times: NDArray[Any]) -> Fault | None:
+    """Find the first time of NumPy that is missing, or of a unit without a fixed length."""
+    unit = np.datetime_data(times.dtype)[0]
+    if times.dtype.kind == "m" and unit in ("Y", "M", "generic") and len(times):
+        return Fault(0, name, NO_LENGTH)
+    return Fault.first(np.isnat(times), name, NO_TIME)
+
+
+def _column_of_objects(name: str, times: NDArray[Any]) -> tuple[Any, Fault | None]:
+    """Return times that are text or Python objects as an Arrow array, and the first that is no time."""
     try:
-        from lstd.data.arrow_columns import of_objects
-        from lstd.data.parse_columns import times as times_of
+        from lstd.data.arrow_columns import objects_read
     except ModuleNotFoundError as error:
         raise missing_extra("Reading times that are objects or text", "pyarrow", "data") from error
-    if times.dtype.kind not in "OSUT":
-        raise InvalidInputError(f"`{name}` must hold numbers or dates; got dtype {times.dtype}. Convert it.")
-    return times_of(of_objects([_decoded(one) for one in times.tolist()], name), name)
-
-
-def _decoded(value: Any) -> Any:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+    return objects_read(times.tolist(), name)
 
 
 def _of_column(name: str, column: Any) -> tuple[NDArray[Any], Fault | None]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.check_rows import check_rows
+from lstd.data.convert import as_real
 from lstd.data.doubts import TimesOfEnds
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
@@ -153,7 +154,7 @@ class Trajectories:
         taken = None if actions is None else check_actions(actions, horizon)
         fields = {
             "X": rows.X,
-            "y": np.asarray(y, dtype=np.float64),
+            "y": as_real("y", y),
             "episode": np.cumsum(rows.terminated) - rows.terminated if rows.episode is None else rows.episode,
             "terminated": rows.terminated,
             **{name: getattr(rows, name) if name in rows.given else None for name in COLUMNS},

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.arguments import as_real, check_choice, shown
+from lstd.data.arguments import check_choice, shown
+from lstd.data.convert import as_real, column_of_library, columns_of_frame, to_flags, to_real_array
 from lstd.data.doubts import percent
-from lstd.data.ids import first_true
+from lstd.data.ids import first_true, no_flag
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, UnusedRewardWarning, warn
 from lstd.trajectories.joining import check_actions, check_probabilities
 from lstd.trajectories.record import Function, ObservationFeatures
@@ -251,6 +252,8 @@ def _real(name: str, values: ArrayLike) -> Array:
 
 
 def _observed(name: str, values: Any) -> NDArray[Any]:
+    if column_of_library(name, values) is not None or columns_of_frame(values):
+        return to_real_array(name, values)
     try:
         return np.asarray(values)
     except Exception as error:  # ragged lists; `__array__` may raise anything
@@ -308,6 +311,12 @@ def _transitions(given: Arrays) -> Transitions:
         observations=_stacked(given.observations),
         next_observations=_stacked(given.next_observations),
     )
+    given = replace(
+        given,
+        terminals=_read_flags("terminals", given.terminals),
+        timeouts=_read_flags("timeouts", given.timeouts),
+        dones=_read_flags("dones", given.dones),
+    )
     rewards = _real("rewards", given.rewards)
     layout = _layout(given, rewards)
     observations = layout.flat_tree("observations", given.observations)
@@ -330,20 +339,25 @@ def _is_none(flags: Given) -> bool:
     return isinstance(flags, (bool, np.bool_)) and not flags
 
 
+def _read_flags(name: str, given: Given) -> Given:
+    """Return flags of any library as booleans or numbers; single ones and None as they are."""
+    if given is None or isinstance(given, (bool, np.bool_)):
+        return given
+    return to_flags(name, given)
+
+
 def _flags(name: str, given: Given, layout: Layout) -> Flags:
     """Return flags (N,); False and None stand for none."""
     if given is None or _is_none(given):
         return np.zeros(layout.n_steps * layout.n_envs, np.bool_)
-    values = as_real(name, given)
+    values = np.asarray(given)
     if values.ndim == 0:
         raise InvalidInputError(f"`{name}` must be one flag per row, or False for none; got {shown(given)}.")
     column = layout.column(name, values)
     row = first_true((column != 0.0) & (column != 1.0))
     if row is not None:
-        raise InvalidInputError(
-            f"`{name}` must hold True and False; {layout.where(row)} has {column[row]:g}. Write 1 where it "
-            "holds, and 0 elsewhere."
-        )
+        found = no_flag(column[row].item())
+        raise InvalidInputError(f"`{name}` must hold True and False; {layout.where(row)} {found}")
     return np.asarray(column == 1.0)
 
 
