@@ -236,7 +236,7 @@ def test_nothing_but_the_declared_dependencies_is_imported_and_each_where_it_bel
         "cli": {"typer", "click", "rich"},
         "report": {"jinja2", "markupsafe", "matplotlib", "PIL", "pyarrow"},  # PIL by way of Matplotlib
         "experiments": {"jinja2", "matplotlib", "pyarrow"},
-        "data": {"pyarrow"},
+        "data": {"pandas", "pyarrow"},  # pandas for files of its periods
         "datasets": {"pandas"},
         "tables": {"pyarrow"},
         "distributed": {"distributed", "dask", "pyarrow"},

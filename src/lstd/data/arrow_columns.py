@@ -10,7 +10,7 @@ import ast
 import contextlib
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -198,7 +198,7 @@ def objects_read(values: Sequence[Any], name: str) -> tuple[pa.Array, Fault | No
         array = np.array(values)
         if array.dtype.kind in "biuf":
             return from_numpy(array), None
-    text_of = _text
+    text_of: Callable[[Any], str | None] = _text
     if any(map(_has_no_text, values)):
         text_of = _key_of
     texts: list[str | None] = []
@@ -291,7 +291,12 @@ def _identity(value: Any) -> Identity:
 
 def combined(array: Any) -> pa.Array:
     """Return one array of the chunks of a column."""
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    chunks = [chunk for chunk in array.chunks if len(chunk)]  # an empty one may fail to be combined
+    if len(chunks) < array.num_chunks:
+        array = pa.chunked_array(chunks, array.type)
+    return array.combine_chunks()
 
 
 def plain(array: Any) -> pa.Array:

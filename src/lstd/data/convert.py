@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.data.ids import NO_TYPE, Fault, not_numeric
 from lstd.errors import InvalidInputError, InvalidTypeError, missing_extra
+from lstd.types import Array
 
 _COMPLEX = " Complex data not supported: pass real and imaginary parts as columns of their own."
 _PLAIN = {int, float, type(None), Decimal, Fraction}  # types of objects that NumPy converts to the nearest floats
@@ -25,7 +26,7 @@ _PLAIN_TYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint", "float") fo
     "float",
     "halffloat",
 }  # of Polars and Arrow, in lower case
-_LARGEST = 2**1000  # above which integers may be too large for floats
+_OF_NUMPY = (np.integer, np.floating)
 _SINGLE = "single"  # in place of the label of a column: the value stands alone
 
 
@@ -213,8 +214,9 @@ def _of_array(name: str, array: NDArray[Any], purpose: Purpose, label: str = "")
         raise _refusal(name, fault, purpose, label)
     if not array.size:
         return np.zeros(array.shape)
-    if _is_plain(array):
-        return array.astype(np.float64)
+    floats = _plain_floats(array)
+    if floats is not None:
+        return floats
     rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
     columns = []
     for j in range(rows.shape[1]):
@@ -227,22 +229,24 @@ def _of_array(name: str, array: NDArray[Any], purpose: Purpose, label: str = "")
     return np.column_stack(columns).reshape(array.shape)
 
 
-def _is_plain(array: NDArray[Any]) -> bool:
-    """Return whether all entries are numbers of Python, or all are booleans, which NumPy converts exactly."""
+def _plain_floats(array: NDArray[Any]) -> Array | None:
+    """Return objects that are all numbers of Python, or all booleans, as NumPy converts them exactly; else None."""
     if array.dtype.kind != "O":
-        return False
+        return None
     kinds = {*map(type, array.ravel().tolist())}
-    if kinds <= _BOOLEANS:
-        return True
-    if int in kinds and max(abs(entry) for entry in array.ravel() if type(entry) is int) > _LARGEST:
-        return False
-    return kinds <= _PLAIN or all(issubclass(kind, (np.integer, np.floating)) for kind in kinds)
+    if not (kinds <= _BOOLEANS or kinds <= _PLAIN or all(issubclass(kind, _OF_NUMPY) for kind in kinds)):
+        return None
+    try:
+        return array.astype(np.float64)
+    except (ValueError, OverflowError):  # a signalling NaN, or an integer that is too large
+        return None
 
 
 def _of_objects(name: str, values: NDArray[Any], purpose: Purpose, label: str) -> NDArray[Any]:
     """Return a column of Python objects, (T,)."""
-    if _is_plain(values):
-        return values.astype(np.float64)
+    floats = _plain_floats(values)
+    if floats is not None:
+        return floats
     try:
         from lstd.data.arrow_columns import objects_read
     except ModuleNotFoundError as error:
