@@ -214,7 +214,8 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
 
 def typed_times(array: pa.Array) -> pa.Array:
     """Return a column of times in one type: text as whole numbers or dates, if all of it is; else as it is."""
-    return _typed_times(plain(array))
+    readable, fault = _readable(array, "")
+    return array if fault is not None else _typed_times(readable)
 
 
 def exact_unit(typed: pa.Array) -> str:
@@ -408,7 +409,7 @@ def numpy_unit(array: pa.Array) -> str:
 
 def clock_of(array: pa.Array) -> tuple[bool, bool]:
     """Return whether a column of times holds dates, and whether these have a time zone; its first value decides."""
-    kind = _typed_times(plain(array)[:1]).type
+    kind = typed_times(array[:1]).type
     is_timestamp = pa.types.is_timestamp(kind)
     return is_timestamp or pa.types.is_date(kind), is_timestamp and kind.tz is not None
 
