@@ -17,6 +17,7 @@ from lstd import HorizonLSTD
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
+    IllConditionedWarning,
     InvalidInputError,
     InvalidTypeError,
     UnobservedWarning,
@@ -476,3 +477,15 @@ def test_a_summary_names_the_backtest_until_one_was_run():
     backtest(model, X, y, time=week, cut=8, steps=3, **rows)
     assert model.summary().facts["backtest"].startswith("A backtest of 3 steps predicted")
     assert model.set_params(horizon=2).fit(X, y, **rows).summary().facts["backtest"].startswith("not run")
+
+
+def test_computing_the_weights_warns_of_nothing_and_the_first_use_warns_once():
+    random = np.random.default_rng(0)
+    x = random.normal(size=200)
+    model = HorizonLSTD(3, alpha=0.0).partial_fit(np.column_stack([x, x]), random.normal(size=200))
+    with warnings.catch_warnings(action="error"):
+        assert np.isfinite(model.model_.solved.weights).all()
+    with pytest.warns(IllConditionedWarning):
+        first = model.predict(np.eye(2))
+    with warnings.catch_warnings(action="error"):
+        np.testing.assert_array_equal(model.predict(np.eye(2)), first)

@@ -50,6 +50,13 @@ class State(Protocol):
     """What every fitted state has."""
 
     @property
+    def is_reported(self) -> bool:
+        """Whether the warnings about the system were given."""
+
+    def reported(self) -> Self:
+        """Give the warnings about the system, unless they were given; return the state with them."""
+
+    @property
     def n_given(self) -> int:
         """Number of features as they are given."""
 
@@ -136,8 +143,12 @@ class Regressor(Saved, RegressorMixin, BaseEstimator, Generic[M_co]):  # type: i
 
     @property
     def _model(self) -> M_co:
-        """The fitted state, whose weights are about to be used."""
-        return self._state
+        """The fitted state; the first use of its weights after `partial_fit` gives the warnings about them."""
+        state = self._state
+        if not state.is_reported:
+            state = state.reported()
+            self.model_ = state
+        return state
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
@@ -173,15 +184,6 @@ class Predictor(Regressor[Model]):
     n_transitions_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_transitions, weights=False)
     n_unused_rewards_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_unused_rewards, weights=False)
     n_episodes_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_episodes, weights=False)
-
-    @property
-    def _model(self) -> Model:
-        """The fitted model; the first use of its weights after `partial_fit` gives the warnings about them."""
-        model = self._state
-        if not model.is_reported:
-            model = model.reported()
-            self.model_ = model
-        return model
 
     def _needs_matrix(self, name: str) -> None:
         if self._model.matrix_free is not None:

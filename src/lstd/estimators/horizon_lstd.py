@@ -245,7 +245,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
 
     def _doubted(self, model: HorizonModel, rows: Rows) -> HorizonModel:
         """Return a fitted model with what rows of the fit say against it, and warn of it."""
-        model = model.doubted(rows, backtest_of(self))
+        model = model.reported().doubted(rows, backtest_of(self))
         if model.check:
             model = with_checks(model, rows)
         return model

@@ -87,6 +87,7 @@ class HorizonModel(Record):
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
     known: Solved | None = None  # what a file holds of the weights
+    is_reported: bool = False  # whether the warning about the system was given
     origin: Origin | None = None
     check: bool = True  # whether `fit` checks it
     checks: Checks | None = None  # of some rows of the fit; None if they were not made
@@ -161,6 +162,7 @@ class HorizonModel(Record):
             limits=_limits_of(limits, age),
             age=age,
             known=None,
+            is_reported=False,
             checks=None,
             held_out=None,
             share_at_fit=None,
@@ -268,11 +270,11 @@ class HorizonModel(Record):
         diagonal = system.solve(system.A).weights.diagonal()
         return np.array(diagonal[: self.n_features])
 
-    def recursion(self, sums: LagSums, lmbda: float, alpha: float, *, report: bool = False) -> HorizonSolution:
+    def recursion(self, sums: LagSums, lmbda: float, alpha: float) -> HorizonSolution:
         """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
         ridge = self.factors * (alpha * sums.weight / self.total.weight)
         system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
-        return HorizonSolution.of_system(system, self.stream.horizon, report=report)
+        return HorizonSolution.of_system(system, self.stream.horizon)
 
     @cached_property
     def choice(self) -> Choice:
@@ -288,14 +290,33 @@ class HorizonModel(Record):
         """Weights and influence of blocks; raises InvalidInputError without a full transition."""
         if self.known is not None:
             return self.known
-        (lmbda, alpha, _), influence, reason = self.choice, None, ""
-        recursion = self.recursion(self.total, lmbda, alpha, report=True)
+        return self._solved_by(self._recursion_of_all)
+
+    @property
+    def _recursion_of_all(self) -> HorizonSolution:
+        """The recursion of the weights for all data."""
+        return self.recursion(self.total, self.choice.lmbda, self.choice.alpha)
+
+    def _solved_by(self, recursion: HorizonSolution) -> Solved:
+        """Return the weights of a recursion, and the influence of blocks on them."""
         theta = recursion.run()
+        influence = None
+        reason = ""
         try:
             influence = self._influence(recursion, theta)
         except InvalidInputError as error:
             reason = str(error)
-        return Solved(self.uncentred(theta), lmbda, alpha, influence, reason)
+        return Solved(self.uncentred(theta), self.choice.lmbda, self.choice.alpha, influence, reason)
+
+    def reported(self) -> HorizonModel:
+        """Give the warning about the system, unless it was given; return the solved model with it."""
+        if self.is_reported:
+            return self
+        if self.known is not None:
+            return self.described(is_reported=True)
+        recursion = self._recursion_of_all
+        recursion.warn_of_condition()
+        return self.described(solved=self._solved_by(recursion), is_reported=True)  # which need not be solved again
 
     def uncentred(self, weights: Array) -> Array:
         """Return weights (H, n, m) of the features from those of the features less their centre."""

@@ -18,7 +18,7 @@ once the later one has seen the last H rows of the earlier one. Value of horizon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice, pairwise
 from typing import Annotated, Any, NamedTuple
@@ -33,7 +33,7 @@ from lstd.data.identity import Identity
 from lstd.data.rows import Record, Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import BlockList
-from lstd.statistics.solve import check_range
+from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
@@ -450,25 +450,34 @@ class HorizonSolution(Record):
         K_0, K_1, … side by side.
     system : System
         The normal equations of all horizons, which have one matrix.
+    accuracy : Solution
+        How accurate the solution of the system is, without its weights.
     """
 
     constants: Array
     matrices: Array
     system: System
+    accuracy: Solution
 
     @classmethod
-    def of_system(cls, system: System, horizon: int, *, report: bool = False) -> HorizonSolution:
+    def of_system(cls, system: System, horizon: int) -> HorizonSolution:
         """Solve for the constants and matrices; one factorisation serves all horizons.
 
-        `system` is that of :meth:`LagSums.system`. With `report`, warn if it is singular or nearly so.
+        `system` is that of :meth:`LagSums.system`.
         """
         n = len(system.A)
-        solved = system.solve(report=report).weights.reshape(n, horizon, -1)
+        solution = system.solve()
+        solved = solution.weights.reshape(n, horizon, -1)
         return cls.of(
+            accuracy=replace(solution, weights=np.empty((n, 0))),
             constants=solved[:, :, n:].transpose(1, 0, 2),
             matrices=np.ascontiguousarray(solved[:, :, :n]).reshape(n, horizon * n),
             system=system,
         )
+
+    def warn_of_condition(self) -> None:
+        """Give an IllConditionedWarning if the system is singular or nearly so."""
+        self.system.warn_of_condition(self.accuracy)
 
     def run(self, added: Array | None = None) -> Array:
         """Return the weights θ_1, …, θ_H, (H, n, m); or, with `added` (H, n, m) in place of Σ c_k, what follows."""
