@@ -794,11 +794,16 @@ def shrunk(estimate, direct, error):
     return direct + max(0.0, 1.0 - s2 / c**2) * c
 
 
-def first_choice(choice, per_decision, chance_if_nothing_is_hidden, times_wider=1.0):
-    """The value where the state may hide something: the mean of both if that is sure and the second is no noise."""
+def first_choice(choice, estimate, per_decision, error, chance_if_nothing_is_hidden, times_wider=1.0):
+    """The value where the state may hide something: a mean of both if that is sure and the second is no noise.
+
+    `choice` is the shrunk value of `estimate`, and `error` are contributions to the difference of the two estimates.
+    """
     if chance_if_nothing_is_hidden >= 0.01 or times_wider > 10.0:
         return choice
-    return 0.5 * choice + 0.5 * per_decision
+    s2 = sum(x**2 for x in error)
+    w = max(0.5, 1.0 - 2.0 * s2 / (per_decision - estimate) ** 2)
+    return (1.0 - w) * choice + w * per_decision
 
 
 def linear_minimax(phi, successors, rewards, initial):

@@ -39,6 +39,23 @@ def diseases(n, lasts, seed=0, target=(0.1, 0.9)):
     }  # fmt: skip
 
 
+def cured(n, seed=0, visits=6):
+    """Patients with one of two diseases, which the right one of two treatments cures; visits cost until then."""
+    random = np.random.default_rng(seed)
+    disease = random.integers(2, size=n)
+    actions = random.integers(2, size=(n, visits))
+    right = actions == disease[:, np.newaxis]
+    last = np.where(right.any(axis=1), right.argmax(axis=1), visits - 1)
+    there = np.arange(visits) <= last[:, np.newaxis]
+    visit = np.tile(np.arange(visits), (n, 1))[there]
+    y = np.where(right[there], 10.0, -1.0) + 0.1 * random.normal(size=len(visit))
+    return {
+        "X": np.eye(visits)[visit], "y": y, "actions": actions[there], "behavior_probability": np.full(len(y), 0.5),
+        "target_policy": np.full((len(y), 2), [0.2, 0.8]), "episode": np.repeat(np.arange(n), last + 1),
+        "terminated": visit == np.repeat(last, last + 1),
+    }  # fmt: skip
+
+
 def test_the_check_is_that_of_the_definition():
     data, state = simulated()
     data["groups"] = data["episode"] // 2
@@ -135,18 +152,40 @@ def test_where_it_hides_nothing_the_interval_is_that_of_the_choice():
     assert "per-decision doubly robust" in found.candidates
 
 
+def expected_value(found, estimate):
+    """The value by its definition, from the candidates; `estimate` is the one that is taken if nothing is hidden."""
+    names = (estimate, "action values", "per-decision doubly robust")
+    taken, direct, other = (found.candidates[name].by_blocks for name in names)
+    errors = [found.candidates[name].standard_error for name in (names[2], names[0])]
+    choice = naive.shrunk(taken.value, direct.value, taken.blocks - direct.blocks)
+    apart = other.blocks - taken.blocks
+    return naive.first_choice(choice, taken.value, other.value, apart, found.hidden.p_value, errors[0] / errors[1])
+
+
+def weight(found):
+    """Weight of the per-decision value before it is cut at 1/2."""
+    names = ("doubly robust", "per-decision doubly robust")
+    taken, other = (found.candidates[name].by_blocks for name in names)
+    return 1.0 - 2.0 * np.sum((taken.blocks - other.blocks) ** 2) / (taken.value - other.value) ** 2
+
+
 @pytest.mark.parametrize(("n", "sure"), [(300, True), (20, False)])
-def test_where_the_check_is_sure_the_value_is_the_mean_of_the_choice_and_the_per_decision_value(n, sure):
-    data = diseases(n, True)
-    found = evaluate_policy(**data, gamma=1.0)
+def test_where_the_check_is_sure_the_value_is_a_mean_with_the_per_decision_value(n, sure):
+    found = evaluate_policy(**diseases(n, True), gamma=1.0)
     assert found.hidden.hides
     assert (found.hidden.p_value < 0.01) == sure
-    values = {name: one.value for name, one in found.candidates.items()}
-    robust, direct = (found.candidates[name].by_blocks for name in ("doubly robust", "action values"))
-    choice = naive.shrunk(robust.value, direct.value, robust.blocks - direct.blocks)
-    expected = naive.first_choice(choice, values["per-decision doubly robust"], found.hidden.p_value)
-    assert_close(found.value, expected, "sums")
-    assert ("The value is the mean" in "".join(found.said)) == sure
+    assert_close(found.value, expected_value(found, "doubly robust"), "sums")
+    assert ("The value is a mean" in "".join(found.said)) == sure
+
+
+def test_the_per_decision_value_counts_more_where_it_is_clearly_apart():
+    near = evaluate_policy(**diseases(300, True, target=(0.4, 0.6)), gamma=1.0)
+    apart = evaluate_policy(**cured(1000), gamma=1.0)
+    assert weight(near) < 0.5
+    assert weight(apart) > 0.6
+    for found in (near, apart):
+        assert found.hidden.p_value < 0.01
+        assert_close(found.value, expected_value(found, "doubly robust"), "sums")
 
 
 def test_a_per_decision_value_of_noise_changes_no_value():
@@ -155,10 +194,7 @@ def test_a_per_decision_value_of_noise_changes_no_value():
     found = evaluate_policy(**data | {"behavior_probability": mu}, gamma=1.0)
     other, choice = (found.candidates[name] for name in ("per-decision doubly robust", found.method))
     assert found.hidden.p_value < 0.01
-    times_wider = other.standard_error / choice.standard_error
-    assert times_wider > 10.0
-    robust, direct = choice.by_blocks, found.candidates["action values"].by_blocks
-    value = naive.shrunk(robust.value, direct.value, robust.blocks - direct.blocks)
-    expected = naive.first_choice(value, other.value, found.hidden.p_value, times_wider)
+    assert other.standard_error > 10.0 * choice.standard_error
+    expected = expected_value(found, found.method)
     assert_close(found.value, min(max(expected, choice.lower), choice.upper), "sums")
     assert found.lower <= other.lower < other.upper <= found.upper

@@ -7,12 +7,13 @@ the second. What it adds to the action values alone is shrunk as far as it is no
 
 All three assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that at
 5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
-assume it. Where it is rejected at 1 %, the value is the mean of both,
+assume it. Where it is rejected at 1 %, with c the difference of both estimates and s its standard error, the value is
 
-    v = (v_choice + v_per-decision) / 2,
+    v = (1 − w) v_choice + w v_per-decision,   w = max(1/2, 1 − 2 s²/c²),
 
 unless the standard error of the second is more than ten times that of the first. The first has the bias of the hidden
-state, the second has the noise of products of ratios; neither is known well enough for other weights.
+state, the second has the noise of products of ratios. Where c is less than 2 s, nobody knows which is larger, and both
+count alike. With more data s vanishes and c does not, and the second counts alone.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ def evaluate_policy(
     All estimates but one assume that the raw columns and the action say all about what follows that the log says. The
     per-decision doubly robust value, with products of ratios and action values of the log's own policy, needs only that
     `behavior_probability` depends on what is recorded up to the row. Where :class:`HiddenStateCheck` says that the
-    state hides something, the interval holds those of both; where it is sure, at 1 %, the value is their mean, unless
-    the standard error of the per-decision value is more than ten times the other.
+    state hides something, the interval holds those of both. Where it is sure, at 1 %, the value is a mean of both in
+    which the per-decision value has at least half of the weight, and nearly all if both are clearly apart; unless its
+    standard error is more than ten times the other.
 
     References
     ----------
@@ -243,7 +245,8 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
     value = _shrunk(parts[method], direct)
     value = min(max(value, estimate.lower), estimate.upper)
     if hidden.p_value < _SURE and _is_usable(found[PER_DECISION], estimate):
-        value = (value + found[PER_DECISION].value) / 2.0
+        w = _weight_of(log.per_decision, parts[method])
+        value = (1.0 - w) * value + w * found[PER_DECISION].value
         method = f"mean of {method} and per-decision"
     chosen = replace(estimate, value=value, method=method, candidates=found, said=(), hidden=hidden)
     return _hidden_said(doubted(chosen, log, feature_check(log, robust)))
@@ -261,6 +264,15 @@ def _is_usable(per_decision: PolicyValue, other: PolicyValue) -> bool:
     return per_decision.standard_error <= _MUCH_WIDER * other.standard_error
 
 
+def _weight_of(per_decision: ValueByBlocks, other: ValueByBlocks) -> float:
+    """Return the weight of the per-decision value beside one that a hidden state biases, max(1/2, 1 − 2 s²/c²)."""
+    c = per_decision.value - other.value
+    if not c:
+        return 0.5
+    error = per_decision.blocks - other.blocks
+    return max(0.5, 1.0 - 2.0 * float(error @ error) / c**2)
+
+
 def _hidden_said(found: PolicyValue) -> PolicyValue:
     """Warn of a state that hides something, and return the value with the text."""
     assert found.hidden is not None
@@ -269,7 +281,7 @@ def _hidden_said(found: PolicyValue) -> PolicyValue:
     other = found.candidates[PER_DECISION]
     mean = ""
     if found.method not in found.candidates:
-        mean = "The value is the mean of the first choice and of that one. "
+        mean = "The value is a mean of the first choice and of that one. "
     text = (
         f"The state seems to hide something that lasts; compared were {found.hidden}. The interval also holds that of "
         f"the per-decision doubly robust value, {other.value:.4g} in [{other.lower:.4g}, {other.upper:.4g}], which "
