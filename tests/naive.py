@@ -562,8 +562,8 @@ def sign_flip_rank(statistic, s, u, signs):
 def sign_flip_p_value(statistics, s, u, signs):
     """Rank of the smallest rank of statistics of s (r,) among those of Σ ±u_e, with `signs` (draws, E)."""
     draws = [s, *(sum(sign * one for sign, one in zip(some, u, strict=True)) for some in signs)]
-    values = [[statistic(draw) for draw in draws] for statistic in statistics]
-    least = [min(sum(other >= of[k] for other in of) for of in values) for k in range(len(draws))]
+    values = np.array([[statistic(draw) for draw in draws] for statistic in statistics])
+    least = [min(np.sum(of >= of[k]) for of in values) for k in range(len(draws))]
     return sum(one <= least[0] for one in least) / len(draws)
 
 
