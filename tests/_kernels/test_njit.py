@@ -1,20 +1,19 @@
 """Kernels that `numba.njit` compiles, where the dispatcher on Numba's inner classes cannot: the same numbers."""
 
 import os
+import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_compilation import SMALLEST, environment, finish, start
+from test_compilation import SMALLEST, finish, start
 
 import lstd
-from lstd._kernels import dispatcher, public_numba, scales
+import njit_tests
+from lstd._kernels import public_numba, scales
 from tolerances import assert_close
 
-ROOT = Path(__file__).parents[2]
 SIZES = [[1.0, 4.0], [16.0, 1.0]]
 
 # A kernel that calls another one and returns arrays, and two that are compiled for given types, by name.
@@ -152,16 +151,9 @@ def test_without_a_folder_that_can_be_written_nothing_is_cached(package):
 # ---------------------------------------------------------------- all numbers
 
 
-def test_numerical_tests_pass_with_kernels_of_njit(tmp_path):
-    """Those of `.ci/run` but for pages, in the cache of all tests, so that the next run compiles nothing: 20 s then."""
+def test_numerical_tests_pass_with_kernels_of_njit():
     if shutil.which("bash") is None:
         pytest.skip("needs bash")
-    lines = ". .ci/numerical_tests && printf '%s\\n' ${numerical[@]}"
-    listed = subprocess.run(["bash", "-c", lines], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    files = [name for name in listed.split() if not name.startswith("tests/docs/")]
-    assert len(files) > 10
-    words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
-    cache = dispatcher.folder() or tmp_path
-    variables = environment(LSTD_KERNELS="njit", LSTD_CACHE_DIR=cache, OPENBLAS_NUM_THREADS=1)
-    done = subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    code, output = njit_tests.result()
+    assert code == 0, output
+    assert re.search(r"\b[1-9]\d\d passed", output), output

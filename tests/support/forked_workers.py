@@ -39,6 +39,8 @@ def start(config, specs):
     import subprocess
     import tempfile
 
+    import njit_tests
+
     folder = tempfile.TemporaryDirectory()
     config.add_cleanup(folder.cleanup)
     os.environ[ADDRESS] = f"{folder.name}/socket"
@@ -51,6 +53,7 @@ def start(config, specs):
     listener.close()
     compiler = subprocess.Popen([sys.executable, "-c", COMPILES], stderr=subprocess.DEVNULL)
     config.add_cleanup(lambda: (compiler.kill(), compiler.wait(), server.communicate(timeout=60)))
+    config.add_cleanup(njit_tests.start_early(config, folder.name))
     for spec in specs:
         if spec.popen and not spec.python:
             spec.python = shlex.join(asking())
