@@ -21,7 +21,7 @@ from sksurv import datasets as sksurv
 
 Array = NDArray[np.float64]
 SAMPLES = 5  # of CDNOW, of customers who are not in the sample that the pages show
-CUSTOMERS = 2357  # in each of them, as many as in that sample
+CUSTOMERS = 2357  # in each of them, the size of that sample
 MOST = 3000  # subjects of a survival log
 
 

@@ -1,7 +1,7 @@
 """What the pages of the documentation do, to the letter, for `pages_on_real_logs.py`.
 
-A recipe turns a log into rows and features as its page does, fits as the page does, and predicts held-out subjects. Each
-kind of warning comes with what its message advises, as settings of a second fit.
+A recipe turns a log into rows and features as its page does, fits as the page does, and predicts held-out subjects.
+Each kind of warning comes with what its message advises, as settings of a second fit.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 from lstd import LSTD, LSTDCV, HorizonLSTD, Trajectories
 from lstd.errors import LSTDWarning
+from lstd.metrics import backtest
 from page_logs import EventLog, SubjectLog, TrackLog
 
 Array = NDArray[np.float64]
@@ -97,6 +98,16 @@ class Steps(NamedTuple):
         before = self.table.groupby("subject")["y"].shift().fillna(0.0)
         return before.groupby(subject).transform(lambda y: y.ewm(alpha=0.1, adjust=False).mean())
 
+    def backtested(self, X: pd.DataFrame) -> float:
+        """R² of a backtest: of the horizon, if it is at most a third of the log."""
+        back = self.table.groupby("subject").cumcount(ascending=False).to_numpy(dtype=float)
+        steps = min(self.log.horizon, max(1, int(back.max()) // 3))
+        roles = {"episode": self.table["subject"], "terminated": False, "time": -back}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = backtest(HorizonLSTD(steps, low=0.0), X, self.table["y"], cut=-float(steps), steps=steps, **roles)
+        return float(found.r2)
+
     def fitted(self, X: pd.DataFrame, **settings: Any) -> Fitted:
         """Fit `HorizonLSTD` to the rows, and predict the last ones."""
 
@@ -140,7 +151,7 @@ def readme(steps: Steps, advice: str | None = None) -> Fitted:
     return steps.advised(X, advice, {"low": 0.0})
 
 
-def rates(steps: Steps) -> pd.DataFrame:
+def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
     """Features of the pages about logs of events: a shrunken rate, a limited recency, their product, the first amount.
 
     The mean rate is that of all subjects half-way through the log, where the first cut of a backtest may be.
@@ -151,7 +162,6 @@ def rates(steps: Steps) -> pd.DataFrame:
     back = table.groupby("subject").cumcount(ascending=False)
     half = back == back.max() // 2
     mean = repeats[half].sum() / table["since_first"][half].sum()
-    b = 10.0
     rate = (repeats + b * mean) / (table["since_first"] + b)
     recency = table["since_last"].clip(upper=13)
     X = pd.DataFrame({"rate": rate, "recency": recency, "active": rate * np.exp(-table["since_last"] / 8)})
@@ -173,8 +183,10 @@ def first_model(steps: Steps, advice: str | None = None) -> Fitted:
 
 
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
-    """never-goodbye: rates and recency."""
-    return steps.advised(rates(steps), advice, {"low": 0.0})
+    """never-goodbye: rates and recency, with the b that predicts best in a backtest."""
+    scores = {b: steps.backtested(rates(steps, b)) for b in (10.0, 10.0 / 3, 30.0)}
+    best = max(scores, key=scores.__getitem__)
+    return steps.advised(rates(steps, best), advice, {"low": 0.0})
 
 
 def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
@@ -183,11 +195,11 @@ def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
 
 
 def coming_from(steps: Steps, advice: str | None = None) -> Fitted:
-    """coming-from: a shrunken rate, the first purchase, and a limited recency."""
+    """coming-from: rates, the first purchase, and recency."""
     X = rates(steps)
     if "first" not in X:
         X = X.assign(first=steps.table["first_amount"])
-    return steps.advised(X.drop(columns="active"), advice, {"low": 0.0})
+    return steps.advised(X, advice, {"low": 0.0})
 
 
 # --------------------------------------------------------------------------------- the time to an event, from entry on
