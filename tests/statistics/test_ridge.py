@@ -36,6 +36,18 @@ def test_it_is_the_movement_of_the_definition(intercept):
         theta = np.linalg.solve(sums.matrix() + np.diag(ridge), sums.b)
         system = System.of(sums, "boyan", ridge[: 4 - intercept], intercept=intercept)
         assert_close(ridge_movement(system, theta), expected, "solve")
+        assert_close(ridge_movement(system, theta, condition=10.0), expected, "solve")
+
+
+def test_scales_and_singular_systems_are_not_solved_without_equilibration():
+    scales = np.array([1e-6, 1.0, 1e6])
+    random = np.random.default_rng(2)
+    X = random.normal(size=(40, 3)) * scales
+    for columns in (X, np.column_stack([X[:, 1], X[:, 1], np.zeros(40)])):
+        gram, b = columns.T @ columns, columns.T @ random.normal(size=(40, 1))
+        system = System.of_regression(gram, b, np.array([1.0, 0.0, 0.0]))
+        theta = system.solve().weights
+        np.testing.assert_array_equal(ridge_movement(system, theta, condition=1.0), ridge_movement(system, theta))
 
 
 @pytest.mark.parametrize(("alpha", "intercept"), [(1.0, False), (1e-6, True)])

@@ -316,7 +316,7 @@ class Rows(Record):
         )
         return self.changed(X=X, X_next=X_next, **self.columns(rows))
 
-    def kept(self, rows: slice) -> Rows:
+    def kept(self, rows: slice | NDArray[np.intp]) -> Rows:
         """Return rows as a stream keeps them: read-only copies, dense, of float64 and without the column of ones."""
         width = self.n_features - self.intercept
         kept = self.changed(names=None, order=None, time=None, appended=int(self.intercept))
@@ -328,12 +328,28 @@ class Rows(Record):
             column = values[name]
             if column is None:
                 continue
-            part = column[rows]
-            if column.strides != (0,):  # else it is one number, which cannot be written to
-                part = part.copy()
+            if column.strides == (0,):  # one number, which cannot be written to
+                part = column[rows] if isinstance(rows, slice) else column[: len(rows)]
+            else:
+                part = column[rows].copy()
                 part.setflags(write=False)
             values[name] = part
         return kept
+
+    def kept_each(self, places: Sequence[int]) -> list[Rows]:
+        """Return single rows as :meth:`kept` does, in less time than one by one."""
+        several = self.kept(np.array(places))
+        shared = several.__dict__
+        per_row = [name for name in ("X", "X_next", *_PER_ROW) if shared[name] is not None]
+        each = []
+        for k in range(len(places)):
+            one = object.__new__(Rows)
+            values = one.__dict__
+            values.update(shared)
+            for name in per_row:
+                values[name] = shared[name][k : k + 1]
+            each.append(one)
+        return each
 
     @property
     def last_row(self) -> Rows:
@@ -474,9 +490,14 @@ def spread(n: int, most: int) -> NDArray[np.intp]:
     return np.asarray(edges[:-1] + (fractions * np.diff(edges)).astype(np.intp))
 
 
-def _copied(phi: Features, rows: slice, width: int) -> Array:
+def _copied(phi: Features, rows: slice | NDArray[np.intp], width: int) -> Array:
     """Return the first `width` features of some rows, dense."""
-    part = phi[rows] if isinstance(phi, np.ndarray) else rows_of(phi, rows).toarray()
+    if isinstance(phi, np.ndarray):
+        part = phi[rows]
+    elif isinstance(rows, slice):
+        part = rows_of(phi, rows).toarray()
+    else:
+        part = phi[rows].toarray()
     own = np.array(part[:, :width], np.float64)
     own.setflags(write=False)
     return own

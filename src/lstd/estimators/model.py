@@ -382,7 +382,13 @@ class Model(Record):
             return solved
         if not solution.singular:
             chosen = self.selection is not None
-            warn_of_ridge(system, solved._centred_weights, self.statistics.gamma, chosen=chosen)
+            warn_of_ridge(
+                system,
+                solved._centred_weights,
+                self.statistics.gamma,
+                chosen=chosen,
+                condition=solution.condition_number,
+            )
         return solved.described(ridge_at=n)
 
     def _warn_of_data(self) -> None:

@@ -195,12 +195,11 @@ class Adding:
         if self.cuts is None and self._cut.any():
             self.cuts = np.zeros((rows.n_features, self.trace.shape[1]))
 
-    def until(self, end: int, *, done: bool) -> tuple[Added, Rows]:
-        """Add the rows up to `end`; return the sums, copies unless `done`, and the last row.
+    def until(self, end: int, last: Rows, *, done: bool) -> tuple[Added, Rows]:
+        """Add the rows up to `end`, the `last` of which is kept; return the sums, copies unless `done`, and this row.
 
         Unless it terminated, the transition that leaves this row is not in the sums, or its successor is not.
         """
-        last = self._rows.kept(slice(end - 1, end))
         if self._given and self._cut[end - 1]:  # its boundary term is added with it, and nothing is open
             last = last.changed(terminated=np.ones(1, np.bool_))
         is_open = not last.terminated[0]

@@ -80,8 +80,11 @@ class Counts(Record):
     # What rows do to (1, v, observed weight), in rows ONE, ENTERING and OBSERVED; NaN if successors were given.
     observed: Annotated[Array, "3 3 nan"] = field(default_factory=partial(np.eye, 3))
 
-    def with_rows(self, rows: Rows, columns: TransitionColumns, lmbda: float) -> Counts:
-        """Return the counts with the next rows, of which the last is pending unless it terminated or is complete."""
+    def with_rows(self, rows: Rows, columns: TransitionColumns, lmbda: float, marks: NDArray[np.uint64]) -> Counts:
+        """Return the counts with the next rows, of which the last is pending unless it terminated or is complete.
+
+        `marks` (2,) are those of :func:`marks_until` for all rows.
+        """
         n_rows = len(rows)
         until = n_rows  # transitions that are in the sums
         if rows.X_next is None and not rows.terminated[-1]:
@@ -95,7 +98,7 @@ class Counts(Record):
         unused = self.unused
         if rows.X_next is None and rows.last[part].any():
             unused += len(unused_rows(rows, until))
-        mark, reward_mark = marks_until(rows, [n_rows])[0].tolist()
+        mark, reward_mark = marks.tolist()
         columns = columns.part(part)
         return Counts.of(
             n_rows=self.n_rows + n_rows,
@@ -108,10 +111,11 @@ class Counts(Record):
             observed=self._observed_with(rows, columns, full),
         )
 
-    def with_rows_until(self, rows: Rows, ends: Sequence[int]) -> list[Counts]:
+    def with_rows_until(self, rows: Rows, ends: Sequence[int], marks: NDArray[np.uint64]) -> list[Counts]:
         """Return the counts with the next rows up to each of `ends`, but for the effective sample and observed share.
 
-        The last of them is pending, unless it terminated or is complete.
+        The last of them is pending, unless it terminated or is complete. `marks` (K, 2) are those of
+        :func:`marks_until`.
         """
         place = np.array(ends) - 1
         until = place + 1  # transitions that are in the sums
@@ -125,7 +129,6 @@ class Counts(Record):
         else:
             weights = np.append(0.0, np.cumsum(rows.weight * rows.full))[until]
         unused = np.searchsorted(lost, until)
-        marks = marks_until(rows, ends)
         return [
             self.changed(
                 n_rows=self.n_rows + end,

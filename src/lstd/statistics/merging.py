@@ -55,7 +55,7 @@ from lstd.data.variants import VARIANT
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, TransitionColumns, chunk_edges, features_at_end, sum_themselves
-from lstd.statistics.counts import UNKNOWN, About, Counts
+from lstd.statistics.counts import UNKNOWN, About, Counts, marks_until
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import blas_threads, in_threads
@@ -425,11 +425,15 @@ class LSTDStatistics(ReadOnly, Saved):
         columns = TransitionColumns.of(rows)
         adding = Adding(rows, columns, self.lmbda, before)
         found = []
+        *last_rows, last = rows.kept_each([end - 1 for end in ends])
+        marks = marks_until(rows, ends)
         if inner:
-            counted = counts.with_rows_until(rows, inner)
-            found = [until(end, *adding.until(end, done=False), c) for end, c in zip(inner, counted, strict=True)]
-        added = adding.until(len(rows), done=True)
-        return [*found, until(len(rows), *added, counts.with_rows(rows, columns, self.lmbda))]
+            counted = counts.with_rows_until(rows, inner, marks)
+            for end, last_row, counts_then in zip(inner, last_rows, counted, strict=True):
+                added = adding.until(end, last_row, done=False)
+                found.append(until(end, *added, counts_then))
+        added = adding.until(len(rows), last, done=True)
+        return [*found, until(len(rows), *added, counts.with_rows(rows, columns, self.lmbda, marks[-1]))]
 
     def totals(
         self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None

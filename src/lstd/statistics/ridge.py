@@ -28,6 +28,7 @@ from lstd.types import Array
 
 MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
 NOTHING = 1e-12  # share of bᵀθ that is rounding
+_PLAIN_CONDITION, _PLAIN_SCALES = 1e6, 2.0**13  # below which a system is solved without equilibration
 _SMALL_FACTOR = 2.0**-20  # of α, or of A if it is less, at which weights without a bound still grow
 _SMALLEST_FACTOR = 2.0**-60
 _ALIKE = 10.0  # ratio of penalties, in units of squared spreads, up to which scales do not differ
@@ -37,7 +38,9 @@ _ENTRIES_COMPARED = 2**13  # features whose scales are looked at, but at least 6
 _ROWS_COMPARED = 64
 
 
-def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about_mean: bool = True) -> Array:
+def ridge_movement(
+    system: System, weights: Array, factor: float = 0.5, *, about_mean: bool = True, condition: float = np.inf
+) -> Array:
     """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
 
     Parameters
@@ -48,6 +51,8 @@ def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about
     factor : float, default 0.5
     about_mean : bool, default True
         Whether the size leaves out the mean, which an intercept fits.
+    condition : float, optional
+        Condition number of the system, if known: where it is small, the second solution needs no equilibration.
 
     Examples
     --------
@@ -60,8 +65,26 @@ def ridge_movement(system: System, weights: Array, factor: float = 0.5, *, about
     """
     if not system.ridge.any():
         return np.zeros(system.b.shape[1])
-    moved = system.with_ridge(factor * system.ridge).solve().weights
+    ridge = factor * system.ridge
+    moved = None
+    if condition < _PLAIN_CONDITION:
+        moved = _plain_weights(system, ridge)
+    if moved is None:
+        moved = system.with_ridge(ridge).solve().weights
     return _movement(system, weights, moved, about_mean=about_mean)
+
+
+def _plain_weights(system: System, ridge: Array) -> Array | None:
+    """Return the weights with other ridge coefficients if features are of alike scales; None if they are not."""
+    M = system.A.copy()
+    diagonal = np.einsum("ii->i", M)
+    diagonal += ridge
+    if system.endless.any() or diagonal.min() * _PLAIN_SCALES < diagonal.max():
+        return None
+    try:
+        return np.asarray(np.linalg.solve(M, system.b), np.float64)
+    except np.linalg.LinAlgError:
+        return None
 
 
 def _movement(system: System, weights: Array, moved: Array, *, about_mean: bool) -> Array:
@@ -102,13 +125,14 @@ def grows_without_bound(system: System, weights: Array) -> bool:
 
 
 @np.errstate(all="ignore")
-def warn_of_ridge(system: System, weights: Array, gamma: float, *, chosen: bool) -> None:
+def warn_of_ridge(system: System, weights: Array, gamma: float, *, chosen: bool, condition: float = np.inf) -> None:
     """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size.
 
     The size is about the mean, unless the ridge coefficient was chosen: useless features may then deserve a large one.
+    `condition` is the condition number of the system, if known.
     """
     about_mean = system.intercept and not chosen
-    moves = ridge_movement(system, weights, about_mean=about_mean)
+    moves = ridge_movement(system, weights, about_mean=about_mean, condition=condition)
     if np.nan_to_num(moves).max(initial=0.0) > MOST:
         grows = grows_without_bound(system, weights)
         warn_of_movement(moves, system.ridge, gamma, grows=grows, intercept=system.intercept, about_mean=about_mean)
