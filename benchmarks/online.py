@@ -172,7 +172,7 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     predictions = np.empty((count if asked else 0, 3))
     ours, beside = in_turn(
         lambda: model.partial_fit(X[:-1], y, return_predictions=asked),
-        lambda: learn_block(twin, block, 0, predictions),
+        lambda: learn_block(twin, twin.reader, block, 0, predictions),
         PAIRS,
     )
     more = ", with the prediction before each update" if asked else ""

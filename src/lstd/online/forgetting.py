@@ -19,12 +19,12 @@ import math
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import return_window as kernels
 from lstd.data.arguments import check_integer, check_real
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import Transition, compiled
+from lstd.online.one_transition import Row, Transition, compiled
 from lstd.online.recursion import Recursion
 from lstd.types import Array
 
@@ -75,7 +75,7 @@ class CompletedReturns:
         return int(self._counts[kernels.SIZE])
 
     def add(
-        self, predictions: Any, rewards: Any, discount: float, ratio: float = 1.0, coefficient: float = 1.0
+        self, predictions: ArrayLike, rewards: ArrayLike, discount: float, ratio: float = 1.0, coefficient: float = 1.0
     ) -> Array:
         """Add a transition; returns prediction − return of the row that it completes, (0 or 1, m).
 
@@ -87,7 +87,7 @@ class CompletedReturns:
         count = kernels.push(*given, float(discount), float(ratio), float(coefficient), *self._state)
         return self._errors[:count].copy()
 
-    def close(self, values: Any = None) -> Array:
+    def close(self, values: ArrayLike | None = None) -> Array:
         """End the episode after the last transition; returns prediction − return (k, m) of the open rows, oldest first.
 
         `values` (m,) are the predictions for the row at which it was cut off; without them it terminated.
@@ -107,11 +107,11 @@ class CompletedReturns:
         return bool(0 <= first < self.horizon and 0 <= older <= size <= self.horizon)
 
     @property
-    def _state(self) -> tuple[Any, ...]:
+    def _state(self) -> tuple[Array, Array, Array, NDArray[np.int64], Array]:
         return self._columns, self._factors, self._tail, self._counts, self._errors
 
 
-def check_rates(forgetting: Any, n_features: int, gamma: float) -> tuple[float, ...]:
+def check_rates(forgetting: float | str, n_features: int, gamma: float) -> tuple[float, ...]:
     """Check `forgetting` and return its rate, or those that "auto" tries, the last of which forgets nothing."""
     if not isinstance(forgetting, str):
         return (check_real("forgetting", forgetting, 0.0, 1.0, open_low=True),)
@@ -163,7 +163,7 @@ class RateBank:
             k += 1
         return self.models[k]
 
-    def predictions(self, x: Any) -> Array:
+    def predictions(self, x: Row) -> Array:
         """Return the predictions for a row with each rate, (models · rewards,)."""
         values = np.empty((len(self.models), self.models[0].m))
         for k, (model, own) in enumerate(zip(self.models, values, strict=True)):

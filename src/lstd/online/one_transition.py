@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from decimal import Decimal
 from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from lstd.data.arguments import check_array, check_flag, check_real
 from lstd.data.check_rows import check_rows
 from lstd.data.convert import to_real_array
 from lstd.data.doubts import assumed_cut
-from lstd.data.feature_arrays import by_name, check_features, check_finite, check_indices, product
+from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, check_indices, dense, product
 from lstd.data.follow import follows
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn_once
@@ -43,7 +44,7 @@ def aligned(*shape: int) -> Array:
 
 
 @cache  # asking Numba takes longer than most kernels take to run
-def compiled(module: Any, name: str) -> bool:
+def compiled(module: ModuleType, name: str) -> bool:
     """Compile or load a kernel of a module for its only signature; returns False if Numba's compiler is turned off.
 
     Arguments of another type then raise TypeError before anything changes; Numba does not compile for them.
@@ -72,7 +73,10 @@ class SparseRow(NamedTuple):
         return row
 
 
-def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
+Row = Array | SparseRow
+
+
+def check_row(name: str, value: Any, n: int) -> Row:
     """Check a row of n features: a vector, a sparse row, or a pair (indices, values)."""
     if isinstance(value, tuple):
         return check_sparse_row(name, value, n)
@@ -109,10 +113,11 @@ def check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
     return SparseRow(order.astype(np.int64), sums)
 
 
-def row_of(X: Any, t: int) -> Any:
+def row_of(X: Features, t: int) -> Array | tuple[NDArray[np.int64], Array]:
     """Return a row as an argument of `update`."""
     if isinstance(X, np.ndarray):
-        return X[t]
+        row: Array = X[t]
+        return row
     part = slice(X.indptr[t], X.indptr[t + 1])
     return X.indices[part].astype(np.int64), X.data[part]
 
@@ -123,8 +128,8 @@ def row_of(X: Any, t: int) -> Any:
 class Transition(NamedTuple):
     """A checked transition; both rows are vectors, or both are sparse."""
 
-    x: Any
-    x_next: Any  # `x` if it terminates
+    x: Row
+    x_next: Row  # `x` if it terminates
     rewards: Array  # (m,)
     discount: float
     ratio: float
@@ -172,15 +177,15 @@ class Transition(NamedTuple):
     @classmethod
     def between(cls, last: Rows, rows: Rows) -> Transition:
         """Return the transition from the last row, as a stream keeps it, to the first of the next rows."""
-        x: Any = last.X[-1].copy()
+        before = dense(last.X)[-1].copy()
         there = _of(rows.X, 0)
-        if isinstance(there, SparseRow):
-            (indices,) = x.nonzero()
-            x = SparseRow(indices, x[indices])
-        return cls._with_columns(x, there, last, -1)
+        if not isinstance(there, SparseRow):
+            return cls._with_columns(before, there, last, -1)
+        (indices,) = before.nonzero()
+        return cls._with_columns(SparseRow(indices, before[indices]), there, last, -1)
 
     @classmethod
-    def _with_columns(cls, x: Any, there: Any, rows: Rows, t: int) -> Transition:
+    def _with_columns(cls, x: Row, there: Row, rows: Rows, t: int) -> Transition:
         """Return the transition between two rows of features that has the numbers of row t."""
         return cls(
             x,
@@ -193,10 +198,10 @@ class Transition(NamedTuple):
             terminated=bool(rows.terminated[t]),
         )
 
-    def taken(self, kernels: Any, *arrays: Array) -> int:
+    def taken(self, kernels: ModuleType, *arrays: NDArray[Any]) -> int:
         """Let the kernel `step`, or `step_sparse`, learn from it; returns its code."""
         numbers = float(self.rewards[0]), self.discount, self.ratio, self.terminated
-        if isinstance(self.x, SparseRow):
+        if isinstance(self.x, SparseRow) and isinstance(self.x_next, SparseRow):
             compiled(kernels, "step_sparse")
             return int(kernels.step_sparse(*self.x, *self.x_next, *numbers, *arrays))
         return int(kernels.step(self.x, self.x_next, *numbers, *arrays))
@@ -217,20 +222,28 @@ class Transition(NamedTuple):
         )
 
 
-def _of(X: Any, t: int) -> Any:
+def _of(X: Features, t: int) -> Row:
     """Return a row of checked features."""
-    if isinstance(X, np.ndarray):
-        return np.ascontiguousarray(X[t], np.float64)
     row = row_of(X, t)
-    return SparseRow(*row) if X.has_canonical_format else check_sparse_row("x", row, X.shape[1])
+    if not isinstance(row, tuple):
+        return np.ascontiguousarray(row, np.float64)
+    if X.has_canonical_format:
+        return SparseRow(*row)
+    return check_sparse_row("x", row, X.shape[1])
 
 
-def _alike(row: Any, successor: Any, n: int) -> tuple[Any, Any]:
+def _alike(row: Row, successor: Row, n: int) -> tuple[Row, Row]:
     """Return both rows, dense unless both are sparse."""
     if isinstance(row, SparseRow) and isinstance(successor, SparseRow):
         return row, successor
-    row, successor = (each.dense(n) if isinstance(each, SparseRow) else each for each in (row, successor))
-    return row, successor
+    return _dense(row, n), _dense(successor, n)
+
+
+def _dense(row: Row, n: int) -> Array:
+    """Return a row as a vector of n numbers."""
+    if isinstance(row, SparseRow):
+        return row.dense(n)
+    return row
 
 
 # ------------------------------------------------------------ estimators
@@ -260,7 +273,7 @@ class OnlinePredictor(ABC):
     def weights(self) -> Array:
         """Copy of the weights after the last transition, shape (n,)."""
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Any) -> float | Array:
         """Predict the value of a row, or of each row of a matrix.
 
         Parameters
@@ -287,7 +300,7 @@ class OnlinePredictor(ABC):
                 return _plain(product("x", check_array("x", x, (n,)), weights.T))
         return product("x", self._checked_features(x), weights.T)
 
-    def _checked_features(self, x: Any) -> Any:
+    def _checked_features(self, x: Any) -> Features:
         """Check a matrix of features, (k, n)."""
         phi = check_features("x", x, finite=False)
         check_finite("x", phi, self._names)
@@ -297,14 +310,14 @@ class OnlinePredictor(ABC):
             )
         return phi
 
-    def _rows_of(self, x: Any) -> Any:
+    def _rows_of(self, x: Any) -> Features:
         """Return features as a matrix, (k, n)."""
         x = by_name("x", x, self._names)
         if isinstance(x, tuple):
             return check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
         return self._checked_features(x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
 
-    def _shaped(self, x: Any, values: NDArray[Any]) -> Any:
+    def _shaped(self, x: Any, values: Array) -> Any:
         """Return values (k, m) in the shape of predictions for `x`."""
         if self.n_rewards is None:
             values = values[:, 0]
@@ -348,5 +361,8 @@ class OnlinePredictor(ABC):
         return copy.deepcopy(self)  # two estimators must not learn into the same arrays
 
 
-def _plain(value: Array) -> Any:
-    return value if value.ndim else float(value)
+def _plain(value: Array) -> float | Array:
+    """Return one number as a float."""
+    if value.ndim:
+        return value
+    return float(value)

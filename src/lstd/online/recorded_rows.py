@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,9 @@ from lstd.data.follow import follows
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import Transition, compiled, row_of
+from lstd.online.forgetting import RateBank
+from lstd.online.one_transition import OnlinePredictor, Transition, compiled, row_of
+from lstd.online.recursion import Recursion
 from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
@@ -25,7 +28,41 @@ Block = tuple[NDArray[Any], ...]  # dense rows as the kernel `stream` takes them
 Name = Callable[[int], str] | None  # of recorded rows, in warnings
 
 
-def learn(model: Any, rows: Rows, told: Array | None, name: Name) -> None:
+class RowLearner(OnlinePredictor):
+    """An online estimator that learns recorded rows: one or several recursions, of which one may learn alone."""
+
+    alpha: float | Array
+    _cores: list[Recursion]
+    _bank: RateBank | None  # that chooses among several recursions
+    _warned: bool  # of a jump
+    _beyond: Array  # (4, m), see `warn_of_bounds`
+    alone: Recursion | None  # that learns by compiled kernels, if it is the only one
+    n_changes_: int
+
+    @property
+    @abstractmethod
+    def arrays(self) -> list[NDArray[Any]]:
+        """The arrays that change in place, but for the buffers."""
+
+    @property
+    @abstractmethod
+    def drift_(self) -> float:
+        """Size of recent errors over the largest that the stream's own history allows."""
+
+    @abstractmethod
+    def learn(self, given: Transition, name: Name = None, t: int = 0) -> None:
+        """Learn from a checked transition, to a row that warnings call `name(t)`."""
+
+    @abstractmethod
+    def cut_off(self) -> None:
+        """Cut the episode off at the last successor."""
+
+    @abstractmethod
+    def after(self, core: Recursion, name: Name = None, t: int = 0) -> None:
+        """Do what is due after a transition of a recursion, to a row that warnings call `name(t)`."""
+
+
+def learn(model: RowLearner, rows: Rows, told: Array | None, name: Name) -> None:
     """Learn from at least one row, or from none if one of them is refused.
 
     `told` (T, m + 2) is filled with the predictions for each row before its transition is learned, with the drift, and
@@ -53,10 +90,12 @@ def learn(model: Any, rows: Rows, told: Array | None, name: Name) -> None:
 
 
 @contextlib.contextmanager
-def _all_or_none(model: Any) -> Iterator[None]:
+def _all_or_none(model: RowLearner) -> Iterator[None]:
     """Restore the estimator if an error is raised."""
-    objects, arrays = (model, *model._cores), model.arrays
-    before, copies = [{**vars(each)} for each in objects], [array.copy() for array in arrays]
+    objects = (model, *model._cores)
+    arrays = model.arrays
+    before = [{**vars(each)} for each in objects]
+    copies = [array.copy() for array in arrays]
     for core in model._cores:
         core.keeps_buffer = True
     try:
@@ -69,14 +108,15 @@ def _all_or_none(model: Any) -> Iterator[None]:
         raise
 
 
-def _learn_part(model: Any, rows: Rows, part: slice, told: Array | None, name: Name) -> None:
+def _learn_part(model: RowLearner, rows: Rows, part: slice, told: Array | None, name: Name) -> None:
     """Learn some of the rows: dense ones by the kernel `stream`, but for those before which it stops."""
     kinds, t, m = _kinds(rows, part), part.start, rows.y.shape[1]
     asked = np.empty((0, m + 2)) if told is None else told[part]
-    block = None if sparse.issparse(rows.X) or model.alone is None else block_of(rows, kinds, part)
+    core = None if sparse.issparse(rows.X) else model.alone
+    block = None if core is None else block_of(rows, kinds, part)
     while t < part.stop:
-        if block is not None:
-            t = part.start + learn_block(model, block, t - part.start, asked, name, part.start)
+        if core is not None and block is not None:
+            t = part.start + learn_block(model, core, block, t - part.start, asked, name, part.start)
         if t < part.stop:
             if told is not None:
                 told[t, :m] = model.predict(row_of(rows.X, t))
@@ -88,20 +128,22 @@ def _learn_part(model: Any, rows: Rows, part: slice, told: Array | None, name: N
             t += 1
 
 
-def learn_block(model: Any, block: Block, first: int, told: Array, name: Name = None, start: int = 0) -> int:
-    """Learn the rows of a block from `first` on; returns the row that is to be learned by itself.
+def learn_block(
+    model: RowLearner, core: Recursion, block: Block, first: int, told: Array, name: Name = None, start: int = 0
+) -> int:
+    """Learn the rows of a block from `first` on by the only recursion; returns the row that is to be learned by itself.
 
     The block begins with the row `start` of recorded rows.
     """
     compiled(kernels, "stream")
     while first < len(block[0]):
         before = first
-        first, code = kernels.stream(*block, first, told, *model.alone.arrays)
+        first, code = kernels.stream(*block, first, told, *core.arrays)
         told[before:first, -1] = model.n_changes_
         if code < DONE:
             break
         if code != DONE:
-            model.after(model.alone, name, start + int(first))
+            model.after(core, name, start + int(first))
     return int(first)
 
 
@@ -125,7 +167,7 @@ def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> Block:
     return X, X_next, y, np.column_stack([getattr(rows, name)[part] for name in PLACES]), kinds
 
 
-def _learn_row(model: Any, rows: Rows, kind: int, t: int, name: Name) -> None:
+def _learn_row(model: RowLearner, rows: Rows, kind: int, t: int, name: Name) -> None:
     """Learn one row; a horizon row cuts its episode off, unless the next chunk may continue it."""
     if rows.X_next is not None or kind < WAITS:
         model.learn(Transition.of_row(rows, t), name, t + 1)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd._kernels import change_detection
 from lstd._kernels import online_state as at
@@ -30,7 +31,7 @@ from lstd.data.doubts import warn_of_ratios
 from lstd.data.rows import Rows, usual_columns
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
-from lstd.online.one_transition import SparseRow, Transition, aligned, compiled
+from lstd.online.one_transition import Row, SparseRow, Transition, aligned, compiled
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.intervals import Influence, influence_of
 from lstd.statistics.merging import LSTDStatistics
@@ -69,7 +70,7 @@ class Recursion:
 
     def __init__(
         self, n: int, m: int, gamma: float, lmbda: float, alpha: Array, variant: str, *, forgetting: float,
-        n_blocks: Any, renew_every: int, monitors: bool = True,
+        n_blocks: int | str, renew_every: int, monitors: bool = True,
     ) -> None:  # fmt: skip
         self.n, self.m, self.gamma, self.lmbda, self.variant = n, m, gamma, lmbda, variant
         self.forgetting, self.renew_every, self.monitors = forgetting, renew_every, monitors
@@ -106,7 +107,7 @@ class Recursion:
     # ------------------------------------------------------------ views
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> tuple[Array, Array, NDArray[np.int64], Array]:
         """The arrays of the kernels."""
         return self.state, self.numbers, self.counts, self.buffer
 
@@ -308,7 +309,7 @@ class Recursion:
         compiled(kernels, "growth")
         return float(kernels.growth(*self.arrays[:3]))
 
-    def predict(self, x: Any, values: Array, most: float = np.inf) -> bool:
+    def predict(self, x: Row, values: Array, most: float = np.inf) -> bool:
         """Fill `values` (m,) with predictions from a row that `check_pair` returns.
 
         Returns False where `most` is given and reading the weights may multiply their errors by more, or they are to be

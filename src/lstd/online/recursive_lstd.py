@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
 from numpy import ndarray
@@ -20,15 +20,15 @@ from lstd._kernels.online_step import step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
 from lstd.data.returns import mean_squared_residual
-from lstd.data.rows import PerRow, Rows
+from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, boundary_share, check_ridge
 from lstd.data.takes import Takes
 from lstd.data.variants import SHARES, VARIANT
 from lstd.errors import InvalidInputError, RidgeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, check_rates
-from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, SparseRow, Transition, aligned, compiled
-from lstd.online.recorded_rows import Name, learn
+from lstd.online.one_transition import NO_GROUPS, SparseRow, Transition, aligned, compiled
+from lstd.online.recorded_rows import Name, RowLearner, learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_jump
 from lstd.statistics.intervals import Interval, check_level
@@ -43,7 +43,7 @@ _INFINITE, _NO_ROOM = np.inf, np.empty(0)
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
-class RecursiveLSTD(OnlinePredictor):
+class RecursiveLSTD(RowLearner):
     """Least-squares temporal-difference prediction, one transition at a time.
 
     After every :meth:`update` the weights equal the batch estimator's on the transitions so far. An update takes
@@ -311,17 +311,29 @@ class RecursiveLSTD(OnlinePredictor):
             warn_of_change(charts, core.n_updates, self.forgetting, f"{name(t)}: " if name else "")
 
     @property
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[NDArray[Any]]:
         """The arrays that change in place, but for the buffers."""
         return [array for core in self._cores for array in core.arrays[:3]] + [
             *(self._bank.state if self._bank else ())
         ]
 
+    @overload
+    def partial_fit(
+        self, X: Any, y: ArrayLike, *, return_predictions: Literal[False] = ..., **columns: Unpack[Columns]
+    ) -> Self: ...
+    @overload
+    def partial_fit(
+        self, X: Any, y: ArrayLike, *, return_predictions: Literal[True], **columns: Unpack[Columns]
+    ) -> Array: ...
+    @overload
+    def partial_fit(
+        self, X: Any, y: ArrayLike, *, return_predictions: bool, **columns: Unpack[Columns]
+    ) -> Self | Array: ...
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
         discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
         weight: PerRow = None, return_predictions: bool = False, **others: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Self | Array:  # fmt: skip
         """Learn from recorded rows in time order, as from one :meth:`update` per transition.
 
         Parameters
@@ -429,7 +441,11 @@ class RecursiveLSTD(OnlinePredictor):
         """Rate of forgetting of the weights that are read."""
         return self.reader.forgetting
 
-    def predict(self, x: Any, return_std: bool = False) -> Any:
+    @overload
+    def predict(self, x: Any, return_std: Literal[False] = ...) -> float | Array: ...
+    @overload
+    def predict(self, x: Any, return_std: Literal[True]) -> tuple[float | Array, float | Array]: ...
+    def predict(self, x: Any, return_std: bool = False) -> float | Array | tuple[float | Array, float | Array]:
         """Predict the value of a row, or of each row of a matrix.
 
         Parameters
@@ -536,8 +552,7 @@ class RecursiveLSTD(OnlinePredictor):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        model: RecursiveLSTD = snapshots.restored(cls, snapshot)
-        return model
+        return snapshots.restored(cls, snapshot)
 
 
 def _name_of(X: Any, t: int) -> str:

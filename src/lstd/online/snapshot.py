@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.files import BROKEN, json_bytes, pack, unpack
 from lstd.online.forgetting import Choice
+from lstd.online.recorded_rows import RowLearner
 from lstd.online.recursion import Recursion
 from lstd.statistics.blocks import Blocks
 from lstd.types import Array
+
+L = TypeVar("L", bound=RowLearner)
 
 VERSION = 19
 _PARAMETERS = ("gamma", "lmbda", "forgetting", "n_rewards", "n_blocks", "check_every", "variant")
@@ -60,7 +63,7 @@ def _not_a_snapshot(why: str) -> InvalidInputError:
     )
 
 
-def snapshot_of(model: Any) -> dict[str, NDArray[Any]]:
+def snapshot_of(model: RowLearner) -> dict[str, NDArray[Any]]:
     """Return the arrays of an estimator's state, copies of its own."""
     state = State(
         **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
@@ -72,7 +75,7 @@ def snapshot_of(model: Any) -> dict[str, NDArray[Any]]:
     return {"version": np.array(VERSION), "document": text} | {name: array.copy() for name, array in arrays.items()}
 
 
-def restored(kind: Any, snapshot: Mapping[str, Any]) -> Any:
+def restored(kind: Callable[..., L], snapshot: Mapping[str, Any]) -> L:
     """Return the estimator of a snapshot, which may come from a file; raises InvalidInputError if it does not fit."""
     state = _unpacked(snapshot)
     if not state.cores:

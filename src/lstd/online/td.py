@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy import ndarray
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd._kernels import td_update as kernels
@@ -122,10 +122,10 @@ class TemporalDifference(OnlinePredictor):
             self._scalars[kernels.DECAY] = 0.0
 
     @property
-    def _arrays(self) -> tuple[Any, ...]:
+    def _arrays(self) -> tuple[Array, Array, NDArray[np.int64]]:
         return self._state, self._scalars, self._counts
 
-    def _check_ratios(self, ratios: Any) -> None:
+    def _check_ratios(self, ratios: ArrayLike) -> None:
         """Raise InvalidInputError for ratios other than 1 if the algorithm learns on-policy."""
 
     # ------------------------------------------------------------ whole streams
@@ -272,7 +272,7 @@ class TrueOnlineTD(TemporalDifference):
     def __init__(self, n_features: int, gamma: float = GAMMA, lmbda: float = LMBDA, step_size: float = 0.01) -> None:
         super().__init__(n_features, gamma, lmbda, step_size, kernels.TRUE_ONLINE)
 
-    def _check_ratios(self, ratios: Any) -> None:
+    def _check_ratios(self, ratios: ArrayLike) -> None:
         if np.any(np.asarray(ratios) != 1.0):
             raise InvalidInputError(
                 "`importance_ratio` must be 1 with true online TD(λ), which learns on-policy; got another value. "
