@@ -212,11 +212,15 @@ def carry_observed(discounts, full, coefficients, weights, observed):  # type: i
     Rows: `full` (T,), false in horizon rows; `discounts`, `coefficients` and `weights`, (T,), or (1,) for all rows.
     """
     v, by_v, seen, seen_by_v = 0.0, 1.0, 0.0, 0.0
+    one_kept = min(coefficients[0], 1.0) if len(coefficients) == 1 else 1.0
+    one_weight = weights[0] if len(weights) == 1 else 1.0
     for t in range(len(full)):
         if not full[t]:
             v, by_v = 0.0, 0.0
             continue
-        discount, kept, weight = _of(discounts, t), min(_of(coefficients, t), 1.0), _of(weights, t)
+        discount = _of(discounts, t)
+        kept = min(coefficients[t], 1.0) if len(coefficients) > 1 else one_kept
+        weight = weights[t] if len(weights) > 1 else one_weight
         seen += (1.0 - discount) * (weight + kept * v)
         seen_by_v += (1.0 - discount) * kept * by_v
         v = (discount * kept) * v + discount * weight  # one fused step from row to row

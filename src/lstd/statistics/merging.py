@@ -410,6 +410,8 @@ class LSTDStatistics(ReadOnly, Saved):
             first = rows.kept(slice(0, 1))
         start = self.changed(about=about, successors=rows.X_next is not None, first=first)
 
+        (ends_of_episodes,) = rows.last.nonzero()
+
         def until(end: int, arrays: Added, last: Rows, counts: Counts) -> LSTDStatistics:
             return start.changed(
                 sums=arrays.sums,
@@ -417,7 +419,7 @@ class LSTDStatistics(ReadOnly, Saved):
                 trace=arrays.trace,
                 last=last,
                 counts=counts,
-                n_episodes=n_episodes + int(np.count_nonzero(rows.last[: end - 1])),
+                n_episodes=n_episodes + int(np.searchsorted(ends_of_episodes, end - 1)),
                 n_groups=None if rows.groups is None else n_groups + int(np.searchsorted(starts, end)),
             )
 
