@@ -39,34 +39,65 @@ class _Chain:
         The columns are episode, step, state, reward (NaN in horizon rows), outcome (-1 there) and ended.
         """
         cumulative = self.probability.cumsum(axis=1)[:, :-1].round(9)
-        episode, rows, step = np.arange(len(state)), [], 0
+        episode = np.arange(len(state))  # those that go on
+        step = 0
+        rows_of_steps: list[dict[str, NDArray[Any]]] = []
         while len(episode):
-            outcome = (random.random((len(episode), 1)) > cumulative[state]).sum(axis=1)
-            open_, successor = lengths[episode] > step, self.successor[state, outcome]
-            reward = np.where(open_, self.reward[state, outcome], np.nan)
-            ended, outcome = open_ & (successor < 0), np.where(open_, outcome, -1)
-            rows.append((episode, np.full(len(episode), step), state, reward, outcome, ended))
-            episode, state, step = episode[open_ & ~ended], successor[open_ & ~ended], step + 1
-        columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
-        order = np.lexsort(columns[1::-1])
-        names = ("episode", "step", "state", "reward", "outcome", "ended")
-        return {name: column[order] for name, column in zip(names, columns, strict=True)}
+            uniform = random.random((len(episode), 1))
+            outcome = (uniform > cumulative[state]).sum(axis=1)
+            successor = self.successor[state, outcome]
+            is_observed = lengths[episode] > step  # False in a horizon row
+            ended = is_observed & (successor < 0)
+            rows_of_steps.append(
+                {
+                    "episode": episode,
+                    "step": np.full(len(episode), step),
+                    "state": state,
+                    "reward": np.where(is_observed, self.reward[state, outcome], np.nan),
+                    "outcome": np.where(is_observed, outcome, -1),
+                    "ended": ended,
+                }
+            )
+            goes_on = is_observed & ~ended
+            episode = episode[goes_on]
+            state = successor[goes_on]
+            step += 1
+
+        columns = {name: np.concatenate([rows[name] for rows in rows_of_steps]) for name in rows_of_steps[0]}
+        by_episode = np.lexsort([columns["step"], columns["episode"]])
+        return {name: column[by_episode] for name, column in columns.items()}
 
     def returns(self, gamma: float, steps: int) -> tuple[Array, Array]:
-        """Compute the mean and the standard deviation of the discounted rewards of the next `steps`, each (k,)."""
-        k, J = self.reward.shape
-        p, r, alive = self.probability, self.reward, self.successor >= 0
+        """Compute the mean and the standard deviation of the discounted rewards of the next `steps`, each (k,).
 
-        def after(weights: Array) -> csr_array:  # the matrix that sums over outcomes
-            entries = (weights * alive).ravel(), np.maximum(self.successor, 0).ravel(), np.arange(0, k * J + 1, J)
-            return csr_array(entries, shape=(k, k))
+        With one step more, the mean m and the mean square q of the return become, summed over outcomes,
 
-        once, crossed, twice = after(gamma * p), after(2.0 * gamma * p * r), after(gamma**2 * p)
-        first, second = (p * r).sum(axis=1), (p * r**2).sum(axis=1)
-        mean, square = np.zeros((2, k))
+            m(s) = Σ p (r + γ m(s')),    q(s) = Σ p (r² + 2γ r m(s') + γ² q(s')).
+        """
+        k = len(self.reward)
+        p = self.probability
+        r = self.reward
+        mean_reward = (p * r).sum(axis=1)
+        mean_square_reward = (p * r**2).sum(axis=1)
+        once = self._expecting(gamma * p)
+        crossed = self._expecting(2.0 * gamma * p * r)
+        twice = self._expecting(gamma**2 * p)
+
+        mean = np.zeros(k)
+        square = np.zeros(k)
         for _ in range(steps):
-            mean, square = first + once @ mean, second + crossed @ mean + twice @ square
-        return mean.round(6), np.sqrt(np.maximum(square - mean**2, 0.0)).round(6)
+            square = mean_square_reward + crossed @ mean + twice @ square
+            mean = mean_reward + once @ mean
+        variance = np.maximum(square - mean**2, 0.0)
+        return mean.round(6), np.sqrt(variance).round(6)
+
+    def _expecting(self, weights: Array) -> csr_array:
+        """Return the matrix (k, k) that sums values of successors over outcomes, with weights (k, J)."""
+        k, J = weights.shape
+        entries = weights * (self.successor >= 0)
+        columns = np.maximum(self.successor, 0)
+        begins_of_rows = np.arange(0, k * J + 1, J)
+        return csr_array((entries.ravel(), columns.ravel(), begins_of_rows), shape=(k, k))
 
     def truth(self, state: NDArray[np.int64], gamma: float, steps: int, **ids: Any) -> pd.DataFrame:
         """Return ids, and the columns value and std of :meth:`returns`, for the state of each row."""
@@ -122,37 +153,67 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
 
 def _shop(n_customers: int, seed: int, *, events: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Draw the table and the truth of :func:`load_shop`, with other customers (`benchmarks/shops.py`)."""
-    factors = np.array([0, 0, 0, 0, 0, 10, 13, 16, 18, 23])  # tenths, 0.8 on average
-    recent, since = np.divmod(np.arange(800 * 4), 4)  # tenths; weeks without a purchase
-    leaves = np.where(since == 3, 0.3, 0.02)[:, np.newaxis]
-    spend = (factors * (30 + recent[:, np.newaxis]) + 5) // 10
-    after = np.minimum((9 * recent[:, np.newaxis] + spend + 5) // 10, 799)
-    successor = 4 * after + np.where(factors > 0, 0, np.minimum(since + 1, 3)[:, np.newaxis])
-    chain = _Chain(
-        np.hstack([np.repeat((1.0 - leaves) / 10, 10, axis=1), leaves]),
-        np.hstack([spend / 10, 0.0 * leaves]),
-        np.hstack([successor, np.full_like(recent, -1)[:, np.newaxis]]),
-    )
+    chain = _shop_chain()
     random = np.random.default_rng(seed)
-    start, first = random.integers(1, 52, n_customers), random.integers(50, 351, n_customers)
-    rows = chain.episodes(random, 4 * first, 52 - start)
-    customer, weeks, spend, closed = rows["episode"], rows["step"] + 1, rows["reward"], rows["ended"]
+    start = random.integers(1, 52, n_customers)  # week of the row after the first purchase
+    first_spend = random.integers(50, 351, n_customers)  # in tenths
+    rows = chain.episodes(random, 4 * first_spend, 52 - start)
+
+    customer = rows["episode"]
+    weeks = rows["step"] + 1
+    spend = rows["reward"]
+    closed = rows["ended"]
     monday = np.datetime64("2024-12-30", "s") + 7 * np.arange(53).astype("m8[D]")
     week = start[customer] + rows["step"]
     truth = chain.truth(rows["state"], 0.98, 700, customer=customer, week=monday[week])
     if events:
-        some = (spend > 0) | closed
+        is_event = (spend > 0) | closed
+        never_closed = np.zeros(n_customers, dtype=bool)
         log = _frame(
-            customer=np.append(np.arange(n_customers), customer[some]), date=monday[np.append(start - 1, week[some])],
-            spend=np.append(first / 10, spend[some]), closed=np.append(np.zeros(n_customers, dtype=bool), closed[some]),
-        ).sort_values(["customer", "date"], ignore_index=True)  # fmt: skip
-        return log, truth[np.isnan(spend)].reset_index(drop=True)
-    bought = np.maximum.accumulate(np.where(np.append(True, spend[:-1] > 0) | (weeks == 1), np.arange(len(week)), 0))
+            customer=np.append(np.arange(n_customers), customer[is_event]),
+            date=monday[np.append(start - 1, week[is_event])],
+            spend=np.append(first_spend / 10, spend[is_event]),
+            closed=np.append(never_closed, closed[is_event]),
+        )
+        is_active = np.isnan(spend)
+        return log.sort_values(["customer", "date"], ignore_index=True), truth[is_active].reset_index(drop=True)
+
+    row = np.arange(len(week))
+    follows_purchase = np.append(True, spend[:-1] > 0) | (weeks == 1)
+    row_after_purchase = np.maximum.accumulate(np.where(follows_purchase, row, 0))
     table = _frame(
-        customer=customer, week=monday[week], recent=rows["state"] // 4 / 10, weeks=weeks,
-        since_last=np.arange(len(week)) - bought + 1, spend=spend, closed=closed,
-    )  # fmt: skip
+        customer=customer,
+        week=monday[week],
+        recent=rows["state"] // 4 / 10,
+        weeks=weeks,
+        since_last=row - row_after_purchase + 1,
+        spend=spend,
+        closed=closed,
+    )
     return table, truth
+
+
+def _shop_chain() -> _Chain:
+    """Return the chain of `load_shop`: a state is 4 × recent spending, in tenths, + weeks without a purchase, up to 3.
+
+    The outcomes are no purchase, five times, five purchases, and the end of the account.
+    """
+    factors = np.array([0, 0, 0, 0, 0, 10, 13, 16, 18, 23])  # tenths of what is usual, 0.8 on average
+    recent, since_last = np.divmod(np.arange(800 * 4), 4)
+    leaves = np.where(since_last == 3, 0.3, 0.02)[:, np.newaxis]
+    stays = np.repeat((1.0 - leaves) / 10, 10, axis=1)
+
+    usual = 30 + recent[:, np.newaxis]
+    spend = (factors * usual + 5) // 10
+    recent_next = np.minimum((9 * recent[:, np.newaxis] + spend + 5) // 10, 799)
+    one_week_more = np.minimum(since_last + 1, 3)[:, np.newaxis]
+    since_last_next = np.where(factors > 0, 0, one_week_more)
+    end = np.full_like(recent, -1)[:, np.newaxis]
+    return _Chain(
+        probability=np.hstack([stays, leaves]),
+        reward=np.hstack([spend / 10, 0.0 * leaves]),
+        successor=np.hstack([4 * recent_next + since_last_next, end]),
+    )
 
 
 def load_patients(*, return_truth: bool = False) -> Any:
@@ -185,24 +246,35 @@ def load_patients(*, return_truth: bool = False) -> Any:
     1        0   0.5     0.8     1    0.5  False
     2        0   1.0     0.9     1    0.5  False
     """
-    marker, drug = np.divmod(np.arange(81 * 2), 2)  # tenths
-    marker, noise = marker - 40, np.array([-5, -3, -1, 1, 3, 5])
-    dies = (0.05 * np.exp(0.07 * marker) * np.where(drug == 1, 0.6, 1.0))[:, np.newaxis]
-    after = np.clip((19 * marker[:, np.newaxis] + 10) // 20 + noise, -40, 40)
+    # A state is 2 × (marker + 40) + drug, with the marker in tenths.
+    marker, drug = np.divmod(np.arange(81 * 2), 2)
+    marker = marker - 40
+    noise = np.array([-5, -3, -1, 1, 3, 5])
+    with_drug = np.where(drug == 1, 0.6, 1.0)
+    dies = (0.05 * np.exp(0.07 * marker) * with_drug)[:, np.newaxis]
+    marker_next = np.clip((19 * marker[:, np.newaxis] + 10) // 20 + noise, -40, 40)
     chain = _Chain(
-        np.hstack([np.repeat((1.0 - dies) / 6, 6, axis=1), dies]),
-        np.hstack([np.full_like(after, 0.5, dtype=float), np.full_like(dies, 0.25)]),
-        np.hstack([2 * (after + 40) + drug[:, np.newaxis], np.full_like(dies, -1, dtype=int)]),
+        probability=np.hstack([np.repeat((1.0 - dies) / 6, 6, axis=1), dies]),
+        reward=np.hstack([np.full_like(marker_next, 0.5, dtype=float), np.full_like(dies, 0.25)]),
+        successor=np.hstack([2 * (marker_next + 40) + drug[:, np.newaxis], np.full_like(dies, -1, dtype=int)]),
     )
     random = np.random.default_rng(1)
-    first = np.clip(np.rint(10 * random.normal(size=400)).astype(int), -40, 40)
-    rows = chain.episodes(random, 2 * (first + 40) + random.integers(0, 2, 400), random.integers(2, 25, 400))
+    first_marker = np.clip(np.rint(10 * random.normal(size=400)).astype(int), -40, 40)
+    has_drug = random.integers(0, 2, 400)
+    followed = random.integers(2, 25, 400)  # half-years
+    rows = chain.episodes(random, 2 * (first_marker + 40) + has_drug, followed)
     state = rows["state"]
     table = _frame(
-        patient=rows["episode"], year=0.5 * rows["step"], marker=marker[state] / 10, drug=drug[state],
-        lived=rows["reward"], died=rows["ended"],
-    )  # fmt: skip
-    return (table, chain.truth(state, 1.0, 10, **table[["patient", "year"]])) if return_truth else table
+        patient=rows["episode"],
+        year=0.5 * rows["step"],
+        marker=marker[state] / 10,
+        drug=drug[state],
+        lived=rows["reward"],
+        died=rows["ended"],
+    )
+    if not return_truth:
+        return table
+    return table, chain.truth(state, 1.0, 10, **table[["patient", "year"]])
 
 
 def load_machines(*, return_truth: bool = False) -> Any:
@@ -235,24 +307,36 @@ def load_machines(*, return_truth: bool = False) -> Any:
     1        0   57  light        1.0           59   1.0   False
     2        0   58  light        1.1           60   1.0   False
     """
-    wear, heavy = np.divmod(np.arange(64 * 2), 2)  # tenths
-    fails = (0.4 * (np.minimum(wear, 60) / 60) ** 6)[:, np.newaxis]
-    after = np.minimum(wear[:, np.newaxis] + np.arange(3) * (1 + heavy[:, np.newaxis]), 63)
+    # A state is 2 × vibration, in tenths, + 1 under heavy load.
+    vibration, heavy = np.divmod(np.arange(64 * 2), 2)
+    fails = (0.4 * (np.minimum(vibration, 60) / 60) ** 6)[:, np.newaxis]
+    wear = np.arange(3) * (1 + heavy[:, np.newaxis])
+    vibration_next = np.minimum(vibration[:, np.newaxis] + wear, 63)
     chain = _Chain(
-        np.hstack([np.repeat((1.0 - fails) / 3, 3, axis=1), fails]),
-        np.hstack([np.ones_like(after, dtype=float), np.full_like(fails, 0.5)]),
-        np.hstack([2 * after + heavy[:, np.newaxis], np.full_like(fails, -1, dtype=int)]),
+        probability=np.hstack([np.repeat((1.0 - fails) / 3, 3, axis=1), fails]),
+        reward=np.hstack([np.ones_like(vibration_next, dtype=float), np.full_like(fails, 0.5)]),
+        successor=np.hstack([2 * vibration_next + heavy[:, np.newaxis], np.full_like(fails, -1, dtype=int)]),
     )
     random = np.random.default_rng(1)
-    start = random.integers(0, 120, 200)
-    rows = chain.episodes(random, 2 * random.integers(5, 16, 200) + random.integers(0, 2, 200), 120 - start)
-    state, machine = rows["state"], rows["episode"]
+    start = random.integers(0, 120, 200)  # day of the first reading
+    first_vibration = random.integers(5, 16, 200)
+    is_heavy = random.integers(0, 2, 200)
+    rows = chain.episodes(random, 2 * first_vibration + is_heavy, 120 - start)
+    state = rows["state"]
+    machine = rows["episode"]
+    noise = random.integers(-5, 6, len(state))
     table = _frame(
-        machine=machine, day=start[machine] + rows["step"], load=np.array(["light", "heavy"])[heavy[state]],
-        vibration=wear[state] / 10, temperature=60 + 8 * heavy[state] + random.integers(-5, 6, len(state)),
-        days=rows["reward"], failed=rows["ended"],
-    )  # fmt: skip
-    return (table, chain.truth(state, 1.0, 2000, **table[["machine", "day"]])) if return_truth else table
+        machine=machine,
+        day=start[machine] + rows["step"],
+        load=np.array(["light", "heavy"])[heavy[state]],
+        vibration=vibration[state] / 10,
+        temperature=60 + 8 * heavy[state] + noise,
+        days=rows["reward"],
+        failed=rows["ended"],
+    )
+    if not return_truth:
+        return table
+    return table, chain.truth(state, 1.0, 2000, **table[["machine", "day"]])
 
 
 def load_decisions(*, return_truth: bool = False) -> Any:
@@ -286,30 +370,46 @@ def load_decisions(*, return_truth: bool = False) -> Any:
     2        1    0       1     treat          0.3   0.0  False
     """
     policies = {"doctors": (0.2, 0.3), "treat more": (0.2, 0.8), "treat nobody": (0.0, 0.0)}
-    chains = [_decisions(np.array(treats)) for treats in policies.values()]
+    chains = {name: _decisions_chain(np.array(treats)) for name, treats in policies.items()}
     random = np.random.default_rng(1)
     forever = np.full(2000, np.iinfo(np.int64).max)
-    rows = chains[0].episodes(random, random.integers(0, 2, 2000), forever)
-    severe, treated = rows["state"], rows["outcome"] // 4
-    chance = np.array(policies["doctors"])[severe]
+    first_state = random.integers(0, 2, 2000)
+    rows = chains["doctors"].episodes(random, first_state, forever)
+    severe = rows["state"]
+    treated = rows["outcome"] // 4
+    treats = np.array(policies["doctors"])[severe]
     table = _frame(
-        patient=rows["episode"], day=rows["step"], severe=severe, treatment=np.array(["wait", "treat"])[treated],
-        probability=np.where(treated == 1, chance, 1.0 - chance), home=rows["reward"], ended=rows["ended"],
-    )  # fmt: skip
+        patient=rows["episode"],
+        day=rows["step"],
+        severe=severe,
+        treatment=np.array(["wait", "treat"])[treated],
+        probability=np.where(treated == 1, treats, 1.0 - treats),
+        home=rows["reward"],
+        ended=rows["ended"],
+    )
     if not return_truth:
         return table
-    mild, severe = np.array([*policies.values()]).T
-    truth = _frame(mild=mild, severe=severe, value=[chain.returns(1.0, 500)[0].mean() for chain in chains])
+    treats_mild, treats_severe = np.array([*policies.values()]).T
+    values = [chain.returns(1.0, 500)[0].mean() for chain in chains.values()]
+    truth = _frame(mild=treats_mild, severe=treats_severe, value=values)
     return table, truth.set_axis([*policies]).rename_axis("policy")
 
 
-def _decisions(treats: Array) -> _Chain:
-    """Return the chain of `load_decisions`: outcomes are death, home, mild and severe, untreated and treated."""
-    severe, treated = np.array([[0], [1]]), np.array([[0, 1]])
-    dies, home = np.where((severe == 1) & (treated == 0), 0.05, 0.01), np.where(severe == 1, 0.1, 0.3) + 0.0 * treated
-    worse = np.where(severe == 0, 0.1, np.where(treated == 1, 0.4, 0.8))
+def _decisions_chain(treats: Array) -> _Chain:
+    """Return the chain of `load_decisions` for the probability of treatment in each state, (2,).
+
+    The outcomes are death, home, mild and severe without treatment, and the same four with it.
+    """
+    severe = np.array([[0], [1]])
+    treated = np.array([[0, 1]])
+    dies = np.where((severe == 1) & (treated == 0), 0.05, 0.01)
+    home = np.where(severe == 1, 0.1, 0.3) + 0.0 * treated  # of shape (2, 2), as the others
+    severe_next = np.where(severe == 0, 0.1, np.where(treated == 1, 0.4, 0.8))
     stays = 1.0 - dies - home
     chosen = np.where(treated == 1, treats[:, np.newaxis], 1.0 - treats[:, np.newaxis])
-    outcomes = np.stack([dies, home, stays * (1.0 - worse), stays * worse], axis=2) * chosen[:, :, np.newaxis]
-    rewards, successors = np.tile([0.0, 1.0, 0.0, 0.0], (2, 2)), np.tile([-1, -1, 0, 1], (2, 2))
-    return _Chain(outcomes.reshape(2, 8), rewards, successors)
+    outcomes = np.stack([dies, home, stays * (1.0 - severe_next), stays * severe_next], axis=2)
+    return _Chain(
+        probability=(outcomes * chosen[:, :, np.newaxis]).reshape(2, 8),
+        reward=np.tile([0.0, 1.0, 0.0, 0.0], (2, 2)),
+        successor=np.tile([-1, -1, 0, 1], (2, 2)),
+    )
