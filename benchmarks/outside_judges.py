@@ -44,7 +44,14 @@ SEED, DEVELOPMENT = 80_000, 60_000
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "policy-evaluation.md"
 SOURCE = "benchmarks/outside_judges.py"
 CHOICE = "first choice"
-OURS = (CHOICE, "state values", "weighted state values", "doubly robust", "per-decision doubly robust")
+OURS = (
+    CHOICE,
+    "state values",
+    "weighted state values",
+    "doubly robust",
+    "least-variance mean",
+    "per-decision doubly robust",
+)
 
 
 # ---------------------------------------------------------------- COBS

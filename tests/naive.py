@@ -794,6 +794,14 @@ def shrunk(estimate, direct, error):
     return direct + max(0.0, 1.0 - s2 / c**2) * c
 
 
+def least_variance_mean(values, contributions):
+    """The mean of two values with weights in [0, 1] of least variance, and its contributions, from their covariance."""
+    one, two = contributions
+    s11, s12, s22 = (sum(x * y for x, y in zip(u, v, strict=True)) for u, v in ((one, one), (one, two), (two, two)))
+    a = min(max((s11 - s12) / (s11 - 2.0 * s12 + s22), 0.0), 1.0)
+    return (1.0 - a) * values[0] + a * values[1], [(1.0 - a) * x + a * y for x, y in zip(one, two, strict=True)]
+
+
 def first_choice(choice, estimate, per_decision, error, chance_if_nothing_is_hidden, times_wider=1.0):
     """The value where the state may hide something: a mean of both if that is sure and the second is no noise.
 

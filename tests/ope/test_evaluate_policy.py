@@ -51,9 +51,8 @@ def test_one_call_says_what_it_took_and_what_it_took_it_from():
     found = evaluate_policy(gamma=GAMMA, state=state, **data)
     one, direct = found.candidates[found.method], found.candidates["action values"]
     assert (found.lower, found.upper) == (one.lower, one.upper)
-    assert str(found).startswith(
-        f"{found.method}: {found.value:.4g} (unshrunk {one.value:.4g}), interval [{found.lower:.4g}, "
-    )
+    unshrunk = "" if f"{one.value:.4g}" == f"{found.value:.4g}" else f" (unshrunk {one.value:.4g})"
+    assert str(found).startswith(f"{found.method}: {found.value:.4g}{unshrunk}, interval [{found.lower:.4g}, ")
     c, s = one.value - direct.value, np.linalg.norm(one.by_blocks.blocks - direct.by_blocks.blocks)
     assert_close(found.value, direct.value + max(0.0, 1.0 - s**2 / c**2) * c, "sums")
     assert {"state values", "weighted state values", "doubly robust"} <= {*found.candidates}
@@ -69,6 +68,29 @@ def test_one_call_says_what_it_took_and_what_it_took_it_from():
     robust, weighted = (found.candidates[name].by_blocks for name in ("doubly robust", "weighted state values"))
     assert_close(found.features.difference[2], robust.value - weighted.value, "sums")
     assert_close(found.features.standard_error[2], np.linalg.norm(robust.blocks - weighted.blocks), "sums")
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_where_nothing_speaks_against_features_the_mean_of_least_variance_is_taken(coarse):
+    data, state = simulated(400, 6, process=DecisionProcess(seed=6), p_end=0.1)
+    data |= {"X": data["X"] @ GROUPS} if coarse else {}
+    found = evaluate_policy(gamma=GAMMA, state=state, **data)
+    agrees = bool((found.features.p_value[:2] > 0.05).all())
+    assert agrees == found.features.agrees == (not coarse)
+    assert found.method == ("doubly robust" if coarse else "least-variance mean")
+    names = ("doubly robust", "weighted state values")
+    parts = [found.candidates[name].by_blocks for name in names]
+    value, contributions = naive.least_variance_mean([one.value for one in parts], [one.blocks for one in parts])
+    mean = found.candidates["least-variance mean"]
+    assert_close(mean.value, value, "sums")
+    assert_close(mean.by_blocks.blocks, contributions, "sums")
+    assert_close(mean.standard_error, np.linalg.norm(contributions), "sums")
+    assert mean.standard_error <= min(found.candidates[name].standard_error for name in names)
+    full = ~np.isnan(data["y"])
+    weighted = found.candidates["weighted state values"]
+    assert_close(weighted.dual_weights @ data["y"][full], weighted.value, "solve")
+    for one in parts:  # the same, of rewards or of errors of action values
+        assert_close(mean.dual_weights, one.dual, "solve")
 
 
 def test_visits_are_those_of_the_target_policy():

@@ -125,9 +125,9 @@ def test_where_the_state_hides_something_the_interval_holds_both():
     ):
         found = evaluate_policy(**data, gamma=1.0)
     other = found.candidates["per-decision doubly robust"]
-    choice = found.candidates["doubly robust"]
+    choice = found.candidates[taken(found)]
     assert found.hidden.hides
-    assert found.method == "mean of doubly robust and per-decision"
+    assert found.method == f"mean of {taken(found)} and per-decision"
     assert found.lower == min(other.lower, choice.lower)
     assert found.upper == max(other.upper, choice.upper)
     assert found.lower <= found.value <= found.upper
@@ -135,7 +135,7 @@ def test_where_the_state_hides_something_the_interval_holds_both():
     compared = compare_policies({"one": found, "two": second})
     assert (compared.values[0].lower, compared.values[0].upper) == (found.lower, found.upper)
     assert_close(compared.difference[0, 1], found.value - second.value, "sums")
-    candidates = [[one.candidates["doubly robust"] for one in (found, second)]]
+    candidates = [[one.candidates[taken(one)] for one in (found, second)]]
     candidates.append([one.candidates["per-decision doubly robust"] for one in (found, second)])
     for pair in candidates:
         part = compare_policies(dict(zip("ab", pair, strict=True)))
@@ -152,21 +152,26 @@ def test_where_it_hides_nothing_the_interval_is_that_of_the_choice():
     assert "per-decision doubly robust" in found.candidates
 
 
-def expected_value(found, estimate):
-    """The value by its definition, from the candidates; `estimate` is the one that is taken if nothing is hidden."""
-    names = (estimate, "action values", "per-decision doubly robust")
-    taken, direct, other = (found.candidates[name].by_blocks for name in names)
+def taken(found):
+    """Name of the estimate that is taken if nothing is hidden."""
+    return found.method.removeprefix("mean of ").removesuffix(" and per-decision")
+
+
+def expected_value(found):
+    """The value by its definition, from the candidates."""
+    names = (taken(found), "action values", "per-decision doubly robust")
+    one, direct, other = (found.candidates[name].by_blocks for name in names)
     errors = [found.candidates[name].standard_error for name in (names[2], names[0])]
-    choice = naive.shrunk(taken.value, direct.value, taken.blocks - direct.blocks)
-    apart = other.blocks - taken.blocks
-    return naive.first_choice(choice, taken.value, other.value, apart, found.hidden.p_value, errors[0] / errors[1])
+    choice = naive.shrunk(one.value, direct.value, one.blocks - direct.blocks)
+    apart = other.blocks - one.blocks
+    return naive.first_choice(choice, one.value, other.value, apart, found.hidden.p_value, errors[0] / errors[1])
 
 
 def weight(found):
     """Weight of the per-decision value before it is cut at 1/2."""
-    names = ("doubly robust", "per-decision doubly robust")
-    taken, other = (found.candidates[name].by_blocks for name in names)
-    return 1.0 - 2.0 * np.sum((taken.blocks - other.blocks) ** 2) / (taken.value - other.value) ** 2
+    names = (taken(found), "per-decision doubly robust")
+    one, other = (found.candidates[name].by_blocks for name in names)
+    return 1.0 - 2.0 * np.sum((one.blocks - other.blocks) ** 2) / (one.value - other.value) ** 2
 
 
 @pytest.mark.parametrize(("n", "sure"), [(300, True), (20, False)])
@@ -174,7 +179,7 @@ def test_where_the_check_is_sure_the_value_is_a_mean_with_the_per_decision_value
     found = evaluate_policy(**diseases(n, True), gamma=1.0)
     assert found.hidden.hides
     assert (found.hidden.p_value < 0.01) == sure
-    assert_close(found.value, expected_value(found, "doubly robust"), "sums")
+    assert_close(found.value, expected_value(found), "sums")
     assert ("The value is a mean" in "".join(found.said)) == sure
 
 
@@ -185,7 +190,7 @@ def test_the_per_decision_value_counts_more_where_it_is_clearly_apart():
     assert weight(apart) > 0.6
     for found in (near, apart):
         assert found.hidden.p_value < 0.01
-        assert_close(found.value, expected_value(found, "doubly robust"), "sums")
+        assert_close(found.value, expected_value(found), "sums")
 
 
 def test_a_per_decision_value_of_noise_changes_no_value():
@@ -195,6 +200,6 @@ def test_a_per_decision_value_of_noise_changes_no_value():
     other, choice = (found.candidates[name] for name in ("per-decision doubly robust", found.method))
     assert found.hidden.p_value < 0.01
     assert other.standard_error > 10.0 * choice.standard_error
-    expected = expected_value(found, found.method)
+    expected = expected_value(found)
     assert_close(found.value, min(max(expected, choice.lower), choice.upper), "sums")
     assert found.lower <= other.lower < other.upper <= found.upper

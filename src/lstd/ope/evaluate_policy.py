@@ -3,7 +3,9 @@
 Three estimates, from the least to the most corrected: LSTD(0) with ratios; the same with rows weighted by visits; and
 doubly robust, with action values fitted out of fold. The last is right if the action values are, or the ratios of
 visits, or if the features represent what the action values lack. So it is taken, unless it is much less certain than
-the second. What it adds to the action values alone is shrunk as far as it is noise (James and Stein 1961).
+the second. Where nothing speaks against the features, by the first two comparisons of :class:`FeatureCheck` at 5 %, the
+second is right too, and their mean of least variance is taken. What the estimate adds to the action values alone is
+shrunk as far as it is noise (James and Stein 1961).
 
 All three assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that at
 5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
@@ -29,16 +31,17 @@ from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError, MisfitWarning, warn
 from lstd.ope.hidden_state import hidden_state_check
 from lstd.ope.logged_rows import UNWEIGHTED, check_ratio_alone, logged_rows, ratio_rows, states_of
-from lstd.ope.logged_states import LoggedStates, feature_check
+from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policies import PolicyArguments
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
 from lstd.ope.tied_returns import Bounds, checked_bounds
-from lstd.ope.value_by_blocks import ValueByBlocks
+from lstd.ope.value_by_blocks import ValueByBlocks, least_variance_mean
 from lstd.statistics.intervals import check_level
 
 WEIGHTED = "weighted state values"
 ROBUST = "doubly robust"
+MEAN = "least-variance mean"
 PER_DECISION = "per-decision doubly robust"
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
 _SURE = 0.01  # chance of the check for a hidden state below which the value changes, not the interval alone
@@ -76,7 +79,8 @@ def evaluate_policy(
 
     The value is doubly robust: boosted trees of the raw columns `state` predict action values, and LSTD(0) of `X`, with
     importance ratios and with rows weighted by visits of the target policy, adds what their errors come to. If its
-    standard error is more than 1.5 times that of the LSTD value with visits, it is that LSTD value. With d the value by
+    standard error is more than 1.5 times that of the LSTD value with visits, it is that LSTD value; otherwise, if
+    nothing speaks against the features, it is the mean of both that has the least variance. With d the value by
     the action values alone, c what the estimate adds to it, and s the standard error of c, `value` is
     d + max(0, 1 − s²/c²) c, or the nearer end of the interval, which is that of the estimate. The ridge coefficient is
     1e-5 of the mean square of a feature, summed over rows: it does not decide. Folds are random; `random_state` repeats
@@ -119,9 +123,9 @@ def evaluate_policy(
     Returns
     -------
     PolicyValue
-        `method` is the estimate that `value` shrinks, "doubly robust" or "weighted state values", or "mean of doubly
-        robust and per-decision"; `candidates` has "state values", "weighted state values", "action values", "doubly
-        robust" and "per-decision doubly robust".
+        `method` is the estimate that `value` shrinks, "doubly robust", "weighted state values" or
+        "least-variance mean", or "mean of doubly robust and per-decision" and the like; `candidates` has these three,
+        "state values", "action values" and "per-decision doubly robust".
 
     Raises
     ------
@@ -169,7 +173,7 @@ def evaluate_policy(
     ...     episode=np.arange(400) // 4, terminated=np.arange(400) % 4 == 3,
     ... )
     >>> found.method, bool(found.lower < 2.5 * (1 + 0.5 + 0.25 + 0.125) < found.upper)
-    ('doubly robust', True)
+    ('least-variance mean', True)
     """
     _TAKES.check(others)
     gamma = check_real("gamma", gamma, 0.0, 1.0)
@@ -233,11 +237,13 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
         WEIGHTED: log.weighted,
         "action values": direct,
         ROBUST: robust,
+        MEAN: least_variance_mean(robust, log.weighted),
         PER_DECISION: log.per_decision,
     }
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
+    features = feature_check(log, robust)
     hidden = hidden_state_check(log)
-    method = _chosen(found)
+    method = _chosen(found, features)
     estimate = found[method]
     if hidden.hides:
         both = replace(parts[method], beside=log.per_decision).with_ties(bounds)
@@ -249,14 +255,16 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
         value = (1.0 - w) * value + w * found[PER_DECISION].value
         method = f"mean of {method} and per-decision"
     chosen = replace(estimate, value=value, method=method, candidates=found, said=(), hidden=hidden)
-    return _hidden_said(doubted(chosen, log, feature_check(log, robust)))
+    return _hidden_said(doubted(chosen, log, features))
 
 
-def _chosen(found: dict[str, PolicyValue]) -> str:
+def _chosen(found: dict[str, PolicyValue], features: FeatureCheck) -> str:
     """Return the name of the estimate to take if the state hides nothing."""
-    if found[ROBUST].standard_error <= _WIDER * found[WEIGHTED].standard_error:
-        return ROBUST
-    return WEIGHTED
+    if found[ROBUST].standard_error > _WIDER * found[WEIGHTED].standard_error:
+        return WEIGHTED
+    if features.agrees:
+        return MEAN
+    return ROBUST
 
 
 def _is_usable(per_decision: PolicyValue, other: PolicyValue) -> bool:

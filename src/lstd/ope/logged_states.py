@@ -49,6 +49,7 @@ N_FOLDS = 3
 N_VISITS = 5  # repeats of the regression of visits
 N_VALUES = 4  # repeats of the regression of action values
 CHANCE = 0.01  # of a warning with right features
+AGREED = 0.05  # chance of a difference above which nothing speaks against the features
 FAR = 0.5  # of the standard error of the value: larger differences matter
 FEW_STEPS = 5  # steps of TD errors that are compared with zero
 ROUNDING = 1e-9  # of the largest sum of rewards: differences below are those of rounding
@@ -124,6 +125,11 @@ class FeatureCheck:
     def coarse(self) -> bool:
         """Whether a difference is more than chance (1 %, all together) and than the limit."""
         return bool(((self.p_value < CHANCE / len(self.names)) & (np.abs(self.difference) > self.limit)).any())
+
+    @property
+    def agrees(self) -> bool:
+        """Whether neither of the first two differences is more than chance (5 %): nothing speaks against features."""
+        return bool((self.p_value[:2] > AGREED).all())
 
     @property
     def text(self) -> str:

@@ -84,6 +84,25 @@ def combined(
     return ValueByBlocks(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, **known)
 
 
+def least_variance_mean(one: ValueByBlocks, two: ValueByBlocks) -> ValueByBlocks:
+    """Return the mean of two values with the same dual weights, with weights in [0, 1], that has the least variance.
+
+    With contributions c and d of blocks, (1 − a) c + a d is shortest at a = c·(c − d) / |c − d|²: generalised least
+    squares, from the covariance of both.
+    """
+    apart = one.blocks - two.blocks
+    square = float(apart @ apart)
+    a = 0.0
+    if square:
+        a = float(np.clip(one.blocks @ apart / square, 0.0, 1.0))
+    return replace(
+        one,
+        value=(1.0 - a) * one.value + a * two.value,
+        blocks=(1.0 - a) * one.blocks + a * two.blocks,
+        shift=(1.0 - a) * one.shift + a * two.shift,
+    )
+
+
 def dual_solution(fitted: Model, phi: Array) -> tuple[Array, float]:
     """Solve (A + αI)ᵀ ω = φ̄₀; return ω of the features, (k,), and of the column of ones, 0 without it."""
     if not fitted.settings.fit_intercept:
