@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstd.experiments import protocol
-from lstd.experiments.reproduce.results import Results, Row, loop_ratio
+from lstd.experiments.reproduce.results import Results, Row, Sweep, loop_ratio
 from lstd.report.rendering import compact, grouped, seconds
+from lstd.types import Array
 
 Value = str | float | int | None
 TIMED = ("boyan", "uncorrected", "mixed", "true_online_td", "lstd_one_pass")
@@ -49,31 +50,55 @@ def paper_seconds(timing: Row) -> str:
     return f"{timing['paper_seconds']:.{decimals}f} ± {timing['paper_spread']:.{decimals}f}"
 
 
-_LINES: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("here, median", lambda t: seconds(t["seconds"]) if "seconds" in t else "as one pass"),
-    ("here, min–max", lambda t: f"{seconds(t['low'])}–{seconds(t['high'])}" if "seconds" in t else "–"),
-    ("NumPy loop", lambda t: seconds(t["loop_seconds"])),
-    ("loop ÷ here", lambda t: "–" if (ratio := loop_ratio(t)) is None else f"{ratio:.0f}×"),
-    ("the paper", paper_seconds),
-)
+def _median(timing: Row) -> str:
+    """Format the seconds of the sweep here; those of one LSTD(λ) are not measured."""
+    return seconds(timing["seconds"]) if "seconds" in timing else "as one pass"
+
+
+def _range(timing: Row) -> str:
+    """Format the least and the most seconds of the sweep here."""
+    return f"{seconds(timing['low'])}–{seconds(timing['high'])}" if "seconds" in timing else "–"
+
+
+def _times_faster(timing: Row) -> str:
+    """Format how many times as long as the sweep the NumPy loop takes."""
+    ratio = loop_ratio(timing)
+    return "–" if ratio is None else f"{ratio:.0f}×"
+
+
+_LINES: Mapping[str, Callable[[Row], str]] = {  # of a row of features in a table of seconds: label -> text
+    "here, median": _median,
+    "here, min–max": _range,
+    "NumPy loop": lambda timing: seconds(timing["loop_seconds"]),
+    "loop ÷ here": _times_faster,
+    "the paper": paper_seconds,
+}
 _NUMBERS = (
-    *("seconds", "low", "high", "runs", "loop_seconds", "loop_over_here", "loop_sample"),
-    *("paper_seconds", "paper_spread"),
+    "seconds",
+    "low",
+    "high",
+    "runs",
+    "loop_seconds",
+    "loop_over_here",
+    "loop_sample",
+    "paper_seconds",
+    "paper_spread",
 )
 
 
 def timing_table(results: Results, problem: str) -> Table:
     """Compose Table 1, 2 or 3: seconds per run, here, in a NumPy loop, and in the paper."""
-    timings = {(f, a): results.timings[problem, f, a] for f in protocol.FEATURES for a in TIMED}
-    rows = [
-        (
-            protocol.FEATURE_NAMES[features] if label == _LINES[0][0] else "",
-            label,
-            *(text(timings[features, a]) for a in TIMED),
-        )
-        for features in protocol.FEATURES
-        for label, text in _LINES
-    ]
+    rows, records = [], []
+    for features in protocol.FEATURES:
+        timings = {algorithm: results.timings[problem, features, algorithm] for algorithm in TIMED}
+        name_of_features = protocol.FEATURE_NAMES[features]  # in the first of its lines only
+        for label, text in _LINES.items():
+            rows.append((name_of_features, label, *(text(timing) for timing in timings.values())))
+            name_of_features = ""
+        for algorithm, timing in timings.items():
+            numbers = {**timing, "loop_over_here": loop_ratio(timing)}
+            record = {"problem": problem, "features": features, "algorithm": algorithm}
+            records.append(record | {name: numbers.get(name) for name in _NUMBERS})
     name = protocol.TABLE_OF[problem]
     return Table(
         name,
@@ -85,11 +110,7 @@ def timing_table(results: Results, problem: str) -> Table:
         ("features", "seconds", *(protocol.SHORT_NAMES[algorithm] for algorithm in TIMED)),
         rows,
         groups=range(len(_LINES), len(rows), len(_LINES)),
-        records=[
-            {"problem": problem, "features": features, "algorithm": algorithm}
-            | {name: {**timing, "loop_over_here": loop_ratio(timing)}.get(name) for name in _NUMBERS}
-            for (features, algorithm), timing in timings.items()
-        ],
+        records=records,
     )
 
 
@@ -102,20 +123,22 @@ def best_table(results: Results) -> Table:
     """Compose the table of the setting (λ, α) with the lowest mean error of each problem, features and algorithm."""
     rows, records = [], []
     for (problem, features, algorithm), sweep in results.sweeps.items():
-        panel = (problem, protocol.FEATURE_NAMES[features]) if algorithm == results.algorithms[0] else ("", "")
-        record: dict[str, Value] = {"problem": problem, "features": features, "algorithm": algorithm}
-        record |= {"lmbda": None, "alpha": None, "mean": float("inf"), "std": None}
-        texts = ("–", "–", "∞")
-        if sweep.best is not None:
-            i, j = sweep.best
-            lmbda, alpha, mean = float(sweep.lmbdas[i]), float(sweep.alphas[j]), float(sweep.mean[i, j])
-            std = float(sweep.std[i, j]) if np.isfinite(sweep.std[i, j]) else None
-            record |= {"lmbda": lmbda, "alpha": alpha, "mean": mean, "std": std}
-            error = f"{mean:.4f}" if std is None else f"{mean:.4f} ± {std:.3f}"
-            texts = (f"{lmbda:g}", alpha_text(algorithm, alpha), error)
+        panel = ("", "")  # named in the first of its rows only
+        if algorithm == results.algorithms[0]:
+            panel = _panel((problem, features))
+        texts, setting = _best_setting(algorithm, sweep)
         rows.append((*panel, protocol.SHORT_NAMES[algorithm], *texts, str(sweep.n_runs)))
-        diverged = {"grid_diverged_entries": sweep.diverged_entries, "grid_diverged_runs": sweep.diverged_runs}
-        records.append(record | {"runs": sweep.n_runs} | diverged)
+        records.append(
+            {
+                "problem": problem,
+                "features": features,
+                "algorithm": algorithm,
+                **setting,
+                "runs": sweep.n_runs,
+                "grid_diverged_entries": sweep.diverged_entries,
+                "grid_diverged_runs": sweep.diverged_runs,
+            }
+        )
     return Table(
         "best",
         "Best settings",
@@ -127,6 +150,22 @@ def best_table(results: Results) -> Table:
         groups=range(len(results.algorithms), len(rows), len(results.algorithms)),
         records=records,
     )
+
+
+def _best_setting(algorithm: str, sweep: Sweep) -> tuple[tuple[str, str, str], dict[str, float | None]]:
+    """Return λ, α and error of the best setting, as texts and as numbers."""
+    if sweep.best is None:
+        return ("–", "–", "∞"), {"lmbda": None, "alpha": None, "mean": float("inf"), "std": None}
+    lmbda = float(sweep.lmbdas[sweep.best[0]])
+    alpha = float(sweep.alphas[sweep.best[1]])
+    mean = float(sweep.mean[sweep.best])
+    std: float | None = float(sweep.std[sweep.best])
+    error = f"{mean:.4f} ± {std:.3f}"
+    if not np.isfinite(sweep.std[sweep.best]):
+        std = None
+        error = f"{mean:.4f}"
+    texts = (f"{lmbda:g}", alpha_text(algorithm, alpha), error)
+    return texts, {"lmbda": lmbda, "alpha": alpha, "mean": mean, "std": std}
 
 
 def to_csv(table: Table) -> str:
@@ -152,40 +191,57 @@ def lowest_table(results: Results) -> Table:
 
 def _ranking(results: Results, problem: str, features: str) -> tuple[str, ...]:
     """Describe the algorithm with the lowest mean error, its settings, and its lead over the next one, run by run."""
-    lowest = []
-    for algorithm in results.algorithms:
-        sweep = results.sweeps[problem, features, algorithm]
-        if sweep.best is not None:
-            i, j = sweep.best
-            lowest.append((float(sweep.mean[i, j]), algorithm, sweep.errors[:, i, j], sweep.lmbdas[i], sweep.alphas[j]))
-    lowest.sort(key=lambda entry: entry[0])
-    if not lowest:
+    sweeps = {name: results.sweeps[problem, features, name] for name in results.algorithms}
+    lowest_mean = {name: float(sweep.mean[sweep.best]) for name, sweep in sweeps.items() if sweep.best is not None}
+    ranked = sorted(lowest_mean, key=lambda name: lowest_mean[name])
+    if not ranked:
         return ("every setting diverged", *["–"] * 5)
-    mean, algorithm, errors, lmbda, alpha = lowest[0]
-    first = (protocol.SHORT_NAMES[algorithm], f"{mean:.4f}", f"{lmbda:g}", alpha_text(algorithm, alpha))
-    if len(lowest) == 1:
-        return (*first, "–", "–")
-    difference, n = lowest[1][2] - errors, len(errors)
-    spread = f" ± {compact(difference.std(ddof=1) / np.sqrt(n))}" if n > 1 else ""
-    behind = f"{compact(difference.mean())}{spread}" if difference.mean() else "equal"
-    return (*first, protocol.SHORT_NAMES[lowest[1][1]], behind)
+    first = ranked[0]
+    lmbda, alpha, _ = _best_setting(first, sweeps[first])[0]
+    texts = (protocol.SHORT_NAMES[first], f"{lowest_mean[first]:.4f}", lmbda, alpha)
+    if len(ranked) == 1:
+        return (*texts, "–", "–")
+    second = ranked[1]
+    difference = _errors_of_best(sweeps[second]) - _errors_of_best(sweeps[first])
+    return (*texts, protocol.SHORT_NAMES[second], _mean_text(difference))
+
+
+def _errors_of_best(sweep: Sweep) -> Array:
+    """Return the error of each run at the setting with the lowest mean error, (runs,)."""
+    assert sweep.best is not None
+    i, j = sweep.best
+    return sweep.errors[:, i, j]
+
+
+def _mean_text(difference: Array) -> str:
+    """Format the mean of differences of runs, and its standard error if there are several runs."""
+    mean = difference.mean()
+    if not mean:
+        return "equal"
+    n = len(difference)
+    if n == 1:
+        return compact(mean)
+    return f"{compact(mean)} ± {compact(difference.std(ddof=1) / np.sqrt(n))}"
 
 
 def diverged_table(results: Results) -> Table:
     """Compose the table of infinite errors: a row per problem and features, a column per algorithm."""
     rows = []
     for panel in results.panels:
-        sweeps = [results.sweeps[*panel, name] for name in results.algorithms]
-        counts = [
-            f"{grouped(sweep.diverged_entries)} ({sweep.diverged_runs} of {sweep.n_runs} runs)"
-            if sweep.diverged_entries
-            else "0"
-            for sweep in sweeps
-        ]
+        counts = [_diverged_text(results.sweeps[*panel, name]) for name in results.algorithms]
         rows.append((*_panel(panel), *counts))
     names = (protocol.SHORT_NAMES[name] for name in results.algorithms)
     return Table("", "Diverged runs", "", ("problem", "features", *names), rows)
 
 
+def _diverged_text(sweep: Sweep) -> str:
+    """Format the number of infinite errors, and of the runs that have one."""
+    if not sweep.diverged_entries:
+        return "0"
+    return f"{grouped(sweep.diverged_entries)} ({sweep.diverged_runs} of {sweep.n_runs} runs)"
+
+
 def _panel(panel: tuple[str, str]) -> tuple[str, str]:
-    return panel[0], protocol.FEATURE_NAMES[panel[1]]
+    """Return the names of a problem and features for readers."""
+    problem, features = panel
+    return problem, protocol.FEATURE_NAMES[features]

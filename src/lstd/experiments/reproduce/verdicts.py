@@ -29,29 +29,33 @@ def evaluate(results: Results) -> dict[str, Outcome]:
 
 def verdict_text(outcomes: Mapping[str, Outcome]) -> str:
     """Say how many statements agree."""
-    about, missed = f"{len(outcomes)} statements about estimators", sum(not one.agrees for one in outcomes.values())
-    if missed:
-        return f"Of the {about} that can be tested here, {missed} do not agree with these results."
-    return f"All {about} that can be tested here agree with these results."
+    statements = f"{len(outcomes)} statements about estimators that can be tested here"
+    n_missed = sum(not outcome.agrees for outcome in outcomes.values())
+    if n_missed:
+        return f"Of the {statements}, {n_missed} do not agree with these results."
+    return f"All {statements} agree with these results."
 
 
 def _boyan_unbiased(results: Results) -> Outcome:
+    """Test that the exact bias of Boyan's is zero but for rounding, and that simulated ones agree with it."""
     theory = results.theory["proposition1"]
     rows = select(theory["rows"], variant="boyan")
     scores = _distances(rows, "bias")
-    exact = np.abs(column(rows, "bias_exact")).max()
-    scale = abs(float(theory["mu"]) / (1 - float(theory["gamma"])))
-    agrees = bool(exact <= 1e-9 * max(scale, 1.0) and (scores <= STANDARD_ERRORS).all())
+    largest_bias = np.abs(column(rows, "bias_exact")).max()
+    value = abs(float(theory["mu"]) / (1 - float(theory["gamma"])))
+    is_zero = largest_bias <= 1e-9 * max(value, 1.0)
+    agrees = bool(is_zero and (scores <= STANDARD_ERRORS).all())
     return Outcome(agrees, f"Exact bias 0. {_score_text(scores)}")
 
 
 def _distances(rows: Sequence[Row], name: str) -> Array:
-    """Distances of simulated from exact values, in standard errors."""
+    """Return distances of simulated from exact values, in standard errors, (rows,)."""
     distance = np.abs(column(rows, f"{name}_simulated") - column(rows, f"{name}_exact"))
     return np.asarray(distance / column(rows, f"{name}_stderr"))
 
 
 def _score_text(scores: Array) -> str:
+    """Say how far simulated values are from exact ones."""
     return (
         f"Simulated and exact differ by at most {scores.max():.1f} standard errors; "
         f"{int((scores <= 2).sum())} of {len(scores)} values by at most two."
@@ -65,37 +69,42 @@ def _leading_term(results: Results, table: str, name: str, offset: float, **wher
     """
     rows = select(results.theory["proposition1"][table], **where)
     scores = _distances(rows, name)
-    agrees = bool((scores <= STANDARD_ERRORS).all())
-    fractions = []
+    fractions = []  # by which exact values differ from the leading term, at the shortest and the longest T of each λ
     for lmbda in levels(rows, "lmbda"):
         path = select(rows, lmbda=lmbda)
-        exact, leading = column(path, f"{name}_exact") - offset, column(path, f"{name}_asymptotic") - offset
+        exact = column(path, f"{name}_exact") - offset
+        leading = column(path, f"{name}_asymptotic") - offset
         fractions.append(np.abs(exact / leading - 1)[[0, -1]])
     first, last = np.transpose(fractions)
+    agrees = bool((scores <= STANDARD_ERRORS).all() and (last < first).all())
     T = column(rows, "T")
     text = (
         f"Exact and leading term differ by up to {100 * first.max():.3g} % at T = {grouped(T.min())} and up "
         f"to {100 * last.max():.2g} % at T = {grouped(T.max())}. {_score_text(scores)}"
     )
-    return Outcome(agrees and bool((last < first).all()), text)
+    return Outcome(agrees, text)
 
 
 def _limit_of(results: Results, variant: str) -> Outcome:
     """Distances of A/T, b/T and θ of one variant: shorter at the longest T than at the shortest."""
     rows = select(results.theory["theorem2"]["rows"], variant=variant)
-    agrees, parts = True, []
+    agrees = True
+    parts = []
     for quantity, label in (("error_A", "A/T"), ("error_b", "b/T"), ("error_theta", "θ")):
         paths = [select(rows, lmbda=lmbda) for lmbda in levels(rows, "lmbda")]
-        ends = np.array([column(path, quantity)[[0, -1]] for path in paths])
-        agrees &= bool((ends[:, 1] < ends[:, 0]).all())
-        parts.append(f"{label} from {_range(ends[:, 0])} to {_range(ends[:, 1])}")
+        at_first = np.array([column(path, quantity)[0] for path in paths])
+        at_last = np.array([column(path, quantity)[-1] for path in paths])
+        agrees &= bool((at_last < at_first).all())
+        parts.append(f"{label} from {_range(at_first)} to {_range(at_last)}")
     T = column(rows, "T")
     text = f"Relative distance at T = {grouped(T.min())} and at T = {grouped(T.max())}, over λ: {'; '.join(parts)}."
     return Outcome(agrees, text)
 
 
 def _range(values: Array) -> str:
-    low, high = compact(values.min()), compact(values.max())
+    """Format the least and the greatest value."""
+    low = compact(values.min())
+    high = compact(values.max())
     return low if low == high else f"{low}–{high}"
 
 
