@@ -41,7 +41,7 @@ from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution, check_range
-from lstd.statistics.system import System
+from lstd.statistics.system import Equations, System
 from lstd.statistics.threads import blas_threads, in_threads, one_blas_thread
 from lstd.types import Array
 
@@ -300,10 +300,10 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
     residual = system.b - system.A @ weights
 
     @np.errstate(over="ignore", invalid="ignore")  # in another thread
-    def without_block(e: int) -> Solution:
-        A_e, b_e = blocks.own(e, system)
+    def without_block(block: tuple[float, Equations]) -> Solution:
+        share, (A_e, b_e) = block
         rest = system.without(A_e, b_e)
-        score = b_e - A_e @ weights - shares[e] * residual
+        score = b_e - A_e @ weights - share * residual
         solution = rest.solve(score)
         if solution.singular and rest.solve().unbounded and system.solve().is_accurate:
             raise InvalidInputError(_ONE_BLOCK_DECIDES)
@@ -311,7 +311,7 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
 
     if len(weights) < _FEATURES_FOR_THREADS:
         threads = 1
-    solutions = list(in_threads(without_block, range(len(shares)), threads))
+    solutions = list(in_threads(without_block, zip(shares, blocks.each(system), strict=True), threads))
     vectors = np.array([solution.weights.T for solution in solutions])
     vectors *= np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis]
     return vectors, any(solution.singular for solution in solutions)
@@ -319,8 +319,8 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
 
 def check_ends(blocks: Blocks, system: System) -> None:
     """Raise InvalidInputError if the system has an end of the ones, but not without one of the blocks."""
-    for e in range(blocks.n_blocks):
-        if system.without(*blocks.own(e, system)).endless[-1]:
+    for own in blocks.each(system):
+        if system.without(*own).endless[-1]:
             raise InvalidInputError(_ONE_BLOCK_DECIDES)
 
 
