@@ -70,14 +70,21 @@ _LEFT_OUT = 0.75  # c
 _FEWEST_AGES = 50  # groups or episodes below which ages and times are not tested
 _SCALES_OF_AGE = (1.0, 4.0, 16.0)  # steps
 _DRAWS = 1999  # of signs
-_MOST_DIRECTIONS, _MOST_FEATURES, _CLIP = 8, 64, 3.0
+_MOST_DIRECTIONS = 8
+_MOST_FEATURES = 64
+_CLIP = 3.0  # standard deviations
 _RIDGE = 2.0**-36  # changes no relevant digit, in units of the mean square of a column
 _DEPENDENT = 1e-6  # share of the mean square below which a column is a weighted sum of others
 _ROUNDING = 1e-18  # share of the mean square of the predictions that is rounding
-_FOLDS, _TREE_ENTRIES = 5, 2**20
+_FOLDS = 5
+_TREE_ENTRIES = 2**20  # features of the rows that a tree is grown on
 _TREE: dict[str, Any] = {
-    "max_iter": 20, "max_depth": 3, "min_samples_leaf": 20, "early_stopping": False, "random_state": 0,
-}  # fmt: skip
+    "max_iter": 20,
+    "max_depth": 3,
+    "min_samples_leaf": 20,
+    "early_stopping": False,
+    "random_state": 0,
+}
 
 
 def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "") -> MisfitCheck:
@@ -134,20 +141,25 @@ class TestFunctions:
         `gram` (n, n) are mean products of the features, and `weights` (n, m) those of the predictions; with an
         `intercept`, the last feature is the column of ones.
         """
-        phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
-        products = _orthonormal(_residuals(_products(phi, gram, weights, rows, intercept), phi, rows, gram), rows)
-        ages = _orthonormal(_residuals(_ages(rows), phi, rows, gram), rows)
-        times = _orthonormal(_residuals(_times(rows), phi, rows, gram), rows)
+        phi = _with_successors(rows)
+
+        def group(columns: Array) -> Array:
+            """Make functions uncorrelated with the features, and with one another."""
+            return _orthonormal(_residuals(columns, phi, rows, gram), rows)
+
+        products = group(_products(phi, gram, weights, rows, intercept))
+        ages = group(_ages(rows))
+        times = group(_times(rows))
         columns = np.hstack([products, ages, times])
         return cls(columns, products.shape[1], ages.shape[1], times.shape[1])
 
     def with_trees(self, rows: Rows, gram: Array, model: Model) -> TestFunctions:
         """Add the boosted tree of each reward, less what products say."""
-        phi = rows.X if rows.X_next is None else _stacked(rows.X, rows.X_next)
+        phi = _with_successors(rows)
         products = self.columns[:, : self.n_products]
         boosted = _residuals(_boosted(rows, phi, gram, model), phi, rows, gram)
-        rest = boosted - products @ mean_product(rows, products[: len(rows)], boosted[: len(rows)])
-        trees = _scaled(rest, rows, least=_DEPENDENT)
+        along = mean_product(rows, products[: len(rows)], boosted[: len(rows)])
+        trees = _scaled(boosted - products @ along, rows, least=_DEPENDENT)
         columns = np.hstack([self.columns, trees])
         return TestFunctions(columns, self.n_products, self.n_ages, self.n_times, trees.shape[1])
 
@@ -173,14 +185,16 @@ def _residuals(columns: Array, phi: Features, rows: Rows, gram: Array) -> Array:
     along = mean_product(rows, rows.X, columns[: len(rows)])
     regression = System.of_regression(gram, along, _ROUNDING * gram.diagonal())
     fitted = np.asarray(phi @ regression.solve().weights)
-    return _scaled(columns - fitted, rows, least=_DEPENDENT * mean_square(rows, columns[: len(rows)]))
+    least = _DEPENDENT * mean_square(rows, columns[: len(rows)])
+    return _scaled(columns - fitted, rows, least=least)
 
 
 def _orthonormal(columns: Array, rows: Rows) -> Array:
     """Return combinations of columns that are orthonormal over the full transitions; none depends on others."""
     if not columns.shape[1]:
         return columns
-    values, vectors = linalg.eigh(mean_product(rows, columns[: len(rows)], columns[: len(rows)]))
+    covariance = mean_product(rows, columns[: len(rows)], columns[: len(rows)])
+    values, vectors = linalg.eigh(covariance)
     kept = values > _DEPENDENT
     return np.asarray(columns @ (vectors[:, kept] / np.sqrt(values[kept])))
 
@@ -188,25 +202,28 @@ def _orthonormal(columns: Array, rows: Rows) -> Array:
 def _products(phi: Features, gram: Array, weights: Array, rows: Rows, intercept: bool) -> Array:
     """Compute products of directions, squares of features, and ones unless they are a feature."""
     n = len(gram) - intercept
-    X, square = phi[:, :n], gram.diagonal()[:n]
+    X = phi[:, :n]
+    square = gram.diagonal()[:n]
     mean = mean_product(rows, X[: len(rows)], np.ones((len(rows), 1))).reshape(-1)
     variance = square - mean**2
-    scale = 1.0 / np.sqrt(np.where(variance > _DEPENDENT * square, variance, np.inf))
+    varies = variance > _DEPENDENT * square
+    scale = 1.0 / np.sqrt(np.where(varies, variance, np.inf))
 
-    def clipped(along: Array) -> Array:
-        columns = _scaled(np.asarray(X @ along) - mean @ along, rows)
-        return np.clip(columns, -_CLIP, _CLIP)
-
-    if n <= _MOST_DIRECTIONS:
-        directions, squares = clipped(np.diag(scale)), np.empty((phi.shape[0], 0))
-    else:
-        directions = clipped(_directions(gram, weights[:n], mean, scale))
+    along = np.diag(scale)  # each feature is a direction
+    squares = np.empty((phi.shape[0], 0))  # those of directions are among the products
+    if n > _MOST_DIRECTIONS:
+        along = _directions(gram, weights[:n], mean, scale)
         k = _largest(gram, weights[:n])
-        squares = np.clip((dense(X[:, k]) - mean[k]) * scale[k], -_CLIP, _CLIP) ** 2
+        standardised = (dense(X[:, k]) - mean[k]) * scale[k]
+        squares = np.clip(standardised, -_CLIP, _CLIP) ** 2
+    directions = _scaled(np.asarray(X @ along) - mean @ along, rows)
+    directions = np.clip(directions, -_CLIP, _CLIP)
+
     i, j = np.triu_indices(directions.shape[1])
-    ones = np.ones((phi.shape[0], int(not intercept)))
     columns = np.ascontiguousarray(directions.T)
-    return np.hstack([(columns[i] * columns[j]).T, squares, ones])
+    products = (columns[i] * columns[j]).T
+    ones = np.ones((phi.shape[0], int(not intercept)))
+    return np.hstack([products, squares, ones])
 
 
 def _directions(gram: Array, weights: Array, mean: Array, scale: Array) -> Array:
@@ -216,7 +233,8 @@ def _directions(gram: Array, weights: Array, mean: Array, scale: Array) -> Array
     first = n - _MOST_DIRECTIONS + predictions.shape[1]
     if first == n:
         return predictions
-    correlation = scale[:, np.newaxis] * (gram[:n, :n] - np.outer(mean, mean)) * scale
+    covariance = gram[:n, :n] - np.outer(mean, mean)
+    correlation = scale[:, np.newaxis] * covariance * scale
     _, vectors = linalg.eigh(correlation, subset_by_index=[first, n - 1])
     return np.hstack([predictions, scale[:, np.newaxis] * vectors])
 
@@ -264,22 +282,33 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
 
     folds = folds_of(rows, _FOLDS)
     fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
-    held = zip(folds, held_out_weights(folds, model.settings), strict=True)
-    residuals = [lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights) for part, weights in held]
-    targets, full = np.concatenate(residuals), np.concatenate([part.full for part in folds])
+    full = np.concatenate([part.full for part in folds])
+    targets = _held_out_residuals(folds, model)
     check_range(targets)
     targets = _scaled(targets, rows)  # a tree computes in single precision
+
     X = dense(phi[:, _largest(gram, model.solution.weights[: model.n_features])])
-    boosted, where = np.zeros((len(X), targets.shape[1])), np.resize(fold, len(X))
+    boosted = np.zeros((len(X), targets.shape[1]))
+    where = np.resize(fold, len(X))  # of rows, and of successors if they are given
     step = -(-X.size // _TREE_ENTRIES)
     for k in range(len(folds)):
         grown = np.flatnonzero(full & (fold != k))[::step]
+        sample_weight = None
+        if "weight" in rows.given:
+            sample_weight = rows.weight[grown]
         for j, target in enumerate(targets.T):
-            sample_weight = rows.weight[grown] if "weight" in rows.given else None
             with threadpool_limits(1, "openmp"):
                 regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown], sample_weight)
                 boosted[where == k, j] = regressor.predict(X[where == k])
     return boosted
+
+
+def _held_out_residuals(folds: list[Rows], model: Model) -> Array:
+    """Return the returns of the rows of all folds less predictions by weights without each, (T, m)."""
+    residuals = []
+    for part, weights in zip(folds, held_out_weights(folds, model.settings), strict=True):
+        residuals.append(lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights))
+    return np.concatenate(residuals)
 
 
 # ---------------------------------------------------------------- scores
@@ -308,14 +337,17 @@ class Scores(NamedTuple):
 
 def scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
     """Compute the scores by the sums of a stream whose rows have the test functions beside their features."""
-    n, total, square = rows.n_features, total_weight(rows), gram.diagonal()
-    X_next = None if rows.X_next is None else _beside(rows.X_next, tests.columns[len(rows) :])
-    wide = rows.changed(X=_beside(rows.X, tests.columns[: len(rows)]), X_next=X_next, names=None, intercept=False)
-    blocks = no_blocks(wide, 1.0, max(FEWEST[0], default_limit(wide.n_features))).extended(wide)
+    n = rows.n_features
+    total = total_weight(rows)
+    square = gram.diagonal()
+    wide = _with_tests(rows, tests)
+    limit = max(FEWEST[0], default_limit(wide.n_features))
+    blocks = no_blocks(wide, 1.0, limit).extended(wide)
+
     ridge = np.zeros(wide.n_features)
     ridge[:n] = _RIDGE * np.where(square > 0.0, total * square, 1.0)
     whole = System.of(blocks.total, "boyan", ridge, intercept=False)
-    A, b = whole.A, whole.b
+    A = whole.A
     of_features = whole.only(np.arange(len(A)) < n)
     theta = of_features.solve().weights
     u = []
@@ -325,21 +357,32 @@ def scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
         rest = of_features.without(_LEFT_OUT * A_e[:n, :n], _LEFT_OUT * b_e[:n])
         change = rest.solve(g_e[:n]).weights
         u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
-    size = np.einsum("im,ij,jm->m", theta, gram, theta)
     residual = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
-    found = Scores(
-        s=(b - A[:, :n] @ theta)[n:] / total,
+    scores = Scores(
+        s=(whole.b - A[:, :n] @ theta)[n:] / total,
         u=np.array(u) / total,
         M=A[n:, n:] / total,
-        size=size,
+        size=np.einsum("im,ij,jm->m", theta, gram, theta),
         residual=mean_square(rows, residual),
     )
-    check_range(*found)
-    return found
+    check_range(*scores)
+    return scores
 
 
-def _beside(phi: Features, tests: Array) -> Features:
-    return sparse.hstack([phi, tests], format="csr") if sparse.issparse(phi) else np.hstack([phi, tests])
+def _with_tests(rows: Rows, tests: TestFunctions) -> Rows:
+    """Return rows that have the test functions beside their features."""
+    X = _beside(rows.X, tests.columns[: len(rows)])
+    X_next = None
+    if rows.X_next is not None:
+        X_next = _beside(rows.X_next, tests.columns[len(rows) :])
+    return rows.changed(X=X, X_next=X_next, names=None, intercept=False)
+
+
+def _beside(phi: Features, columns: Array) -> Features:
+    """Return features with further columns."""
+    if sparse.issparse(phi):
+        return sparse.hstack([phi, columns], format="csr")
+    return np.hstack([phi, columns])
 
 
 # ---------------------------------------------------------------- what is found
@@ -350,8 +393,8 @@ def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: 
 
     `errors` (m,) are the mean standard errors of the predictions, if known.
     """
-    found = [Tested.of(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
-    systematic, expected, p_value, of_age, of_time = (np.array(part) for part in zip(*found, strict=True))
+    tested = [Tested.of(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
+    systematic, expected, p_value, of_age, of_time = (np.array(values) for values in zip(*tested, strict=True))
     is_clear = (p_value < SIGNIFICANT) & (systematic > 0.0)
     check = MisfitCheck(
         systematic=systematic,
@@ -416,11 +459,13 @@ def _systematic(s: Array, u: Array, M: Array, used: Flags, size: float) -> tuple
     The first is NaN where all is rounding beside the mean square of the predictions, `size`.
     """
     both = System.of_regression(M, np.column_stack([s, u.T]), _RIDGE).solve().weights
-    d, q = both[:, 0], both[:, 1:]
+    d = both[:, 0]  # M⁻¹ s
+    q = both[:, 1:]  # M⁻¹ u_e
     if not d @ d > _ROUNDING * (size + d @ d):
         return np.nan, float(np.sqrt(np.sum(q**2)))
     expected = float(np.sum(q[used] ** 2))
-    return np.sqrt(max(0.0, float(d[used] @ d[used]) - expected)), np.sqrt(expected)
+    systematic = max(0.0, float(d[used] @ d[used]) - expected)
+    return np.sqrt(systematic), np.sqrt(expected)
 
 
 def _excess(s: Array, u: Array, places: NDArray[np.intp]) -> float:
@@ -460,8 +505,15 @@ def _counted(draws: Array) -> NDArray[np.intp]:
 def _scaled(columns: Array, rows: Rows, least: float | Array = 0.0) -> Array:
     """Scale columns to mean square one over the full transitions; zero where the mean square is at most `least`."""
     square = mean_square(rows, columns[: len(rows)])
-    return np.where(square > least, columns / np.sqrt(np.where(square > least, square, 1.0)), 0.0)
+    is_large = square > least
+    size = np.sqrt(np.where(is_large, square, 1.0))
+    return np.where(is_large, columns / size, 0.0)
 
 
-def _stacked(one: Features, two: Features) -> Features:
-    return sparse.vstack([one, two], format="csr") if sparse.issparse(one) else np.vstack([one, two])
+def _with_successors(rows: Rows) -> Features:
+    """Return the features of rows, and then of `X_next` if given."""
+    if rows.X_next is None:
+        return rows.X
+    if sparse.issparse(rows.X):
+        return sparse.vstack([rows.X, rows.X_next], format="csr")
+    return np.vstack([rows.X, rows.X_next])
