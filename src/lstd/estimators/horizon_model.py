@@ -332,6 +332,11 @@ class HorizonModel(Record):
             return self.share_at_fit
         return _observed_share(self.total, self.n_features, self.settings.gamma)
 
+    @property
+    def unobserved(self) -> str:
+        """Why predictions are doubtful if most of the steps of all returns is hidden; empty if that is not so."""
+        return little_observed(self.observed_share, COMPLETED_STEPS)
+
     def doubted(self, rows: Rows, tested: str = "") -> HorizonModel:
         """Return the solved model with what rows of the fit say against its predictions, and warn of it.
 
