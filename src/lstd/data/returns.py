@@ -62,9 +62,12 @@ def discounted_returns(
     ends = np.array(last, dtype=np.bool_)
     ends[-1:] = True
     horizon = ends & ~np.asarray(terminated, dtype=np.bool_)
-    known = np.where(horizon.reshape(-1, *[1] * (rewards.ndim - 1)), values, rewards)
-    sums = run_backwards(np.column_stack([known, horizon]), np.broadcast_to(discount, len(rewards)), ends)
-    return np.asarray(sums[:, :-1].reshape(rewards.shape)), np.asarray(sums[:, -1])
+    per_row = horizon.reshape(-1, *[1] * (rewards.ndim - 1))
+    known = np.where(per_row, values, rewards)
+    discounts = np.broadcast_to(discount, len(rewards))
+    sums = run_backwards(np.column_stack([known, horizon]), discounts, ends)
+    returns = np.asarray(sums[:, :-1].reshape(rewards.shape))
+    return returns, np.asarray(sums[:, -1])
 
 
 def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmbda: float = 1.0) -> Array:
@@ -87,8 +90,10 @@ def following_coefficients(rows: Rows) -> Array:
 
 def unobserved_shares(rows: Rows) -> Array:
     """Compute the share (T,) of each row's return that lies behind a cut."""
-    ends, kept = rows.ends, np.minimum(following_coefficients(rows), 1.0)
-    known = np.where(ends, np.where(rows.full, rows.discount, 1.0), (1.0 - kept) * rows.discount)
+    ends = rows.ends
+    kept = np.minimum(following_coefficients(rows), 1.0)
+    at_end = np.where(rows.full, rows.discount, 1.0)
+    known = np.where(ends, at_end, (1.0 - kept) * rows.discount)
     return run_backwards(known[:, np.newaxis], kept * rows.discount, ends)[:, 0]
 
 
@@ -131,20 +136,27 @@ class Cuts:
 
     def check_reach(self, needed: float) -> None:
         """Raise InvalidInputError if no return of `needed` steps can be complete with a probability above zero."""
-        if needed > self.reach:
-            steps = "to the end of the episode" if needed == np.inf else f"over {needed:g} steps"
-            raise InvalidInputError(
-                '`unobserved` "ipcw" needs complete returns of long episodes too. Those must be observed '
-                f"{steps}, but episodes are cut off after {self.reach:g} steps at the latest. "
-                f'Use "predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
-            )
+        if needed <= self.reach:
+            return
+        steps = f"over {needed:g} steps"
+        remedy = 'Use "predict", or raise `tolerance`.'
+        if needed == np.inf:
+            steps = "to the end of the episode"
+            remedy = 'Use "predict".'
+        raise InvalidInputError(
+            '`unobserved` "ipcw" needs complete returns of long episodes too. Those must be observed '
+            f"{steps}, but episodes are cut off after {self.reach:g} steps at the latest. {remedy}"
+        )
 
 
 def steps_to_complete(discount: float, tolerance: float) -> float:
     """Return the least number of steps H ≥ 1 with discount^H below the tolerance; infinite if there is none."""
     if discount >= 1.0:
         return np.inf
-    return 1.0 if discount <= 0.0 else float(max(1, np.floor(np.log(tolerance) / np.log(discount) * (1 + 1e-12)) + 1))
+    if discount <= 0.0:
+        return 1.0
+    steps = np.log(tolerance) / np.log(discount)  # at which the discount is equal to the tolerance
+    return float(max(1, np.floor(steps * (1 + 1e-12)) + 1))
 
 
 # ------------------------------------------------------------ which rows are scored
@@ -170,13 +182,13 @@ def _ages(rows: Rows) -> tuple[NDArray[np.int64], ...]:
     """Return the age of each row, (T,), the transitions of each episode, and the number of each row's episode, (T,)."""
     last = np.flatnonzero(rows.ends)
     episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
-    age = np.arange(len(rows)) - np.append(0, last[:-1] + 1)[episode]
-    return age, (age + rows.full)[last], episode
+    first = np.append(0, last[:-1] + 1)
+    age = np.arange(len(rows)) - first[episode]
+    length = (age + rows.full)[last]
+    return age, length, episode
 
 
-def row_weights(
-    rows: Rows, unobserved: str, shares: Array, tolerance: float, needed: float | None = None
-) -> Array:  # fmt: skip
+def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float, needed: float | None = None) -> Array:
     """Compute the weight (T,) of each row in a score, zero for rows that are not scored; see the module.
 
     `shares`, (T,), are those of the returns that were not observed. With "ipcw" a return is complete after `needed`
@@ -188,19 +200,28 @@ def row_weights(
         With "drop" if some episodes terminated and others were cut off; with "ipcw" if no return can be complete.
     """
     full = rows.full
-    if unobserved != "ipcw" or not full.any():
-        complete = full & ((unobserved == "predict") | (shares < tolerance))
-        if unobserved == "drop":
-            check_unbiased(int(complete.sum()), int((full & ~complete).sum()), int(rows.terminated.sum()))
+    if unobserved == "predict" or not full.any():
+        return np.asarray(full, np.float64)
+    if unobserved == "drop":
+        complete = full & (shares < tolerance)
+        check_unbiased(int(complete.sum()), int((full & ~complete).sum()), int(rows.terminated.sum()))
         return np.asarray(complete, np.float64)
+    if needed is None:
+        needed = steps_to_complete(float(rows.discount[full].max()), tolerance)
+    return full * _inverse_probabilities(rows, needed)
+
+
+def _inverse_probabilities(rows: Rows, needed: float) -> Array:
+    """Return S(a)/S(k−), (T,), of returns that are complete after `needed` steps, and 0 for the others."""
     age, length, episode = _ages(rows)
     terminated = rows.terminated[rows.ends]
-    needed = steps_to_complete(float(rows.discount[full].max()), tolerance) if needed is None else needed
     cuts = Cuts(length, terminated)
     cuts.check_reach(needed)
-    until = np.minimum(age + needed, length[episode])
-    complete = (terminated[episode] | (age + needed <= length[episode])) & (age + needed <= cuts.reach)
-    return full * np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
+    complete_at = age + needed
+    is_observed = terminated[episode] | (complete_at <= length[episode])
+    complete = is_observed & (complete_at <= cuts.reach)
+    until = np.minimum(complete_at, length[episode])
+    return np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +260,9 @@ class ObservedReturns:
 
     def of_reward(self, j: int) -> ObservedReturns:
         """Select one of m rewards."""
-        returns, completion = (a.reshape(len(self.weight), -1)[:, j] for a in (self.returns, self.completion))
+        n_rows = len(self.weight)
+        returns = self.returns.reshape(n_rows, -1)[:, j]
+        completion = self.completion.reshape(n_rows, -1)[:, j]
         return replace(self, returns=returns, completion=completion)
 
     def scores(self, prediction: Array, weight: Array | None = None) -> tuple[Array, Array]:
@@ -248,13 +271,18 @@ class ObservedReturns:
         R² is NaN where all returns are equal. `weight` (T,) are other weights of these rows. Raises InvalidInputError
         on overflow.
         """
-        scored, m = self.weight > 0.0, prediction.size // len(prediction)
-        weight = (self.weight if weight is None else weight)[scored]
-        returns, values = (array.reshape(-1, m)[scored] for array in (self.returns, prediction))
+        scored = self.weight > 0.0
+        m = prediction.size // len(prediction)
+        if weight is None:
+            weight = self.weight
+        weight = weight[scored]
+        returns = self.returns.reshape(-1, m)[scored]
+        values = prediction.reshape(-1, m)[scored]
         if not len(returns):
             return np.full(m, np.nan), np.full(m, np.nan)
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, mse = (np.average(a, axis=0, weights=weight) for a in (returns, (returns - values) ** 2))
+            mean = np.average(returns, axis=0, weights=weight)
+            mse = np.average((returns - values) ** 2, axis=0, weights=weight)
             spread = np.average((returns - mean) ** 2, axis=0, weights=weight)
             differ = returns.min(axis=0) < returns.max(axis=0)
             r2 = 1.0 - np.divide(mse, spread, out=np.full_like(mse, np.nan), where=differ)
@@ -268,7 +296,8 @@ class ObservedReturns:
     @property
     def share(self) -> float:
         """Share of the discounted weight of the scored rows that was observed; 0 if there are none."""
-        return float(self.weight @ (1.0 - self.unobserved) / (self.weight.sum() or 1.0))
+        total = self.weight.sum() or 1.0
+        return float(self.weight @ (1.0 - self.unobserved) / total)
 
 
 def observed(
@@ -280,10 +309,19 @@ def observed(
     """
     shares = unobserved_shares(rows)
     weight = row_weights(rows, unobserved, shares, tolerance) * rows.weight
-    ends = np.flatnonzero(rows.ends)
-    at_end = (values if ahead is None else ahead)[ends[np.cumsum(rows.ends) - rows.ends]]
-    returns, at_end = (a[:, 0] if rows.single else a for a in (completed_returns(rows, values, ahead), at_end))
-    return ObservedReturns(returns, shares, weight, at_end)
+    returns = completed_returns(rows, values, ahead)
+    if ahead is None:
+        ahead = values
+    completion = ahead[_end_of_each(rows.ends)]
+    if rows.single:
+        returns = returns[:, 0]
+        completion = completion[:, 0]
+    return ObservedReturns(returns, shares, weight, completion)
+
+
+def _end_of_each(ends: Flags) -> NDArray[np.intp]:
+    """Return the row, (T,), with which the future of each row ends."""
+    return np.flatnonzero(ends)[np.cumsum(ends) - ends]
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -300,16 +338,26 @@ def horizon_returns(rows: Rows, curve: Array, horizon: int, unobserved: str = "p
     A horizon row that is reached after k steps completes them by its prediction for the steps that are left, of
     `curve` (horizon, T, m). The share not observed is that of these steps, discounted. Raises as `observed` does.
     """
-    full, discount = rows.full[:, np.newaxis], np.where(rows.last, 0.0, rows.discount)[:, np.newaxis]
-    known = np.hstack([rows.y, np.ones((len(rows), 1)), np.zeros((len(rows), 1))])
-    found, to_go = np.zeros_like(known), 0.0
+    full = rows.full[:, np.newaxis]
+    discount = np.where(rows.last, 0.0, rows.discount)[:, np.newaxis]
+    one = np.ones((len(rows), 1))
+    nothing = np.zeros((len(rows), 1))
+    known = np.hstack([rows.y, one, nothing])  # the reward, and a step that is observed
+    sums = np.zeros_like(known)  # of rewards, and of steps that are observed and not
+    to_go = 0.0
     for values in curve[:horizon]:
         to_go = 1.0 + rows.gamma * to_go
-        at_cut = np.hstack([values, np.zeros((len(rows), 1)), np.full((len(rows), 1), to_go)])
-        found = np.where(full, known + discount * np.vstack([found[1:], found[:1]]), at_cut)
-    shares = found[:, -1] / np.maximum(found[:, -2] + found[:, -1], 1e-300)
+        at_cut = np.hstack([values, nothing, to_go * one])
+        later = np.vstack([sums[1:], sums[:1]])
+        sums = np.where(full, known + discount * later, at_cut)
+
+    seen = sums[:, -2]
+    hidden = sums[:, -1]
+    shares = hidden / np.maximum(seen + hidden, 1e-300)
     weight = row_weights(rows, unobserved, shares, TOLERANCE, float(horizon)) * rows.weight
-    ends = np.flatnonzero(rows.last)
-    at_end = curve[horizon - 1][ends[np.cumsum(rows.last) - rows.last]]
-    returns, at_end = (a[:, 0] if rows.single else a for a in (found[:, :-2], at_end))
-    return ObservedReturns(returns, shares, weight, at_end)
+    returns = sums[:, :-2]
+    completion = curve[horizon - 1][_end_of_each(rows.last)]
+    if rows.single:
+        returns = returns[:, 0]
+        completion = completion[:, 0]
+    return ObservedReturns(returns, shares, weight, completion)

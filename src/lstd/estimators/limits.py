@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd._kernels.scales import widen
 from lstd.data.doubts import FEWEST, MOST, MOST_OF_SPREAD, bounds_of, distance, percent, sides
@@ -18,6 +19,8 @@ from lstd.data.settings import Settings
 from lstd.types import Array, Flags
 
 _ALL = np.ones(COMPARED, np.bool_)  # of the rows that are looked at
+_NOTHING = np.array([[np.inf], [-np.inf]])  # the range of no values
+_UNKNOWN = np.array([[-np.inf], [np.inf]])  # a range that holds all values
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +37,19 @@ class Limits(Record):
     @classmethod
     def of_rows(cls, rows: Rows) -> Limits:
         """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
-        nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
-        ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
-        return cls(np.tile(nothing, m), ranges, 0.0, False, 0, np.zeros(n)).then(rows)
+        n = rows.X.shape[1]
+        ranges = None
+        if isinstance(rows.X, np.ndarray):
+            ranges = np.tile(_NOTHING, n)
+        nothing = cls(
+            rewards=np.tile(_NOTHING, rows.y.shape[1]),
+            ranges=ranges,
+            gamma=0.0,
+            ends=False,
+            n_rows=0,
+            total=np.zeros(n),
+        )
+        return nothing.then(rows)
 
     def then(self, rows: Rows, last: Rows | None = None) -> Limits:
         """Return the limits with the next rows of the stream, which continue the episode of the `last` row, if given.
@@ -45,33 +58,47 @@ class Limits(Record):
         """
         if not len(rows):
             return self
-        part, rewards, ranges = rows.part, _wider(self.rewards, rows.y, rows.full), None
+        rewards = _wider(self.rewards, rows.y, rows.full)
         if last is not None:  # its transition is one only now
             rewards = _wider(rewards, last.y[-1:])
+
+        part = rows.part
+        ranges = None
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = _wider(self.ranges, part)
             if len(part) < len(rows):
-                (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
-                ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
-        given = "discount" in rows.given
+                ranges[:, _constant(part)] = _UNKNOWN
+        sum_of_part = np.asarray(part.sum(axis=0)).reshape(-1)
+
+        gamma = rows.gamma
+        own_discounts = "discount" in rows.given
+        if own_discounts:
+            gamma = float(rows.discount.max())
         return self.changed(
-            rewards=rewards, ranges=ranges,
-            gamma=max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
-            ends=self.ends or given or bool(rows.terminated.any()), n_rows=self.n_rows + len(rows),
-            total=self.total + (len(rows) / part.shape[0]) * np.asarray(part.sum(axis=0)).reshape(-1),
-        )  # fmt: skip
+            rewards=rewards,
+            ranges=ranges,
+            gamma=max(self.gamma, gamma),
+            ends=self.ends or own_discounts or bool(rows.terminated.any()),
+            n_rows=self.n_rows + len(rows),
+            total=self.total + (len(rows) / part.shape[0]) * sum_of_part,
+        )
 
     def joined(self, later: Limits, last: Rows | None) -> Limits:
         """Return the limits of these rows and later ones, which continue the episode of the `last` row, if given."""
-        rewards, ranges = _wider(self.rewards, later.rewards), None
+        rewards = _wider(self.rewards, later.rewards)
         if last is not None:
             rewards = _wider(rewards, last.y[-1:])
+        ranges = None
         if self.ranges is not None and later.ranges is not None:
             ranges = _wider(self.ranges, later.ranges)
         return Limits(
-            rewards, ranges,
-            max(self.gamma, later.gamma), self.ends or later.ends, self.n_rows + later.n_rows, self.total + later.total,
-        )  # fmt: skip
+            rewards=rewards,
+            ranges=ranges,
+            gamma=max(self.gamma, later.gamma),
+            ends=self.ends or later.ends,
+            n_rows=self.n_rows + later.n_rows,
+            total=self.total + later.total,
+        )
 
     def bounds(self, settings: Settings, steps: float = np.inf) -> Array:
         """Return the least and the greatest value that the rewards of `steps` allow, (2, m); ±inf without a bound.
@@ -96,9 +123,19 @@ class Limits(Record):
 
 def _wider(ranges: Array, values: Array, counted: Flags | None = None) -> Array:
     """Return ranges (2, n) that hold counted rows of values (T, n) too; NaN changes nothing."""
-    found, values = ranges.copy(), np.ascontiguousarray(values, np.float64)
-    widen(values, _ALL[: len(values)] if counted is None else counted, found)
-    return found
+    wider = ranges.copy()
+    values = np.ascontiguousarray(values, np.float64)
+    if counted is None:
+        counted = _ALL[: len(values)]
+    widen(values, counted, wider)
+    return wider
+
+
+def _constant(part: Array) -> NDArray[np.intp]:
+    """Return the features, by number, that are constant in some rows (T, n)."""
+    (candidates,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, to look at few in all
+    is_constant = (part[:, candidates] == part[0, candidates]).all(axis=0)
+    return np.asarray(candidates[is_constant])
 
 
 def negative_values(prediction: Array, least: Array, remedy: str) -> str:
@@ -115,14 +152,16 @@ def negative_values(prediction: Array, least: Array, remedy: str) -> str:
     return f"no reward is, and {percent(most)} of predictions for rows of the fit are: {remedy} moves them to 0"
 
 
+_SMALLER = 'a smaller `gamma` or the `variant` "uncorrected"'
+
+
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
-def beyond_bounds(
-    prediction: Array, bounds: Array | None, remedy: str = 'a smaller `gamma` or the `variant` "uncorrected"'
-) -> str:  # fmt: skip
+def beyond_bounds(prediction: Array, bounds: Array | None, remedy: str = _SMALLER) -> str:
     """Say how far predictions (T, m) are outside of bounds (2, m), and what to do; empty if they are not."""
     if len(prediction) < FEWEST or bounds is None:
         return ""
-    excess, spread = distance(prediction, bounds), np.std(prediction, axis=0)
+    excess = distance(prediction, bounds)
+    spread = np.std(prediction, axis=0)
     certain = np.mean(excess**2, axis=0) / spread**2
     due = (certain > MOST) | (np.mean(excess, axis=0) / spread > MOST_OF_SPREAD)
     if not due.any():
