@@ -20,22 +20,12 @@ from lstd import LSTD, LSTDCV, HorizonLSTD, Trajectories
 from lstd.errors import LSTDWarning
 from lstd.metrics import backtest
 from page_logs import EventLog, SubjectLog, TrackLog
+from page_verdicts import Fitted
 
 Array = NDArray[np.float64]
 Settings = dict[str, Any]
 STEPS = 12  # of the window of a survival log
 MISFIT = "MisfitWarning"
-
-
-class Fitted(NamedTuple):
-    """Predictions for held-out subjects, the total with its interval, and the kinds of warnings that came."""
-
-    predicted: Array
-    total: float
-    lower: float
-    upper: float
-    warned: dict[str, str]  # kinds of warnings of the model that predicts, and what they said
-    before: dict[str, Array]  # kind of a warning that the page itself follows -> predictions before it did
 
 
 class Recipe(NamedTuple):

@@ -20,9 +20,9 @@ import contextlib
 import datetime
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,26 +36,15 @@ from threadpoolctl import threadpool_limits
 
 import real_survival
 from page_logs import CAUSES, EVENTS, SUBJECTS, TRACKS, EventLog, SubjectLog, TrackLog
-from page_recipes import ON_CAUSES, ON_EVENTS, ON_SUBJECTS, ON_TRACKS, Fitted, Recipe, Steps
+from page_recipes import ON_CAUSES, ON_EVENTS, ON_SUBJECTS, ON_TRACKS, Recipe, Steps
+from page_verdicts import SOURCE, UNOBSERVED, Fitted, Other, Trial, judged, table
 from pages import RESULTS, newest, show, store
 from provenance import describe_machine, revision
 
 Array = NDArray[np.float64]
-NAME, SOURCE = "pages-on-real-logs", "benchmarks/pages_on_real_logs.py"
+NAME = "pages-on-real-logs"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "pages-on-real-logs.md"
 SPLITS = 5  # of subjects, into two thirds and a third
-UNOBSERVED = "UnobservedWarning"
-WORST_RATIO = 1.15
-WIDER = 1.25  # times the half width of an interval
-TENTH = 0.1
-NOISE = 0.01
-
-
-class Other(NamedTuple):
-    """What a practitioner's method predicts."""
-
-    name: str
-    predicted: Array
 
 
 def main() -> None:
@@ -108,82 +97,6 @@ def of_log(name: str, log: Any) -> Iterator[dict[str, Any]]:
         found = on_causes(log) if name in CAUSES else on_subjects(log)
     for row in found:
         yield {"log": name, "field": log.field, "what": log.what, **row}
-
-
-# ----------------------------------------------------------------------------------------------------------- verdicts
-
-
-class Trial(NamedTuple):
-    """Outcomes of held-out subjects, their weights, and what each method predicts for them."""
-
-    came: Array
-    weight: Array
-    ours: Fitted
-    advised: dict[str, Array]  # kind of a warning -> predictions with what it advises
-    others: list[Other]
-
-    def error(self, predicted: Array) -> float:
-        """Weighted mean squared error."""
-        return float(self.weight @ (predicted - self.came) ** 2 / self.weight.sum())
-
-
-def judged(page: str, trials: list[Trial]) -> dict[str, Any]:
-    """Compare a page with the other methods over all trials; warnings and totals are those of the first one."""
-    first = trials[0]
-    ours = np.sqrt(np.mean([trial.error(trial.ours.predicted) for trial in trials]))
-    names = [other.name for other in first.others]
-    theirs = {
-        name: float(np.sqrt(np.mean([trial.error(trial.others[j].predicted) for trial in trials])))
-        for j, name in enumerate(names)
-    }
-    best = min(theirs, key=theirs.__getitem__)
-    came = float(first.weight @ first.came)
-    mean = np.full(len(first.came), came / first.weight.sum())
-    other_total = float(first.weight @ first.others[names.index(best)].predicted)
-    return {
-        "page": page,
-        "error": float(ours),
-        "best": best,
-        "best_error": theirs[best],
-        "ratio": float(ours / theirs[best]),
-        "came": came,
-        "total": first.ours.total / came,
-        "lower": first.ours.lower / came,
-        "upper": first.ours.upper / came,
-        "other_total": other_total / came,
-        "warned": sorted(first.ours.warned),
-        "changes": changes(first),
-        "r2": 1.0 - first.error(first.ours.predicted) / first.error(mean),
-    }
-
-
-def changes(trial: Trial) -> dict[str, float]:
-    """Return the error with what each warning advises, divided by that without."""
-    error = trial.error(trial.ours.predicted)
-    ratios = {}
-    for kind, predicted in trial.advised.items():
-        ratios[kind] = float(np.sqrt(trial.error(predicted) / error))
-    for kind, predicted in trial.ours.before.items():
-        ratios[f"{kind}, followed"] = float(np.sqrt(error / trial.error(predicted)))
-    return ratios
-
-
-def wrong(row: dict[str, Any]) -> bool:
-    """Whether a model is wrong where the best method of practitioners is not."""
-    if row["ratio"] > WORST_RATIO:
-        return True
-    off = row["total"] - 1.0
-    half = (row["upper"] - row["lower"]) / 2
-    if abs(off) <= max(WIDER * half, TENTH):
-        return False
-    theirs = row["other_total"] - 1.0
-    alike = theirs * off > 0.0 and abs(theirs) > TENTH
-    return not alike
-
-
-def silent(row: dict[str, Any]) -> bool:
-    """Whether no warning came but that little was observed."""
-    return not set(row["warned"]) - {UNOBSERVED}
 
 
 def with_advice(recipe: Recipe, *arguments: Any, followed: bool = True) -> tuple[Fitted, dict[str, Array]]:
@@ -366,69 +279,6 @@ def on_tracks(log: TrackLog) -> Iterator[dict[str, Any]]:
     for recipe in ON_TRACKS:
         ours, advised = with_advice(recipe, log, train, test)
         yield judged(recipe.page, [Trial(log.left[test], np.ones(test.sum()), ours, advised, others)])
-
-
-# -------------------------------------------------------------------------------------------------------------- table
-
-
-def table(found: dict[str, Any]) -> Iterable[str]:
-    """Yield the lines of the documentation's table, failures first in each page."""
-    machine = found["machine"]
-    rows = found["rows"]
-    yield f"Measured by `python {SOURCE}` on {found['date']}: {machine['cores']} cores, {machine['cpu']}."
-    yield ""
-    yield from summary(rows)
-    yield ""
-    titles = ["page", "log", "predicted", "ratio", "best method", "total ÷ came", "its total", "R²"]
-    titles += ["warnings", "verdict"]
-    yield f"| {' | '.join(titles)} |"
-    yield "|---" * len(titles) + "|"
-    for row in sorted(rows, key=lambda row: (row["page"], not wrong(row), -row["ratio"])):
-        cells = [
-            row["page"],
-            f"{row['log']} ({row['field']})",
-            row["what"],
-            f"{row['ratio']:.2f}",
-            row["best"],
-            f"{row['total']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})",
-            f"{row['other_total']:.2f}",
-            f"{row['r2']:.2f}",
-            "; ".join(said(row)) or "–",
-            verdict(row),
-        ]
-        yield f"| {' | '.join(cells)} |"
-
-
-def said(row: dict[str, Any]) -> Iterator[str]:
-    """Yield each warning with the error that follows from its advice, divided by the error without it."""
-    for kind in row["warned"]:
-        short = kind.removesuffix("Warning")
-        yield f"{short} ×{row['changes'][kind]:.2f}" if kind in row["changes"] else short
-    for kind, change in row["changes"].items():
-        if kind.endswith(", followed"):
-            yield f"{kind.replace('Warning', '')} ×{change:.2f}"
-
-
-def verdict(row: dict[str, Any]) -> str:
-    """Say whether a model is wrong, and whether it says so."""
-    if not wrong(row):
-        return "right"
-    return "**wrong, silent**" if silent(row) else "wrong, warned"
-
-
-def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the counts that the goals are about, by page."""
-    yield "| page | logs | median ratio | wrong models | of these silent | warnings | of these noise |"
-    yield "|---|---|---|---|---|---|---|"
-    pages = [*dict.fromkeys(row["page"] for row in rows), ""]
-    for page in pages:
-        some = [row for row in rows if page in ("", row["page"])]
-        failed = [row for row in some if wrong(row)]
-        given = [change for row in some for change in row["changes"].values()]
-        noise = [change for change in given if abs(change - 1.0) < NOISE]
-        median = np.median([row["ratio"] for row in some])
-        counts = f"{len(failed)} | {sum(map(silent, failed))} | {len(given)} | {len(noise)}"
-        yield f"| {page or '**all**'} | {len(some)} | {median:.2f} | {counts} |"
 
 
 if __name__ == "__main__":

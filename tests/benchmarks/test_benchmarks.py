@@ -186,3 +186,47 @@ def test_the_page_on_real_logs_has_the_newest_results_losses_first(load):
 
     lines = list(real_logs.by_log([row("better", [1.0], [2.0]), row("worse", [1.0, 2.0, 9.0], [1.0, 1.0, 3.0])]))
     assert lines[2:] == ["| worse | m | w | 5 | 2 | 1 | 2.00 (1.00 to 3.00) |", "| better | m | w | 5 | 1 | 2 | 0.50 |"]
+
+
+def test_the_page_about_the_pages_has_the_newest_results_and_its_verdicts_are_those_of_the_rule(load):
+    verdicts = load("page_verdicts")
+    page = (ROOT / "docs" / "results" / "pages-on-real-logs.md").read_text(encoding="utf-8")
+    assert "\n".join(verdicts.table(load("pages").newest("pages-on-real-logs"))) in page
+
+    def row(ratio=1.0, total=1.0, half=0.1, other=1.0, warned=()):
+        return {
+            "ratio": ratio,
+            "total": total,
+            "lower": total - half,
+            "upper": total + half,
+            "other_total": other,
+            "warned": [*warned],
+        }
+
+    assert not verdicts.wrong(row())
+    assert verdicts.wrong(row(ratio=1.16))
+    assert verdicts.wrong(row(total=0.85))
+    assert not verdicts.wrong(row(total=0.85, half=0.13))  # within 1.25 half widths
+    assert not verdicts.wrong(row(total=0.91, half=0.01))  # within a tenth
+    assert not verdicts.wrong(row(total=0.85, other=0.88))  # the other method fails alike
+    assert verdicts.wrong(row(total=0.85, other=1.12))
+    assert verdicts.verdict(row(ratio=2.0, warned=["UnobservedWarning"])) == "**wrong, silent**"
+    assert verdicts.verdict(row(ratio=2.0, warned=["MisfitWarning"])) == "wrong, warned"
+
+
+def test_every_script_serves_a_page():
+    """Each is named by a page, or imported, directly or not, by one that is."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages if "_build" not in page.parts)
+    source = {path.stem: path.read_text(encoding="utf-8") for path in BENCHMARKS.glob("*.py")}
+    imports = {
+        name: {other for other in source if re.search(rf"^ *(?:from|import) {other}\b", code, re.MULTILINE)}
+        for name, code in source.items()
+    }
+    imports["claims"] |= set(PARTS)  # by their names
+    imports["real_logs"] |= {name for name in source if name.startswith("real_")}
+    imports["cluster"].add("cluster_measure")  # a process of its own
+    serving = {name for name in source if f"benchmarks/{name}.py" in text}
+    while more := {other for name in serving for other in imports[name]} - serving:
+        serving |= more
+    assert sorted(set(source) - serving) == []
