@@ -221,3 +221,15 @@ def test_decimals_on_the_grid_begin_their_steps(step, until):
     assert data.y[:-1].tolist() == [1.0] * 18
     assert len(data) == 19
     np.testing.assert_allclose(data.X[:, -2], 1.0, atol=1e-6)
+
+
+def test_a_log_of_durations_is_that_of_numbers_of_days():
+    numbers = pd.DataFrame({"who": [1, 1, 2, 2], "when": [0.25, 3.5, 1.125, 5.0], "spend": [1.0, 2.0, 3.0, 4.0]})
+    names = {"episode": "who", "time": "when", "amount": "spend", "terminated": False}
+    expected = Trajectories.from_events(numbers, **names, step=1, until=7)
+    durations = numbers.assign(when=pd.to_timedelta(numbers["when"], unit="D"))
+    found = Trajectories.from_events(durations, **names, step=dt.timedelta(1), until=np.timedelta64(7, "D"))
+    assert found.X == pytest.approx(expected.X, rel=1e-12)
+    assert found.time / np.timedelta64(1, "D") == pytest.approx(expected.time, rel=1e-12)
+    with pytest.raises(InvalidInputError, match="`until` must be a duration, since the column of `time`, 'when'"):
+        Trajectories.from_events(durations, **names, step="day", until="2024-01-07")

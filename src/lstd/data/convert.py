@@ -173,11 +173,14 @@ def _read(name: str, value: Any, purpose: Purpose) -> NDArray[Any]:
     columns = columns_of_frame(value)
     if columns and not _has_plain_columns(value):
         return np.column_stack([_of_column(name, each, repr(label), purpose) for label, each in columns])
-    return _of_array(name, _array_of(name, value, purpose), purpose)
+    return _of_array(name, array_of(name, value, purpose.rule), purpose)
 
 
-def _array_of(name: str, value: Any, purpose: Purpose) -> NDArray[Any]:
-    """Return what NumPy makes of a value, where lists of several types keep their objects."""
+def array_of(name: str, value: Any, rule: str) -> NDArray[Any]:
+    """Return what NumPy makes of a value, where lists of several types keep their objects.
+
+    Raises InvalidInputError, by the rule, where NumPy makes none.
+    """
     is_list = isinstance(value, (list, tuple))
     try:
         array = np.asarray(value)
@@ -187,10 +190,10 @@ def _array_of(name: str, value: Any, purpose: Purpose) -> NDArray[Any]:
         raise
     except Exception as error:  # ragged lists; `__array__` may raise anything
         if is_list and any(isinstance(entry, (list, tuple, np.ndarray)) for entry in value):
-            found = "its entries are lists of different lengths. Give all rows the same length."
+            found = "its entries are lists of different lengths. Give all the same length."
         else:
             found = f"NumPy makes no array of this {type(value).__name__}: {str(error).rstrip('.')}."
-        raise InvalidInputError(f"`{name}` {purpose.rule}; {found}") from error
+        raise InvalidInputError(f"`{name}` {rule}; {found}") from error
     return array
 
 

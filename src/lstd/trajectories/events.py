@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_choice, check_columns, check_real, says_no_ends, shown
-from lstd.data.identity import is_missing
+from lstd.data.identity import NotAnIdError, identity, is_missing
 from lstd.data.ids import numbered
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import ErrorAt, FrameRows
@@ -81,7 +81,10 @@ def read_events(
     dates, zoned = table.clock()
     times: Any = table.found.marks.times
     times = times if dates else times.astype(np.float64)
-    if not dates:
+    if table.holds_durations:
+        given = {"until": until, "start": start, "step": step}
+        until, start, step = (_microseconds(name, value, roles["time"][0]) for name, value in given.items())
+    elif not dates:
         _check_numbers(roles["time"][0], times, {"until": until, "start": start, "step": step})
     end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
     if not dates:
@@ -95,7 +98,11 @@ def read_events(
     events = _placed(table, roles, times, edges)
     begin, end_edge = _spans(events, edges, None if since is None else _number(since))
     arrays = _rows(events, begin, end_edge, apart=first == "apart")
-    moments = edges.astype("M8[us]") if dates else edges
+    moments = edges
+    if dates:
+        moments = edges.astype("M8[us]")
+    elif table.holds_durations:
+        moments = np.rint(edges).astype("m8[us]")
     names = _feature_names(roles.get("amount", ()), first)
     if not isinstance(columns["amount"], (list, tuple)):
         arrays["y"] = arrays["y"][:, 0]
@@ -169,6 +176,20 @@ def _check_numbers(column: str, times: Array, given: dict[str, Any]) -> None:
             f"`{name}` must be a number, since the column of `time`, {column!r}, holds numbers, such as "
             f"{times[0]:.15g}; got {shown(value)}. {remedy}."
         )
+
+
+def _microseconds(name: str, value: Any, column: str) -> float | None:
+    """Return a duration, or a number of microseconds, as the times of a log of durations are; None for no `start`."""
+    if isinstance(value, numbers.Real) or (value is None and name == "start"):
+        return value  # type: ignore[return-value]
+    with contextlib.suppress(NotAnIdError):
+        kind, _, nanoseconds = str(identity(value)).partition(" ")
+        if kind == "duration":
+            return int(nanoseconds) / 1000
+    raise InvalidInputError(
+        f"`{name}` must be a duration, since the column of `time`, {column!r}, holds durations; got {shown(value)}. "
+        "Give one of Python, such as `datetime.timedelta(days=7)`, or convert the column to dates or numbers."
+    )
 
 
 def _is_calendar(times: Array) -> bool:
@@ -390,7 +411,7 @@ def write_steps(
 def _arrow_of(values: NDArray[Any]) -> Any:
     import pyarrow as pa
 
-    if values.dtype.kind not in "biufM":
+    if values.dtype.kind not in "biufmM":
         values = np.array([str(value) for value in values], dtype=object)
     array = pa.array(values.astype("M8[us]") if values.dtype.kind == "M" else values, from_pandas=True)
     is_date = values.dtype.kind == "M" and (values == values.astype("M8[D]")).all()

@@ -272,6 +272,11 @@ class FrameRows:
         """Return whether times are dates, and whether those have a time zone."""
         return self._read.clock_of(self._batch.column(self.columns.time))
 
+    @property
+    def holds_durations(self) -> bool:
+        """Whether the times are durations."""
+        return self._kind.startswith("m")
+
     def dates(self) -> NDArray[Any] | None:
         """Return the column of times, shape (T,), as times of NumPy if it holds times; None without one."""
         values, kind = self.found.marks.times, self._kind

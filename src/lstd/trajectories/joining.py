@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_length, shown_id
-from lstd.data.convert import as_real, check_values_known, column_of_library, labels_of
+from lstd.data.convert import array_of, as_real, check_values_known, column_of_library, labels_of
 from lstd.data.identity import NO_LENGTH, Identity
 from lstd.data.ids import NO_TIME, Fault, first_true, identities, joined_ids, last_rows
 from lstd.data.rows import FACTORS, PerRow
@@ -233,7 +233,7 @@ def _merged(values: Any, times: NDArray[Any], last: Flags) -> Fault | None:
     if times.dtype.kind in "mM":  # which are exact
         return None
     column = column_of_library("time", values)
-    if column is None and np.asarray(values).dtype.kind in _OF_OBJECTS:
+    if column is None and _array_of_times("time", values).dtype.kind in _OF_OBJECTS:
         column, _ = _column_of_objects("time", _array_of_times("time", values))
     if column is None:
         return None
@@ -291,9 +291,7 @@ def _parsed(name: str, values: Any, kind: np.dtype[Any] | None) -> tuple[NDArray
 
 def _array_of_times(name: str, values: Any) -> NDArray[Any]:
     """Return what NumPy makes of times, where lists of several types keep their objects."""
-    times = np.asarray(values)
-    if isinstance(values, (list, tuple)) and times.dtype.kind in "SU":
-        times = np.array(values, dtype=object)
+    times = array_of(name, values, "must hold numbers or dates")
     if times.ndim > 1:
         check_length(name, times, "time", len(times))
     return times

@@ -338,10 +338,10 @@ class Trajectories:
             One row per event, in any order. Files are CSV, also compressed, or Parquet.
         episode, time : str
             Columns of ids, such as customers, and of numbers or dates; text in ISO format is read as dates.
-        step : str or float
+        step : str, float or duration
             Length of a step: "hour", "day", "week", "month" or "year", or several as in "2 weeks"; a number in the
-            unit of `time` if that has numbers.
-        until : date, ISO text or float
+            unit of `time` if that has numbers; a duration, as of :class:`datetime.timedelta`, if it has durations.
+        until : date, ISO text, float or duration
             When observation ended: no event before it is missing. Later events are not used, and an id whose first
             event is later has no rows.
         amount : str or list of str, optional
@@ -349,7 +349,7 @@ class Trajectories:
         terminated : str or False, optional
             Column that is true for an event with which the id ends for good, such as a closed account; else false. By
             default, as for False, no id ends.
-        start : date, ISO text or float, optional
+        start : date, ISO text, float or duration, optional
             Rows begin here; earlier events count in features only. By default they begin with the first event.
         first : {"apart", "counted"}, default="apart"
             What features say of the first events of an id, which are all those at its earliest time. "apart": their
