@@ -12,6 +12,7 @@ import pytest
 from test_cli_model import COMMAND, FIT, POSIX, table
 
 from lstd import load
+from lstd.cli import main
 from lstd.cli.app import run
 from lstd.cli.console import in_the_shell
 
@@ -98,3 +99,16 @@ def test_arguments_of_python_are_named_as_options():
     text = 'Use `unobserved="predict"`, `sort=True` or `next_features`; `lmbda` and `x` stay\n as they are'
     expected = "Use `--unobserved predict`, `--sort` or `--next-features`; `--lmbda` and `x` stay as they are"
     assert in_the_shell(text) == expected
+
+
+@pytest.mark.parametrize("options", [[], ["--horizon=3"]])
+def test_names_of_columns_do_not_control_the_terminal(tmp_path, monkeypatch, capsys, options):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{t % 7},{t % 5},{t // 10},{int(t % 10 == 9)}" for t in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["\x1b[31mred,y\x07,e,end", *rows]))
+    names = ["--features=\x1b[31mred", "--reward=y\x07", "--episode=e", "--terminated=end", "--gamma=.9", "--lmbda=.9"]
+    assert main(["fit", "a.csv", *names, "--alpha=1", "--out=model", *options]) == 0
+    said = capsys.readouterr()
+    assert "\\x1b[31mred" in said.out
+    assert "\x1b" not in said.out + said.err
+    assert "\x07" not in said.out + said.err

@@ -41,6 +41,7 @@ INTERRUPTED = 130
 INSTALL = 'pip install "lstd[cli]"'
 _ARGUMENT = re.compile(r'`([a-z_]+)(?:=(?:True|(False)|"([a-z]+)"))?`')
 _SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")  # all but tabs and line ends
 _SECONDS_TO_WRITE = 0.3
 _advice = ""
 _sender: socket.socket | None = None
@@ -49,7 +50,12 @@ _sender: socket.socket | None = None
 def say(text: str) -> None:
     """Write a line to stderr, if there is anyone to read it."""
     with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
+        print(without_controls(text), file=sys.stderr, flush=True)
+
+
+def without_controls(text: str) -> str:
+    """Return text with the characters that control a terminal escaped, as names of columns may hold them."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def in_the_shell(message: str) -> str:
@@ -96,7 +102,7 @@ def output(content: str | Mapping[str, Any]) -> int:
 
         content = json_bytes(content).decode().rstrip("\n")
     try:
-        print(content.encode("utf-8", "backslashreplace").decode(), flush=True)
+        print(without_controls(content).encode("utf-8", "backslashreplace").decode(), flush=True)
     except OSError as error:
         return lost_output("the summary", error)
     return DONE

@@ -180,12 +180,14 @@ def _check_numbers(column: str, times: Array, given: dict[str, Any]) -> None:
 
 def _microseconds(name: str, value: Any, column: str) -> float | None:
     """Return a duration, or a number of microseconds, as the times of a log of durations are; None for no `start`."""
-    if isinstance(value, numbers.Real) or (value is None and name == "start"):
-        return value  # type: ignore[return-value]
+    if value is None and name == "start":
+        return None
     with contextlib.suppress(NotAnIdError):
         kind, _, nanoseconds = str(identity(value)).partition(" ")
         if kind == "duration":
             return int(nanoseconds) / 1000
+    if isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64):  # which is one for Python
+        return float(value)
     raise InvalidInputError(
         f"`{name}` must be a duration, since the column of `time`, {column!r}, holds durations; got {shown(value)}. "
         "Give one of Python, such as `datetime.timedelta(days=7)`, or convert the column to dates or numbers."
