@@ -186,7 +186,8 @@ def _microseconds(name: str, value: Any, column: str) -> float | None:
         kind, _, nanoseconds = str(identity(value)).partition(" ")
         if kind == "duration":
             return int(nanoseconds) / 1000
-    if isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64):  # which is one for Python
+    is_of_numpy = getattr(value, "dtype", None) is not None  # durations of NumPy are integers for Python
+    if isinstance(value, numbers.Real) and (not is_of_numpy or np.asarray(value).dtype.kind in "iuf"):
         return float(value)
     raise InvalidInputError(
         f"`{name}` must be a duration, since the column of `time`, {column!r}, holds durations; got {shown(value)}. "
