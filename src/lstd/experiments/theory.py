@@ -68,17 +68,40 @@ def proposition1(
     rows: list[dict[str, Any]] = []
     ratio_rows: list[dict[str, Any]] = []
     for i, (lmbda, T) in enumerate(cases):
-        exact, head = proposition1_exact(T, lmbda, gamma, mu, sigma), {"lmbda": lmbda, "T": T}
-        leading = {"boyan": 0.0, "uncorrected": -gamma * mu / ((1 - gamma) ** 2 * T)}  # (18)
+        exact = proposition1_exact(T, lmbda, gamma, mu, sigma)
+        leading_bias = {"boyan": 0.0, "uncorrected": -gamma * mu / ((1 - gamma) ** 2 * T)}  # (18)
+        simulated = {}
         for variant in PROPOSITION1_VARIANTS:
-            A, bias, variance = exact[variant].values()
-            row = {"variant": variant, "bias_exact": bias, "bias_asymptotic": leading[variant]}
-            simulated = _moments(b[variant][:, i] / A, mu / (1 - gamma))
-            rows.append({**head, **row, "variance_exact": variance, **simulated})
-        ratio = {"ratio_exact": exact["ratio"], "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * T)}
-        ratio_rows.append({**head, **ratio, **_simulated_ratio(*rows[-2:])})
-    head = {"mu": mu, "sigma": sigma, "gamma": gamma, "n_samples": n_samples}
-    return head | {"rows": rows, "ratio_rows": ratio_rows}
+            theta = b[variant][:, i] / exact[variant]["A"]
+            simulated[variant] = _moments(theta, mu / (1 - gamma))
+            rows.append(
+                {
+                    "lmbda": lmbda,
+                    "T": T,
+                    "variant": variant,
+                    "bias_exact": exact[variant]["bias"],
+                    "bias_asymptotic": leading_bias[variant],
+                    "variance_exact": exact[variant]["variance"],
+                    **simulated[variant],
+                }
+            )
+        ratio_rows.append(
+            {
+                "lmbda": lmbda,
+                "T": T,
+                "ratio_exact": exact["ratio"],
+                "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * T),
+                **_simulated_ratio(simulated["boyan"], simulated["uncorrected"]),
+            }
+        )
+    return {
+        "mu": mu,
+        "sigma": sigma,
+        "gamma": gamma,
+        "n_samples": n_samples,
+        "rows": rows,
+        "ratio_rows": ratio_rows,
+    }
 
 
 def proposition1_exact(T: int, lmbda: float, gamma: float, mu: float, sigma: float) -> dict[str, Any]:
@@ -117,33 +140,57 @@ def theorem2(
     >>> rows[0]["error_theta"] > rows[1]["error_theta"]
     True
     """
-    lengths, norm = sorted(n_steps), np.linalg.norm
+    lengths = sorted(n_steps)
     small = PROBLEMS["small"]
     model = RandomMRP(small.n_states, small.branching, small.reward_std, MRP_SEED, gamma=GAMMA)
     features = make_features(model, "normal")
-    limits = [(*model.lstd_limit(features, lmbda), model.fixed_point(features, lmbda)) for lmbda in lmbdas]
-    errors = np.empty((len(seeds), len(lmbdas), len(lengths), len(LSTD_VARIANTS), 3))
-    for s, seed in enumerate(seeds):
-        stream = model.simulate(max(lengths), seed)
-        for (j, lmbda), (i, T) in product(enumerate(lmbdas), enumerate(lengths)):
+    streams = [model.simulate(max(lengths), seed) for seed in seeds]
+    distances: dict[tuple[str, float, int], list[list[float]]] = {  # (variant, λ, T) -> (seeds, 3)
+        case: [] for case in product(LSTD_VARIANTS, lmbdas, lengths)
+    }
+    for lmbda in lmbdas:
+        A_limit, b_limit = model.lstd_limit(features, lmbda)
+        theta_limit = model.fixed_point(features, lmbda)
+        for stream, T in product(streams, lengths):
+            phi = features[stream.states[: T + 1]]
             rewards = np.append(stream.rewards[:T], np.nan)  # none is received in the last row
-            sums = LSTDStatistics.from_arrays(features[stream.states[: T + 1]], rewards, gamma=GAMMA, lmbda=lmbda)
-            for v, variant in enumerate(LSTD_VARIANTS):
-                A, b = sums.matrix(variant), sums.b[:, 0]
-                estimates = A / T, b / T, np.linalg.solve(A, b)
-                pairs = zip(estimates, limits[j], strict=True)
-                errors[s, j, i, v] = [norm(value - limit) / norm(limit) for value, limit in pairs]
-    low, median, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
+            sums = LSTDStatistics.from_arrays(phi, rewards, gamma=GAMMA, lmbda=lmbda)
+            b = sums.b[:, 0]
+            for variant in LSTD_VARIANTS:
+                A = sums.matrix(variant)
+                theta = np.asarray(np.linalg.solve(A, b), np.float64)
+                distances[variant, lmbda, T].append(
+                    [
+                        _relative_distance(A / T, A_limit),
+                        _relative_distance(b / T, b_limit),
+                        _relative_distance(theta, theta_limit),
+                    ]
+                )
     rows = []
-    for (v, variant), (j, lmbda), (i, T) in product(enumerate(LSTD_VARIANTS), enumerate(lmbdas), enumerate(lengths)):
-        numbers = (*median[j, i, v], low[j, i, v, 2], high[j, i, v, 2])
-        names = ("error_A", "error_b", "error_theta", "low_theta", "high_theta")
-        rows.append({"variant": variant, "lmbda": lmbda, "T": T} | dict(zip(names, map(float, numbers), strict=True)))
+    for (variant, lmbda, T), of_seeds in distances.items():
+        low, median, high = np.quantile(of_seeds, [0.25, 0.5, 0.75], axis=0)
+        rows.append(
+            {
+                "variant": variant,
+                "lmbda": lmbda,
+                "T": T,
+                "error_A": float(median[0]),
+                "error_b": float(median[1]),
+                "error_theta": float(median[2]),
+                "low_theta": float(low[2]),
+                "high_theta": float(high[2]),
+            }
+        )
     words = (
         f"small random process ({small.n_states} states, {small.branching} successors each, reward noise "
         f"{small.reward_std:g}), five normal features, discount {GAMMA:g}, no ridge term"
     )
     return {"problem": words, "n_seeds": len(seeds), "rows": rows}
+
+
+def _relative_distance(value: Array, limit: Array) -> float:
+    """Return the Frobenius or Euclidean distance to a limit, divided by the norm of the limit."""
+    return float(np.linalg.norm(value - limit) / np.linalg.norm(limit))
 
 
 def _reward_weights(T: int, decay: float) -> Array:
@@ -161,15 +208,23 @@ def _simulate_b(generator: np.random.Generator, shares: Array, mu: float, sigma:
 
 def _moments(theta: Array, value: float) -> dict[str, float]:
     """Bias and variance of simulated weights, with their standard errors."""
-    N, mean, variance = len(theta), float(theta.mean()), float(theta.var(ddof=1))
+    N = len(theta)
+    mean = float(theta.mean())
+    variance = float(theta.var(ddof=1))
+    fourth_moment = float(np.mean((theta - mean) ** 4))
     # Var[s²] = (μ₄ − σ⁴ (N−3)/(N−1)) / N for independent samples.
-    of_variance = float(np.mean((theta - mean) ** 4)) - variance**2 * (N - 3) / (N - 1)
-    bias = {"bias_simulated": mean - value, "bias_stderr": float(np.sqrt(variance / N))}
-    return bias | {"variance_simulated": variance, "variance_stderr": float(np.sqrt(of_variance / N))}
+    variance_of_variance = (fourth_moment - variance**2 * (N - 3) / (N - 1)) / N
+    return {
+        "bias_simulated": mean - value,
+        "bias_stderr": float(np.sqrt(variance / N)),
+        "variance_simulated": variance,
+        "variance_stderr": float(np.sqrt(variance_of_variance)),
+    }
 
 
-def _simulated_ratio(boyan: dict[str, Any], uncorrected: dict[str, Any]) -> dict[str, float]:
+def _simulated_ratio(boyan: dict[str, float], uncorrected: dict[str, float]) -> dict[str, float]:
     """Boyan's variance over Uncorrected's; the samples are independent, so squared relative errors add."""
     ratio = boyan["variance_simulated"] / uncorrected["variance_simulated"]
-    relative = [row["variance_stderr"] / row["variance_simulated"] for row in (boyan, uncorrected)]
-    return {"ratio_simulated": ratio, "ratio_stderr": ratio * float(np.hypot(*relative))}
+    error_boyan = boyan["variance_stderr"] / boyan["variance_simulated"]
+    error_uncorrected = uncorrected["variance_stderr"] / uncorrected["variance_simulated"]
+    return {"ratio_simulated": ratio, "ratio_stderr": ratio * float(np.hypot(error_boyan, error_uncorrected))}

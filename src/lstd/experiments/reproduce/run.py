@@ -27,7 +27,9 @@ from lstd.version import __version__
 
 Progress = Callable[[str, float, float], None]
 
-TIMING_SECONDS, REPORT_SECONDS = 1.5, 2.5  # of a problem, on a current processor; for the time left only
+# Of a problem, on a current processor; for the time left only.
+TIMING_SECONDS = 1.5
+REPORT_SECONDS = 2.5
 
 
 class Outcome(NamedTuple):
@@ -52,12 +54,13 @@ class Outcome(NamedTuple):
 
     def __str__(self) -> str:
         seconds = f"{sum(self.wall_seconds.values()):.1f} s" if self.wall_seconds else "nothing left to do"
-        there = [(name, contents) for name, contents in RESULTS.items() if (self.folder / name).exists()]
         lines = [
             f"{self.folder}: {self.computed + self.reused} cells done "
-            f"({self.computed} computed, {self.reused} stored before), {seconds}",
-            *(f"  {name:<16}  {contents}" for name, contents in there),
+            f"({self.computed} computed, {self.reused} stored before), {seconds}"
         ]
+        for name, contents in RESULTS.items():
+            if (self.folder / name).exists():
+                lines.append(f"  {name:<16}  {contents}")
         return "\n".join(lines)
 
 
@@ -82,7 +85,12 @@ def reproduce(
     """
     n_jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
     with ResultsFolder(out, plan.configuration).claimed(force=force) as folder:
-        return _Session(plan, folder, n_jobs, progress or (lambda text, done, total: None), arguments or {}).run()
+        session = _Session(plan, folder, n_jobs, progress or _no_progress, arguments or {})
+        return session.run()
+
+
+def _no_progress(text: str, done: float, total: float) -> None:
+    """Show nothing."""
 
 
 class _Session:
@@ -91,7 +99,10 @@ class _Session:
     def __init__(
         self, plan: Plan, folder: ResultsFolder, n_jobs: int, progress: Progress, arguments: Mapping[str, Any]
     ) -> None:
-        self.plan, self.folder, self.n_jobs, self.progress = plan, folder, n_jobs, progress
+        self.plan = plan
+        self.folder = folder
+        self.n_jobs = n_jobs
+        self.progress = progress
         earlier = files.read_json(folder.path / PROVENANCE) or {}
         self.wall: dict[str, float] = {}
         self.about: dict[str, Any] = {
@@ -105,32 +116,50 @@ class _Session:
             "wall_seconds": earlier.get("wall_seconds", {}),  # of all sessions
             "files": earlier.get("files", {}),  # checksums when the last report was finished
         }
-        self.done = self.total = 0.0
+        self.done = 0.0  # of the work, in estimated seconds
+        self.total = 0.0
 
     def run(self) -> Outcome:
         """Carry out what is missing."""
-        cells, problems = self.plan.cells, self.plan.problems
-        timing_seconds, report_seconds = TIMING_SECONDS * len(problems), REPORT_SECONDS * len(problems)
-        stored = {name: self.folder.kept(name) for name in (*(cell.name for cell in cells), "timings")}
-        missing = [cell for cell in cells if stored[cell.name] is None]
-        if None in stored.values() or self.about["files"] != self.folder.checksums():
-            self.total = sum(cell.seconds(self.n_jobs) for cell in missing) + report_seconds
-            self.total += 0.0 if stored["timings"] else timing_seconds
-            self._record()
-            errors = {cell: (stored[cell.name] or self._computed(cell))[1] for cell in cells}
-            timings, _ = stored["timings"] or self._timed(timing_seconds)
-            self._report(gather(errors, timings, self.about), timings, report_seconds)
-        return Outcome(self.folder.path, len(missing), len(cells) - len(missing), self.wall)
+        cells = self.plan.cells
+        stored = {cell: self.folder.kept(cell.name) for cell in cells}
+        stored_timings = self.folder.kept("timings")
+        missing = [cell for cell in cells if stored[cell] is None]
+        outcome = Outcome(self.folder.path, len(missing), len(cells) - len(missing), self.wall)
+        is_complete = not missing and stored_timings is not None
+        if is_complete and self.about["files"] == self.folder.checksums():
+            return outcome
+
+        timing_seconds = TIMING_SECONDS * len(self.plan.problems)
+        report_seconds = REPORT_SECONDS * len(self.plan.problems)
+        self.total = sum(cell.seconds(self.n_jobs) for cell in missing) + report_seconds
+        if stored_timings is None:
+            self.total += timing_seconds
+        self._record()
+        errors = {}
+        for cell in cells:
+            _, errors[cell] = stored[cell] or self._computed(cell)
+        timings, _ = stored_timings or self._timed(timing_seconds)
+        self._report(gather(errors, timings, self.about), timings, report_seconds)
+        return outcome
 
     def _computed(self, cell: Cell) -> Kept:
+        """Compute a cell and keep it."""
         from lstd.experiments.sweep import run_sweep
 
         with self._step("sweep", str(cell), cell.seconds(self.n_jobs)) as part:
-            seeds, names = range(1, cell.runs + 1), list(cell.algorithms)
-            errors = run_sweep(cell.problem, cell.features, names, run_seeds=seeds, n_jobs=self.n_jobs, progress=part)
+            errors = run_sweep(
+                cell.problem,
+                cell.features,
+                list(cell.algorithms),
+                run_seeds=range(1, cell.runs + 1),
+                n_jobs=self.n_jobs,
+                progress=part,
+            )
             return self.folder.keep(cell.name, {}, errors)
 
     def _timed(self, seconds: float) -> Kept:
+        """Time the algorithms and keep the result."""
         from lstd.experiments import timing
 
         with self._step("timings", "timing each algorithm", seconds) as part:
@@ -140,21 +169,24 @@ class _Session:
         """Read or compute Proposition 1 and Theorem 2."""
         from lstd.experiments import theory
 
-        found = self.folder.kept("theory") or self.folder.keep("theory", theory.check_theory())
-        return found[0]
+        document, _ = self.folder.kept("theory") or self.folder.keep("theory", theory.check_theory())
+        return document
 
     def _report(self, results: Results, timings: Row, seconds: float) -> None:
+        """Write all files of the report, and remember their checksums."""
         from lstd.experiments.reproduce import report
 
         with self._step("report", "drawing figures and writing the report", seconds) as part:
-            for done, (name, content, total) in enumerate(report.compose(results, self._theory, self.n_jobs), start=1):
+            composed = report.compose(results, self._theory, self.n_jobs)
+            for n_written, (name, content, n_files) in enumerate(composed, start=1):
                 self.folder.write(name, content)
-                part(done, total)
+                part(n_written, n_files)
             for name, document in (("timings.json", timings), ("theory.json", self._theory())):
                 self.folder.write(name, files.json_bytes(document))
             self.about["files"] = self.folder.checksums()
 
     def _record(self) -> None:
+        """Write provenance.json."""
         self.folder.write(PROVENANCE, files.json_bytes(self.about))
 
     @contextlib.contextmanager
@@ -205,6 +237,7 @@ def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
+    """Return the name of the processor."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             key, _, value = line.partition(":")
