@@ -93,7 +93,8 @@ def probabilities_of(
     logged : array-like, optional
         Logged actions, which say how many there are where the policy is given by the actions that it takes.
     """
-    of, given = name, policy
+    of = name
+    given = policy
     if is_function(policy):
         of, given = _asked(policy, X, name)
     n_rows = int(np.shape(X)[0])
