@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lstd.data.roles import Roles
     from lstd.data.settings import Settings
+    from lstd.estimators.base import Predictor
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.linear import Linear
@@ -168,7 +169,7 @@ def _table_fit(given: Any, roles: Roles, settings: Settings, on_progress: Any) -
     )
 
 
-def _describe(path: str, model: Any, json: bool, report: Mapping[str, Any] | None = None) -> int:
+def _describe(path: str, model: Model | HorizonModel, json: bool, report: Mapping[str, Any] | None = None) -> int:
     """Write what describes a model of either kind, and where its report is; returns the exit code.
 
     With a `report`, empty if there is none, tables of coefficients are left out.
@@ -410,7 +411,7 @@ def _say_scores(given: Any, treatment: dict[str, Any], rewards: Sequence[str], s
     return output(about | documents.get(None, {"horizons": documents}))
 
 
-def _score_steps(model: Any, roles: Roles, given: Any) -> int:
+def _score_steps(model: Model | HorizonModel, roles: Roles, given: Any) -> int:
     """Compare predictions for numbers of steps with what came; returns the exit code."""
     from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.horizon_lstd import HorizonLSTD
@@ -431,12 +432,17 @@ def _score_steps(model: Any, roles: Roles, given: Any) -> int:
             _tables(given, prepared_as(model, given.data), roles, MEMORY), roles, model.settings.gamma, on_progress
         )
         if given.backtest is None:
+            assert isinstance(model, HorizonModel)  # other models have no steps to score
             scores = [*score_horizons(model, rows, steps, given.unobserved)]
             return _say_scores(
                 given, {"unobserved": given.unobserved}, roles.rewards, dict(zip(steps, scores, strict=True))
             )
         (cut,) = parse_times("backtest", [given.backtest], times.dtype)
-        estimator = HorizonLSTD.of_record(model, given.model) if longest else estimator_of(model)
+        estimator: HorizonLSTD | Predictor
+        if isinstance(model, HorizonModel):
+            estimator = HorizonLSTD.of_record(model, given.model)
+        else:
+            estimator = estimator_of(model)
         found = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
     if given.json:
         documents = [{"reward": reward, **one.document} for reward, one in found]

@@ -104,7 +104,7 @@ class HorizonModel(Record):
         rows: Rows,
         horizon: int,
         settings: Settings,
-        n_blocks: Any,
+        n_blocks: int | str,
         *,
         age: AgeColumns | None = None,
         **about: Any,
@@ -592,7 +592,7 @@ def _centre_of(rows: Rows) -> Array:
     return np.where(np.isfinite(centre), centre, 0.0)
 
 
-def _limit(n: int, horizon: int, n_blocks: Any) -> int:
+def _limit(n: int, horizon: int, n_blocks: int | str) -> int:
     """Return the largest number of blocks of n weights; raises InvalidInputError when `n_blocks` breaks its rule."""
     if not isinstance(check_n_blocks(n_blocks), str):
         return int(n_blocks)

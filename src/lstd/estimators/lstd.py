@@ -390,7 +390,7 @@ class LSTD(Predictor):
         return now
 
 
-def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:
+def _merged(statistics: Any, n_blocks: int | str, independent: bool) -> Blocks:
     """Return merged statistics; several in blocks of one each."""
     if isinstance(statistics, LSTDStatistics):
         return Blocks(statistics, limit=0, reason=_MERGED)

@@ -549,7 +549,9 @@ def warned_of(
     return before | given
 
 
-def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_blocks: Any, **about: Any) -> Model:
+def model_of(
+    blocks: Blocks, settings: Settings, selection: Selection | None, n_blocks: int | str, **about: Any
+) -> Model:
     """Return the solved model of sums; `about` has further fields of the model, such as names.
 
     Raises InvalidInputError when no row is a full transition.
@@ -561,7 +563,7 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
             f"{where}: no row is followed by another row of its episode, and none terminates, so there is nothing to "
             f"fit; the number of rows is {blocks.total.n_rows}."
         )
-    options = {"n_blocks": n_blocks}
+    options: dict[str, Any] = {"n_blocks": n_blocks}
     if selection is not None:
         given = {name: None if name in settings.choose else [getattr(settings, name)] for name in ("lmbda", "alpha")}
         spreads = "alpha" in settings.choose and all(settings.penalty or ())

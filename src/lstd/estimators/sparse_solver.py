@@ -311,7 +311,7 @@ def _sparse(rows: Rows) -> Rows:
     return rows.changed(X=X, X_next=X_next)
 
 
-def _ones_in_blocks(rows: Rows, settings: Settings, n_blocks: Any) -> Blocks:
+def _ones_in_blocks(rows: Rows, settings: Settings, n_blocks: int | str) -> Blocks:
     """Return sums over the column of ones alone in blocks of rows."""
     nothing = np.empty((len(rows), 0))
     ones = rows.changed(

@@ -595,7 +595,7 @@ def pair_rows(logged: LoggedRows) -> Rows:
     )
 
 
-def summed_pairs(logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, n_blocks: Any) -> Blocks:
+def summed_pairs(logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, n_blocks: int | str) -> Blocks:
     """Sum `rows`, those of `logged` but for weights and rewards.
 
     Blocks of columns that would take much memory have sums of their own; others are summed as arrays, in chunks.

@@ -165,7 +165,7 @@ class LoggedStates:
         logged: LoggedRows,
         gamma: float,
         state: Any = None,
-        seed: Any = 0,
+        seed: int = 0,
         given: Model | None = None,
         state_next: Any = None,
     ) -> LoggedStates:

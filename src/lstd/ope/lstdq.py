@@ -558,7 +558,7 @@ def _values(pairs: Features, weights: Array) -> Array:
     return values
 
 
-def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: Any) -> Model:
+def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: int | str) -> Model:
     """Fit LSTD to transitions from pairs to expected pairs."""
     rows = pair_rows(logged)
     if solver.takes(logged.rows.X, rows.n_features):

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
-from lstd.ope.policy_value import PolicyValue, doubted, evaluated, value_by_blocks
+from lstd.ope.policy_value import PolicyValue, blocks_of, doubted, evaluated, value_by_blocks
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
@@ -215,7 +215,7 @@ def _all_parts(parts: list[ValueByBlocks]) -> list[list[ValueByBlocks]]:
 
 def _at_level(value: PolicyValue, level: float) -> PolicyValue:
     """Return a value with its interval at another level; a shrunk value stays in it."""
-    one = evaluated(value.by_blocks, level)
+    one = evaluated(blocks_of(value), level)
     return replace(value, lower=min(one.lower, value.value), upper=max(one.upper, value.value), level=level)
 
 

@@ -118,7 +118,7 @@ class PolicyValue:
     hidden: HiddenStateCheck | None = field(default=None, repr=False, compare=False)
     importance_ratio: Array | None = field(default=None, repr=False, compare=False)
     said: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    by_blocks: Any = field(default=None, repr=False, compare=False)
+    by_blocks: ValueByBlocks | None = field(default=None, repr=False, compare=False)
     step_values: Array | None = field(default=None, repr=False, compare=False)
     bounds: tuple[float, float] | None = None
 
@@ -294,7 +294,7 @@ def _check_pairs(log: LoggedStates, q: Any) -> None:
         )
 
 
-def _log_of(model: Any, data: Any, target: PolicyArguments) -> LoggedStates:
+def _log_of(model: LSTDQ | Predictor, data: Any, target: PolicyArguments) -> LoggedStates:
     """Return the log of a model: of an LSTDQ its own, of an LSTD that of `data`."""
     _check_fitted(model)
     state = target.state
@@ -394,7 +394,7 @@ def doubted(found: PolicyValue, log: LoggedStates | None = None, check: FeatureC
     if log is not None:
         found = replace(found, features=check, importance_ratio=log.ratio, said=(*found.said, *log.support_said()))
     texts: dict[type[Warning], str] = {}
-    n = found.by_blocks.fitted.statistics.n_transitions
+    n = blocks_of(found).fitted.statistics.n_transitions
     if _rests_on_few(found, n):
         texts[EffectiveSampleWarning] = (
             f"The value rests on an effective sample of {found.effective_sample_size:.2g} of {n} transitions: a few "
@@ -407,7 +407,7 @@ def doubted(found: PolicyValue, log: LoggedStates | None = None, check: FeatureC
         )
     if found.features is not None and found.features.coarse:
         texts[MisfitWarning] = found.features.text
-    tied = found.by_blocks.tied
+    tied = blocks_of(found).tied
     if tied is not None and tied.doubt:
         texts[EffectiveSampleWarning] = tied.doubt
     for category, text in texts.items():
@@ -415,19 +415,29 @@ def doubted(found: PolicyValue, log: LoggedStates | None = None, check: FeatureC
     return replace(found, said=(*found.said, *texts.values()))
 
 
+def blocks_of(found: PolicyValue) -> ValueByBlocks:
+    """Return the contributions of blocks to the value of a fitted model."""
+    assert found.by_blocks is not None
+    return found.by_blocks
+
+
 def _rests_on_few(found: PolicyValue, n_transitions: int) -> bool:
     """Say whether few of the transitions decide a value: by ratios, and not by the length of traces alone."""
     size = found.effective_sample_size
     if size is None or size >= FEW_OF_ROWS * n_transitions:
         return False
-    sample = found.by_blocks.fitted.statistics.counts.sample
+    sample = blocks_of(found).fitted.statistics.counts.sample
     if found.dual_weights is not None or sample is None:
         return True
     return bool(size < BY_RATIOS * sample.size[2])
 
 
 def value_by_blocks(
-    model: Any, initial_states: Any, target_policy: Any, weights: Any = None, sample: str = "episodes"
+    model: LSTDQ | Predictor,
+    initial_states: Any,
+    target_policy: Any,
+    weights: ArrayLike | None = None,
+    sample: str = "episodes",
 ) -> ValueByBlocks:
     """Return the value of a policy with the contributions of blocks; the arguments are those of `policy_value`."""
     check_choice("sample", sample, SAMPLES)
@@ -453,7 +463,7 @@ def value_by_blocks(
     return replace(found, **model.coverage(X, P, found.phi))
 
 
-def _check_fitted(model: Any) -> None:
+def _check_fitted(model: LSTDQ | Predictor) -> None:
     """Refuse anything but a fitted model."""
     if not isinstance(model, (LSTDQ, Predictor)):
         raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {shown(model)}.")

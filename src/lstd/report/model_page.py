@@ -19,6 +19,7 @@ from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
+from lstd.estimators.lstd_cv import LSTDCV
 from lstd.estimators.model_parts import BiasCheck, Checks, MisfitCheck
 from lstd.estimators.summary import Summary
 from lstd.files import checked_path, replacing
@@ -118,8 +119,7 @@ def write_page(path: Path, content: str) -> None:
 
 def model_page(evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> str:
     """Return the page of a model and the rows that it is compared with."""
-    model: Any = evaluation.model
-    grid, no_grid = _grid(model)
+    grid, no_grid = _grid(evaluation.model)
     fitted, observed = evaluation.fitted.described(checks=evaluation.checks), evaluation.calibrates
     missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     summary, held_out = Summary(fitted, title, evaluation.level), held_out_score(evaluation.rows, fitted)
@@ -127,7 +127,7 @@ def model_page(evaluation: Evaluation, title: str, backtest: Backtest | None = N
     drawn: dict[str, Any] = {
         "why": _why(evaluation),
         "calibration": _calibration(evaluation) if observed else None,
-        "settings": None if grid is None else _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0]),
+        "settings": None if grid is None else _settings_figure(evaluation.model),
     }
     present = drawn | {"missing": missing}
     return render(
@@ -277,9 +277,16 @@ def _calibrations(tables: dict[int, Calibration], level: float) -> Artist:
     return points
 
 
-def _grid(model: Any) -> tuple[Grid | None, str]:
+def _settings_figure(model: Predictor) -> dict[str, Any] | None:
+    """Return the figure of the errors over the grid of (λ, α), if the settings were chosen."""
+    if not isinstance(model, LSTDCV):
+        return None
+    return _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0])
+
+
+def _grid(model: Predictor) -> tuple[Grid | None, str]:
     """Errors over the grid of (λ, α), or why there are none."""
-    if not hasattr(model, "cv_results_"):
+    if not isinstance(model, LSTDCV):
         return None, "both were given, so no others were tried."
     try:
         return grid_of(model.cv_results_, model.lmbda_, model.alpha_), ""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -415,12 +415,12 @@ def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:
     return affordable if affordable >= _FEWEST else 0
 
 
-def no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
+def no_blocks(rows: Rows, lmbda: float, n_blocks: int | str) -> Blocks:
     """Return blocks of no data, for data like `rows`; `n_blocks` is that of `empty_blocks`."""
     return empty_blocks(LSTDStatistics.empty_like(rows, lmbda), n_blocks)
 
 
-def check_n_blocks(n_blocks: Any) -> int | str:
+def check_n_blocks(n_blocks: object) -> int | str:
     """Return `n_blocks` if it is "auto" or an integer, at least 0, or raise InvalidInputError."""
     if not isinstance(n_blocks, str):
         return check_integer("n_blocks", n_blocks, 0)
@@ -429,7 +429,7 @@ def check_n_blocks(n_blocks: Any) -> int | str:
     return n_blocks
 
 
-def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) -> Blocks:
+def empty_blocks(nothing: LSTDStatistics, n_blocks: int | str, n_bytes: int = _BYTES) -> Blocks:
     """Return blocks of no data.
 
     Parameters

@@ -25,6 +25,8 @@ from lstd.data.open_table import open_table
 from lstd.data.roles import Roles
 from lstd.data.table import FrameTable, Table, at_row
 from lstd.errors import ExtrapolationWarning, InvalidInputError, warn
+from lstd.estimators.horizon_model import HorizonModel
+from lstd.estimators.model import Model
 from lstd.tables.reader import RowReader
 from lstd.tables.resolve_roles import resolved
 from lstd.types import Array, Flags
@@ -146,9 +148,11 @@ def prepared(
     return [Prepared(table, names, fills) for table in tables], roles, fills
 
 
-def prepared_as(model: Any, data: Sequence[str]) -> Sequence[Any]:
+def prepared_as(model: Model | HorizonModel, data: Sequence[str]) -> Sequence[Any]:
     """Return tables with the columns that a model's features need, if its fit prepared some."""
-    fills = {} if getattr(model, "origin", None) is None else model.origin.fills
+    fills: Mapping[str, float] = {}
+    if model.origin is not None:
+        fills = model.origin.fills
     if not fills and not any("=" in name for name in model.feature_names):
         return data
     return [Prepared(open_table(path), model.feature_names, fills) for path in data]
