@@ -496,8 +496,10 @@ def _copied(phi: Features, rows: slice | NDArray[np.intp], width: int) -> Array:
         part = phi[rows]
     elif isinstance(rows, slice):
         part = rows_of(phi, rows).toarray()
-    else:
+    elif sparse.issparse(phi):
         part = phi[rows].toarray()
+    else:  # features that are made of slices of rows
+        part = np.vstack([rows_of(phi, slice(t, t + 1)).toarray() for t in rows.tolist()])
     own = np.array(part[:, :width], np.float64)
     own.setflags(write=False)
     return own
