@@ -40,7 +40,8 @@ from policy_problems import Problem, Table, Truth, hospital, joined, mixed, of_t
 from provenance import describe_machine, printed_by, revision
 
 Array = NDArray[Any]
-SEED, DEVELOPMENT = 80_000, 60_000
+SEED = 80_000
+DEVELOPMENT = 60_000
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "policy-evaluation.md"
 SOURCE = "benchmarks/outside_judges.py"
 CHOICE = "first choice"
@@ -60,22 +61,24 @@ OURS = (
 def graph(length: int = 16) -> Table:
     """Return two lanes of states; an action reaches its lane with a probability of 0.75, and the lane pays 1 or −1."""
     n = 2 * length
-    P, reward = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    last = n - 1
+    P = np.zeros((n, 2, n))
     for s in range(n - 3):
         lanes = (s + 1 + (s % 2), s + 2 + (s % 2))
         for action in (0, 1):
             P[s, action, lanes[action]] += 0.75
             P[s, action, lanes[1 - action]] += 0.25
-    P[n - 3 : n - 1, :, n - 1] = 1.0
-    P[n - 1, :, n - 1] = 1.0
-    odd = np.arange(n) % 2 == 1
-    reward[:] = np.where(odd, 1.0, -1.0)
-    reward[:, :, n - 1] = 0.0
-    reward[n - 3, :, n - 1], reward[n - 2, :, n - 1] = 1.0, -1.0
-    return Table(P, reward, np.arange(n) == n - 1, np.eye(n)[0], 0.98, length + 1, 1.0)
+    P[n - 3 :, :, last] = 1.0
+    reward = np.zeros((n, 2, n))
+    reward[:] = np.where(np.arange(n) % 2 == 1, 1.0, -1.0)
+    reward[:, :, last] = 0.0
+    reward[n - 3, :, last] = 1.0
+    reward[n - 2, :, last] = -1.0
+    return Table(P, reward, np.arange(n) == last, np.eye(n)[0], 0.98, length + 1, 1.0)
 
 
 def constant(first: float, n: int) -> Array:
+    """Return a policy that takes the first of two actions with the same probability in all states."""
     return np.full((n, 2), [first, 1.0 - first])
 
 
@@ -88,15 +91,19 @@ def seen_in_groups(table: Table, n_groups: int) -> Problem:
         log = table.draw(policy, n_episodes, seed)
         return log._replace(state=group[log.state], next_state=group[log.next_state])
 
-    logs, targets = {"0.6": constant(0.6, n)}, {"0.8": constant(0.8, n)}
-    codes, unit = np.arange(n)[:, np.newaxis] * 1.0, np.eye(n)[:, :n_groups]
+    logs = {"0.6": constant(0.6, n)}
+    targets = {"0.8": constant(0.8, n)}
+    codes = np.arange(n)[:, np.newaxis] * 1.0
+    unit = np.eye(n)[:, :n_groups]
     return Problem(table.gamma, draw, table.truth, codes, {"fine": unit, "coarse": unit}, logs, targets)
 
 
 def observed_graph(far: bool) -> Problem:
+    """Return the graph where states are recorded, with a log far from the target policy, or near it."""
     table = graph()
     n = len(table.P)
-    logs = {"0.2": constant(0.2, n)} if far else {"0.6": constant(0.6, n)}
+    first = 0.2 if far else 0.6
+    logs = {f"{first:g}": constant(first, n)}
     codes = np.arange(n)[:, np.newaxis]
     return of_table(table, codes, np.eye(n), np.eye(n), logs, {"0.8": constant(0.8, n)})
 
@@ -111,13 +118,16 @@ def grid(at_random: float) -> Problem:
     for row, column, action in np.ndindex(8, 8, 4):
         down, right = ((0, -1), (0, 1), (-1, 0), (1, 0))[action]
         to = row + down, column + right
-        to = to if min(to) >= 0 and max(to) < 8 else (row, column)
+        if min(to) < 0 or max(to) > 7:  # at an edge
+            to = row, column
         P[row * 8 + column, action, to[0] * 8 + to[1]] = 1.0
     start = np.zeros(64)
     start[[*range(8), *range(8, 64, 8)]] = 1.0 / 15.0
     table = Table(P, paid.reshape(1, 1, 64), np.arange(64) == 63, start, 0.96, 25)
-    best, fields = table.best(), np.arange(64)
-    logs, targets = {f"{at_random:g}": mixed(best, 1.0 - at_random)}, {"0.1": mixed(best, 0.9)}
+    best = table.best()
+    logs = {f"{at_random:g}": mixed(best, 1.0 - at_random)}
+    targets = {"0.1": mixed(best, 0.9)}
+    fields = np.arange(64)
     where = np.column_stack([fields // 8, fields % 8])
     return of_table(table, where, np.eye(64), np.eye(64), logs, targets)
 
@@ -127,9 +137,11 @@ def chain(logged: float, target: float, steps: int = 250) -> Problem:
     n = 22
     P = np.zeros((n, 2, n))
     for s in range(n):
-        P[s, 0, max(s - 1, 0)] = P[s, 1, min(s + 1, n - 1)] = 1.0
+        P[s, 0, max(s - 1, 0)] = 1.0
+        P[s, 1, min(s + 1, n - 1)] = 1.0
     table = Table(P, np.full((1, 1, 1), -1.0), np.arange(n) == n - 1, np.eye(n)[10], 0.97, steps)
-    logs, targets = {f"{logged:g}": constant(1.0 - logged, n)}, {f"{target:g}": constant(1.0 - target, n)}
+    logs = {f"{logged:g}": constant(1.0 - logged, n)}
+    targets = {f"{target:g}": constant(1.0 - target, n)}
     return of_table(table, np.arange(n)[:, np.newaxis], np.eye(n), np.eye(n), logs, targets)
 
 
@@ -151,6 +163,7 @@ class Clinic(NamedTuple):
 
     @classmethod
     def of(cls, seed: int, n: int = 16, symptoms: int = 8) -> Clinic:
+        """Return a clinic of n diseases and treatments, drawn by a seed."""
         random = np.random.default_rng([81_000, seed])
         linked = (random.uniform(size=(n, n)) < 1.0 / n) & ~np.eye(n, dtype=bool)
         moves = np.where(linked | linked.T, random.uniform(0.01, 0.2, size=(n, n)), 0.0)
@@ -163,7 +176,8 @@ class Clinic(NamedTuple):
         for disease in np.flatnonzero(~cures.any(axis=1)):
             cures[disease, random.integers(n)] = random.uniform(0.8, 1.0)
         start = np.linalg.matrix_power(moves, 4096).mean(axis=0)
-        cost, effects = random.uniform(1.0, 4.0, size=n), random.uniform(-1.0, 0.5, size=(n, symptoms))
+        cost = random.uniform(1.0, 4.0, size=n)
+        effects = random.uniform(-1.0, 0.5, size=(n, symptoms))
         means = random.uniform(size=(n, symptoms))
         return cls(moves, means, roots, cures, cost, effects, start / start.sum())
 
@@ -175,11 +189,14 @@ class Clinic(NamedTuple):
         return np.asarray(np.exp(score) / np.exp(score).sum())
 
     def symptoms(self, disease: Array, shift: Array | float, random: Any) -> Array:
+        """Draw what is seen of patients with these diseases, in (0, 1)."""
         noise = np.einsum("nij,nj->ni", self.roots[disease], random.normal(size=(len(disease), self.means.shape[1])))
         return np.asarray((np.tanh(self.means[disease] + noise + shift) + 1.0) / 2.0)
 
     def draw(self, policy: Callable[[Array], Array], n_episodes: int, seed: int) -> Log:
-        random, steps = np.random.default_rng(seed), list[Any]()
+        """Draw patients and their visits; the log has no diseases."""
+        random = np.random.default_rng(seed)
+        steps: list[Any] = []
         alive = np.arange(n_episodes)
         disease = random.choice(len(self.start), n_episodes, p=self.start)
         seen = self.symptoms(disease, 0.0, random)
@@ -193,11 +210,14 @@ class Clinic(NamedTuple):
             reward = -self.cost[action] + np.where(cured, 64.0, -4.0 * after.mean(axis=1))
             done = cured | (visit == self.visits - 1)
             steps.append((alive, seen, action, reward, after, done))
-            alive, seen, disease = alive[~done], after[~done], disease[~done]
+            alive = alive[~done]
+            seen = after[~done]
+            disease = disease[~done]
         return joined(steps, alive, seen)
 
 
 def clinic(seed: int) -> Problem:
+    """Return a clinic; the target policy prefers the treatments of the log, more clearly."""
     one = Clinic.of(seed)
 
     def sharper(power: float) -> Callable[[Array], Array]:
@@ -207,8 +227,10 @@ def clinic(seed: int) -> Problem:
     def features(x: Array) -> Array:
         return np.column_stack([np.ones(len(x)), x, x**2])
 
-    truth, both = partial(by_episodes, one.draw, one.gamma), {"fine": features, "coarse": features}
-    logs, targets = {"trial": sharper(1.0)}, {"sharper": sharper(2.0)}
+    truth = partial(by_episodes, one.draw, one.gamma)
+    both = {"fine": features, "coarse": features}
+    logs = {"trial": sharper(1.0)}
+    targets = {"sharper": sharper(2.0)}
     return Problem(one.gamma, one.draw, truth, lambda x: x, both, logs, targets)
 
 
@@ -228,11 +250,13 @@ def blackjack() -> Problem:
     import gymnasium
 
     def draw(policy: Array, n_episodes: int, seed: int) -> Log:
-        random, rows = np.random.default_rng(seed), list[Any]()
+        random = np.random.default_rng(seed)
+        rows: list[Any] = []
         env = gymnasium.make("Blackjack-v1").unwrapped
         env.reset(seed=seed)
         for episode in range(n_episodes):
-            (total, shown, ace), done = env.reset()[0], False
+            total, shown, ace = env.reset()[0]
+            done = False
             while not done:
                 state = (total * 11 + shown) * 2 + ace
                 action = int(random.uniform() < policy[state, 1])
@@ -241,15 +265,17 @@ def blackjack() -> Problem:
         return Log(*(np.array(column) for column in zip(*rows, strict=True)))
 
     codes = np.arange(704)
-    total, shown, ace = codes // 22, codes // 2 % 11, codes % 2
+    total = codes // 22
+    shown = codes // 2 % 11
+    ace = codes % 2
     hits = {limit: np.where(total < limit, 0.9, 0.1) for limit in (17, 20)}
     policies = {f"from {limit}": np.column_stack([1.0 - p, p]) for limit, p in hits.items()}
     columns = np.column_stack([total, shown, ace])
     unit = np.hstack([one_hot(total), one_hot(shown), ace[:, np.newaxis]])
-    return Problem(
-        1.0, draw, partial(by_episodes, draw, 1.0, n=40_000), columns * 1.0, {"fine": unit, "coarse": unit},
-        {"half": np.full((704, 2), 0.5)}, policies,
-    )  # fmt: skip
+    truth = partial(by_episodes, draw, 1.0, n=40_000)
+    features = {"fine": unit, "coarse": unit}
+    logs = {"half": np.full((704, 2), 0.5)}
+    return Problem(1.0, draw, truth, columns * 1.0, features, logs, policies)
 
 
 # ---------------------------------------------------------------- judging
@@ -285,6 +311,7 @@ FINE = (
 
 @cache
 def problem(name: str) -> Problem:
+    """Return the problem of a name, made once."""
     return PROBLEMS[name][1]()
 
 
@@ -388,11 +415,13 @@ class Row(NamedTuple):
         return float(np.sqrt(np.mean((values - self.truth) ** 2))) / self.bound
 
     def held(self, method: str = CHOICE) -> NDArray[np.bool_]:
+        """Whether the interval of each log holds the truth; differences of rounding do not matter."""
         low, high = np.array([one[1:3] for one in self.methods[method]], dtype=float).T
         return np.asarray((low - 1e-9 <= self.truth) & (self.truth <= high + 1e-9))
 
     @property
     def warned(self) -> NDArray[np.bool_]:
+        """Whether the first choice gave a warning for each log."""
         return np.array([bool(one[3]) for one in self.methods[CHOICE]])
 
     @property
@@ -402,6 +431,7 @@ class Row(NamedTuple):
 
 
 def rows(results: dict[str, Any]) -> list[Row]:
+    """Return the cells of results as rows of the table."""
     found = []
     for name, cell in results["cells"].items():
         value, deviation = cell["truth"][:2]
@@ -416,6 +446,7 @@ def mean_of(errors: Any) -> float:
 
 
 def text(results: dict[str, Any]) -> str:
+    """Return the tables as Markdown."""
     every = rows(results)
     n = len(every[0].methods[CHOICE])
     lines = [
