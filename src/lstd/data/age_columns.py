@@ -23,7 +23,8 @@ from lstd.errors import InvalidInputError
 from lstd.types import Array
 
 _BASE = 4.0  # ratio of two scales
-_PER_OCTAVE, _BINS = 8, 256  # bins of the ages of rows: those above 2³² − 1 steps are in the last one
+_PER_OCTAVE = 8  # bins of the ages of rows, each from one power of 2 to the next
+_BINS = 256  # of which those above 2³² − 1 steps are in the last one
 _AS_OLD = 0.1  # most full rows as old as the median of rows to predict: 0 in one cohort, 1/4 if subjects join always
 
 
@@ -62,7 +63,9 @@ class AgeColumns(Record):
         """
         if isinstance(age, str):
             if names is None or age not in names:
-                has = "features without names" if names is None else f"{list(names)!r:.200}"
+                has = "features without names"
+                if names is not None:
+                    has = f"{list(names)!r:.200}"
                 raise InvalidInputError(f"`age` must be the name of a feature; got {age!r}, and `X` has {has}.")
             place = names.index(age)
         else:
@@ -112,12 +115,14 @@ class AgeColumns(Record):
     def columns(self, phi: Features, names: tuple[str, ...] | None = None) -> Features:
         """Return the columns of rows from their features (T, n), which must be finite and have these names."""
         check_finite("X", phi, names)
-        decays = np.exp(-self.age(phi)[:, np.newaxis] / _BASE ** np.arange(self.n_scales))
+        scales = _BASE ** np.arange(self.n_scales)
+        decays = np.exp(-self.age(phi)[:, np.newaxis] / scales)
         others = phi[:, self._others]
         if sparse.issparse(phi):
             products = [sparse.diags_array(decays[:, k]) @ others for k in self._multiplied]
             return sparse.hstack([others, sparse.csr_array(decays), *products], format="csr")
-        return np.hstack([others, decays, *(others * decays[:, [k]] for k in self._multiplied)])
+        products = [others * decays[:, [k]] for k in self._multiplied]
+        return np.hstack([others, decays, *products])
 
     def slopes(self, phi: Array, coef: Array) -> Array:
         """Return the derivatives by the features (T, n) of columns times weights (…, n_columns), (T, …, n)."""
@@ -155,7 +160,8 @@ class AgeColumns(Record):
         if not self.counts.any():
             return ""
         median = float(np.median(self.age(phi)))
-        older = self.counts[int(_bins(np.array([median]))[0]) :].sum() / self.counts.sum()
+        (bin_of_median,) = _bins(np.array([median])).tolist()
+        older = self.counts[bin_of_median:].sum() / self.counts.sum()
         if older > _AS_OLD:
             return ""
         return (
@@ -167,4 +173,5 @@ class AgeColumns(Record):
 
 def _bins(age: Array) -> NDArray[np.intp]:
     """Return the bin of each age."""
-    return np.asarray(np.minimum(_PER_OCTAVE * np.log2(1.0 + age), _BINS - 1), dtype=np.intp)
+    octaves = np.log2(1.0 + age)
+    return np.asarray(np.minimum(_PER_OCTAVE * octaves, _BINS - 1), dtype=np.intp)

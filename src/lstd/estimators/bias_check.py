@@ -17,10 +17,10 @@ the bias from E blocks (Bai and Saranadasa 1996).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -45,12 +45,17 @@ from lstd.statistics.ridge import grows_without_bound
 from lstd.statistics.solve import check_range
 from lstd.types import Array
 
+T = TypeVar("T")
+
 _OF_ERROR = 0.25  # of the standard error of predictions: intervals cover a smaller difference
 FEWEST = (5, 20)  # episodes, and rows of one
 # In units of the mean square or variance of a feature; a larger one alone would make the two estimates differ.
 RIDGE = 2.0**-6
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
-_ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE, _GROUPS_OF_CHOICE = 2**16, 2000, 64  # after it, so that checks take less time
+# After a choice, so that checks take less time than it:
+_ENTRIES_OF_CHOICE = 2**16
+_ROWS_OF_CHOICE = 2000
+_GROUPS_OF_CHOICE = 64
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
@@ -66,17 +71,9 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     check_finite("X", rows.X, rows.names)
     gram = mean_product(rows, rows.X, rows.X)
     check_range(gram)
-    square = gram.diagonal()
-    if model.settings.fit_intercept:  # about the mean: the weight of the ones must not take over what α shrinks
-        square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
-    penalty = np.array(model.settings.penalty or (1.0,) * len(square))
-    penalty = np.where(penalty > 0.0, penalty, np.where(square > 0.0, square, 1.0))
-    mean_weight = total_weight(rows) / max(1, int(rows.full.sum()))
-    alpha = RIDGE * float(np.mean(square / penalty)) * mean_weight
-    settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
-    with_lmbda, with_one = (
-        Model(no_blocks(rows, decay, "auto").extended(rows), replace(settings, lmbda=decay)) for decay in (lmbda, 1.0)
-    )
+    settings = _with_small_ridge(model.settings, rows, gram)
+    with_lmbda = _refitted(rows, settings, lmbda)
+    with_one = _refitted(rows, settings, 1.0)
     _check_bounded(with_lmbda, with_one)
     theta = with_one.solution.weights
     residuals = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
@@ -85,6 +82,26 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     if np.any(check.biased):
         warn(check.message(lmbda) + note, BiasWarning)
     return check.first() if model.statistics.single else check
+
+
+def _with_small_ridge(settings: Settings, rows: Rows, gram: Array) -> Settings:
+    """Return settings with a small ridge coefficient, in units of mean squares; `gram` (n, n) are mean products."""
+    square = gram.diagonal()
+    if settings.fit_intercept:  # about the mean: the weight of the ones must not take over what α shrinks
+        variance = (square - gram[-1] ** 2)[:-1]
+        square = np.maximum(variance, 2.0**-40 * square[:-1])
+    penalty = np.array(settings.penalty or (1.0,) * len(square))
+    unpenalised = np.where(square > 0.0, square, 1.0)
+    penalty = np.where(penalty > 0.0, penalty, unpenalised)
+    mean_weight = total_weight(rows) / max(1, int(rows.full.sum()))
+    alpha = RIDGE * float(np.mean(square / penalty)) * mean_weight
+    return replace(settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
+
+
+def _refitted(rows: Rows, settings: Settings, lmbda: float) -> Model:
+    """Return the model of rows with another trace decay."""
+    blocks = no_blocks(rows, lmbda, "auto").extended(rows)
+    return Model(blocks, replace(settings, lmbda=lmbda))
 
 
 def _check_bounded(*models: Model) -> None:
@@ -116,13 +133,15 @@ def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array)
 
     `gram` (n, n) are mean products of the features, and `residual` (m,) mean squared residuals with λ = 1.
     """
-    one, other = with_one.influence, with_lmbda.influence
+    one = with_one.influence
+    other = with_lmbda.influence
     weights = with_one.weights + one.shift
     d = weights - with_lmbda.weights - other.shift  # (m, n)
     D = (one.vectors - other.vectors).transpose(1, 0, 2)  # (m, E, n)
     check_range(d, D)
     difference = np.maximum(np.einsum("mi,ij,mj->m", d, gram, d), 0.0)  # which rounding makes negative
-    expected, p_value = np.empty((2, len(d)))
+    expected = np.empty(len(d))
+    p_value = np.empty(len(d))
     for j, changes in enumerate(D):
         W = changes @ gram @ changes.T
         expected[j] = np.trace(W)
@@ -130,7 +149,9 @@ def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array)
     size = np.sqrt(np.einsum("mi,ij,mj->m", weights, gram, weights))
     check_range(difference, expected, size)
     error = np.sqrt(np.einsum("emi,ij,emj->m", other.vectors, gram, other.vectors))
-    biased = (p_value < SIGNIFICANT) & (np.sqrt(difference) > _OF_ERROR * error) & (difference >= MATERIAL * residual)
+    is_clear = p_value < SIGNIFICANT
+    is_beside_intervals = np.sqrt(difference) > _OF_ERROR * error
+    biased = is_clear & is_beside_intervals & (difference >= MATERIAL * residual)
     return BiasCheck(
         difference=np.sqrt(difference),
         expected=np.sqrt(expected),
@@ -142,13 +163,16 @@ def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array)
 
 
 def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:
-    n_blocks, trace = len(W), float(np.trace(W))
+    """Return the probability by chance of a mean squared difference at least as large: Box's F."""
+    n_blocks = len(W)
+    trace = float(np.trace(W))
     if not trace > 0.0:
         return 1.0
     squares = (n_blocks - 1) ** 2 / ((n_blocks - 2) * (n_blocks + 1))
-    squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # in units of the squared trace
+    squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # tr((GΣ)²) in units of the squared trace
     nu1 = float(np.clip(1.0 / max(squares, 1e-300), 1.0, n_features))
-    nu2 = float(degrees_of_freedom(np.diag(W)[np.newaxis, :, np.newaxis], shares)[0, 0])
+    of_blocks = np.diag(W)[np.newaxis, :, np.newaxis]
+    nu2 = float(degrees_of_freedom(of_blocks, shares)[0, 0])
     from scipy import special  # takes 0.1 s to import
 
     return float(special.fdtrc(nu1, nu2, difference / trace))
@@ -181,21 +205,33 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
     """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
     if model.matrix_free is not None:
         return Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
-    rows = rows.with_ones() if model.settings.fit_intercept else rows
-    return _checks(rows_from_all_over(rows, _ENTRIES // model.statistics.n_features), model, (LSTDWarning,))
+    if model.settings.fit_intercept:
+        rows = rows.with_ones()
+    some = rows_from_all_over(rows, _ENTRIES // model.statistics.n_features)
+    return _checks(some, model, (LSTDWarning,))
 
 
 def _checks(
-    rows: Rows, model: Model, quiet: Iterable[type[Warning]], *, note: str = "", tree: bool = True
-) -> Checks:  # fmt: skip
+    rows: Rows,
+    model: Model,
+    quiet: Iterable[type[Warning]],
+    *,
+    note: str = "",
+    tree: bool = True,
+) -> Checks:
     """Run both checks without some warnings; others end with `note`."""
-    found: dict[str, Any] = {}
-    for name, check in (("bias", check_bias), ("misfit", partial(check_misfit, tree=tree))):
-        with warnings.catch_warnings():
-            for category in quiet:
-                warnings.simplefilter("ignore", category)
-            try:
-                found[name] = check(rows, model, note=note)
-            except InvalidInputError as error:
-                found[name] = str(error)
-    return Checks(**found)
+    with warnings.catch_warnings():
+        for category in quiet:
+            warnings.simplefilter("ignore", category)
+        return Checks(
+            bias=or_why(partial(check_bias, rows, model, note=note)),
+            misfit=or_why(partial(check_misfit, rows, model, note=note, tree=tree)),
+        )
+
+
+def or_why(check: Callable[[], T]) -> T | str:
+    """Return what a check finds, or why it could not run."""
+    try:
+        return check()
+    except InvalidInputError as error:
+        return str(error)

@@ -13,11 +13,9 @@ as in :mod:`lstd.estimators.bias_check`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +27,7 @@ from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, w
 from lstd.estimators.base import mean_r2
 from lstd.estimators.bias_check import FEWEST as FEWEST_OF_BIAS
 from lstd.estimators.bias_check import RIDGE as RIDGE_OF_BIAS
-from lstd.estimators.bias_check import Fitted, compared, note_of_check, rows_of_check
+from lstd.estimators.bias_check import Fitted, compared, note_of_check, or_why, rows_of_check
 from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_square
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
@@ -38,8 +36,6 @@ from lstd.statistics.horizon_sums import LagSums, lag_sums
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
-
-T = TypeVar("T")
 
 
 def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
@@ -53,18 +49,10 @@ def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
         except InvalidInputError as error:
             return model.described(checks=Checks(str(error), str(error)))
         checks = Checks(
-            bias=_or_why(check_bias_of_steps, refit, note),
-            misfit=_or_why(check_misfit_of_steps, refit, note),
+            bias=or_why(partial(check_bias_of_steps, refit, note)),
+            misfit=or_why(partial(check_misfit_of_steps, refit, note)),
         )
         return model.described(checks=checks, held_out=held_out(refit))
-
-
-def _or_why(check: Callable[[Refit, str], T], refit: Refit, note: str) -> T | str:
-    """Return what a check finds, or why it could not run."""
-    try:
-        return check(refit, note)
-    except InvalidInputError as error:
-        return str(error)
 
 
 # ------------------------------------------------------------ returns
@@ -101,7 +89,10 @@ class StepReturns:
         ends = np.flatnonzero(rows.last)
         end = ends[np.searchsorted(ends, place)]
         left = horizon - (end - place)
-        cuts = [(h, place[left == h], to_cut[place[left == h]], end[left == h]) for h in np.unique(left).tolist()]
+        cuts = []
+        for h in np.unique(left).tolist():
+            (cut_then,) = np.nonzero(left == h)
+            cuts.append((h, place[cut_then], to_cut[place[cut_then]], end[cut_then]))
         return cls(rewards, cuts)
 
     def completed(self, phi: Features, theta: Array) -> Array:
@@ -194,9 +185,8 @@ def check_bias_of_steps(refit: Refit, note: str = "") -> BiasCheck:
     refit.check_enough("A check of bias", FEWEST_OF_BIAS)
     fitted = refit.fitted
     alpha = RIDGE_OF_BIAS * fitted.unit / fitted.n_features
-    with_lmbda, with_one = (
-        fitted.changed(settings=replace(fitted.settings, lmbda=decay, alpha=alpha)) for decay in (lmbda, 1.0)
-    )
+    with_lmbda = fitted.changed(settings=replace(fitted.settings, lmbda=lmbda, alpha=alpha))
+    with_one = fitted.changed(settings=replace(fitted.settings, lmbda=1.0, alpha=alpha))
     residual = mean_square(refit.rows, refit.residuals(with_one.solved.weights))
     gram = mean_product(refit.rows, refit.rows.X, refit.rows.X)
     check_range(gram, residual)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from html import escape
@@ -12,11 +12,12 @@ import numpy as np
 
 from lstd.data.arguments import listed
 from lstd.data.doubts import unused_rewards
+from lstd.data.settings import Settings
 from lstd.estimators.contributions import aligned
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
 from lstd.estimators.model import Model
-from lstd.estimators.model_parts import two_digits
+from lstd.estimators.model_parts import Origin, Selection, two_digits
 from lstd.statistics.intervals import FEW, Interval
 from lstd.statistics.solve import sure_digits
 from lstd.types import Array
@@ -97,7 +98,7 @@ class Summary(Description):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients: the features, and ``(intercept)`` last if there is one."""
-        return (*self.model.feature_names, *(["(intercept)"] if self.model.settings.fit_intercept else []))
+        return _names_of_coefficients(self.model)
 
     @property
     def coefficients(self) -> Array:
@@ -107,7 +108,9 @@ class Summary(Description):
     @cached_property
     def interval(self) -> Interval | None:
         """Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none."""
-        return None if self.model.no_intervals else coefficient_interval(self.model, self.level)
+        if self.model.no_intervals:
+            return None
+        return coefficient_interval(self.model, self.level)
 
     @cached_property
     def ridge_shares(self) -> Array | None:
@@ -115,7 +118,9 @@ class Summary(Description):
 
         One less :func:`lstd.metrics.effective_degrees_of_freedom`.
         """
-        return None if self.model.matrix_free else 1.0 - self.model.degrees_of_freedom
+        if self.model.matrix_free:
+            return None
+        return 1.0 - self.model.degrees_of_freedom
 
     @property
     def observed_share(self) -> float | None:
@@ -124,56 +129,89 @@ class Summary(Description):
         That of held-out returns for :class:`lstd.LSTDCV`, else :attr:`lstd.LSTDStatistics.observed_share`.
         """
         chosen = self.model.selection
-        return self.model.statistics.observed_share if chosen is None else chosen.observed_share
+        if chosen is None:
+            return self.model.statistics.observed_share
+        return chosen.observed_share
 
     @cached_property
     def facts(self) -> dict[str, str]:
         """What decides the coefficients, by name, in the order of every description."""
-        model, origin, s, share = self.model, self.model.origin, self.model.statistics, self.observed_share
-        facts = {}
-        if origin is not None:
-            facts = {"fitted on": ", ".join(origin.files), "fitted at": f"{origin.date}, by lstd {origin.lstd}"}
-            columns = ", ".join(f"{role}: {column}" for role, column in origin.columns.items())
-            facts |= {"columns": columns} if columns else {}
-        counts = {"rows": s.n_rows, "transitions": s.n_transitions, "episodes": s.n_episodes, "groups": s.n_groups}
-        facts |= {name: str(count) for name, count in counts.items() if count is not None}
-        facts |= {"not used": unused_rewards(s.n_unused_rewards)} if s.n_unused_rewards else {}
-        names = f": {listed(model.names)}" if model.names else ""
-        return {
-            **facts,
-            "features": f"{model.n_features}{names}",
+        model = self.model
+        facts = {
+            **self._origin(),
+            **self._counts(),
+            "features": _features(model.n_features, model.names),
             "rewards": listed(model.reward_names),
             **self._settings(),
             **self._solution(),
-            "returns observed": "unknown; see lstd.metrics.observed_returns" if share is None else _percent(share),
-            **({} if self.ridge_shares is None else {"decided by ridge term": _percent(self.ridge_shares.mean())}),
-            "intervals": f"none. {model.no_intervals}" if model.no_intervals else self._blocks(),
-            **({} if model.checks is None else model.checks.texts(model.settings.lmbda)),
-            **({"negative": model.negative} if model.negative else {}),
-            **({"doubt": " ".join(model.doubts)} if model.doubts else {}),
         }
+        share = self.observed_share
+        facts["returns observed"] = "unknown; see lstd.metrics.observed_returns"
+        if share is not None:
+            facts["returns observed"] = _percent(share)
+        if self.ridge_shares is not None:
+            facts["decided by ridge term"] = _percent(self.ridge_shares.mean())
+        facts["intervals"] = self._blocks()
+        if model.checks is not None:
+            facts |= model.checks.texts(model.settings.lmbda)
+        return facts | _doubts(model.negative, model.doubts)
+
+    def _origin(self) -> dict[str, str]:
+        """Return the files of the fit and the roles of their columns, if there are any."""
+        origin = self.model.origin
+        facts = _files_of(origin)
+        if origin is not None and origin.columns:
+            facts["columns"] = ", ".join(f"{role}: {column}" for role, column in origin.columns.items())
+        return facts
+
+    def _counts(self) -> dict[str, str]:
+        """Return the numbers of rows, transitions, episodes and groups, and of rewards that are not used."""
+        sums = self.model.statistics
+        facts = {"rows": str(sums.n_rows), "transitions": str(sums.n_transitions), "episodes": str(sums.n_episodes)}
+        if sums.n_groups is not None:
+            facts["groups"] = str(sums.n_groups)
+        if sums.n_unused_rewards:
+            facts["not used"] = unused_rewards(sums.n_unused_rewards)
+        return facts
 
     def _settings(self) -> dict[str, str]:
-        settings, chosen = self.model.settings, self.model.selection
-        note = "" if chosen is None else ", chosen"
+        """Return the settings, and how they were chosen."""
+        settings = self.model.settings
+        selection = self.model.selection
+        note = "" if selection is None else ", chosen"
+        intercept = "with" if settings.fit_intercept else "without"
         facts = {
             "gamma": f"{settings.gamma:g}",
             "lmbda": f"{settings.lmbda:g}{note}",
             "alpha": _ridge(self.model, note),
-            "variant": f"{settings.variant}, {'with' if settings.fit_intercept else 'without'} an intercept",
+            "variant": f"{settings.variant}, {intercept} an intercept",
         }
-        if chosen is None:
+        if selection is None:
             return facts
-        n_rows = chosen.n_rows if self.model.origin is None else self.model.origin.rows
-        rows = f"the first {chosen.n_rows} of {n_rows}" if chosen.n_rows < n_rows else f"all {chosen.n_rows}"
-        facts["chosen from"] = (
-            f"{rows} rows in {chosen.n_folds} folds; R² {chosen.score:.4g} on held-out rows; observed share of their "
-            f"returns: {_percent(chosen.observed_share)}"
-        )
-        if end := chosen.at_end:
-            where, why = ("above", "; if not, the features say little") if end == "largest" else ("below", "")
-            facts["choice of alpha"] = f"the {end} of the grid. Give `alphas` {where} it, if R² still rises there{why}"
-        if (scores := chosen.arbitrary_scores) is not None:
+        return facts | self._choice(selection)
+
+    def _choice(self, selection: Selection) -> dict[str, str]:
+        """Return the rows that settings were chosen from, and what is doubtful about the choice."""
+        rows = f"all {selection.n_rows}"
+        origin = self.model.origin
+        if origin is not None and selection.n_rows < origin.rows:
+            rows = f"the first {selection.n_rows} of {origin.rows}"
+        facts = {
+            "chosen from": (
+                f"{rows} rows in {selection.n_folds} folds; R² {selection.score:.4g} on held-out rows; observed share "
+                f"of their returns: {_percent(selection.observed_share)}"
+            )
+        }
+        end = selection.at_end
+        if end == "largest":
+            facts["choice of alpha"] = (
+                "the largest of the grid. Give `alphas` above it, if R² still rises there; if not, the features say "
+                "little"
+            )
+        elif end:
+            facts["choice of alpha"] = f"the {end} of the grid. Give `alphas` below it, if R² still rises there"
+        scores = selection.arbitrary_scores
+        if scores is not None:
             facts["choice of lmbda"] = (
                 f"not decided by the data: the best R² of each value, {scores[0]:.3g} to {scores[1]:.3g}, differ by no "
                 "more than chance"
@@ -181,42 +219,81 @@ class Summary(Description):
         return facts
 
     def _solution(self) -> dict[str, str]:
-        if (free := self.model.matrix_free) is None:
+        """Return how well the system was solved."""
+        matrix_free = self.model.matrix_free
+        if matrix_free is None:
             return {"condition number": _condition(self.model.solution.condition_number)}
-        return {"solved": f"by {free.n_iter} products with the matrix, to a relative residual of {free.residual:.1g}"}
+        residual = f"{matrix_free.residual:.1g}"
+        return {"solved": f"by {matrix_free.n_iter} products with the matrix, to a relative residual of {residual}"}
 
     def _blocks(self) -> str:
-        unit = "consecutive rows" if self.model.blocks.unit == "rows" else self.model.blocks.unit
+        """Return what intervals come from, or why there are none."""
+        if self.model.no_intervals:
+            return f"none. {self.model.no_intervals}"
+        unit = self.model.blocks.unit
+        if unit == "rows":
+            unit = "consecutive rows"
         return f"from {len(self.model.influence.shares)} blocks of one or more {unit}, taken as independent"
 
     @property
     def document(self) -> dict[str, Any]:
         """The same for programs: facts, and numbers by name of the reward and the feature."""
-        model, s, chosen, checks = self.model, self.model.statistics, self.model.selection, self.model.checks
-        n, found, settings = model.n_features, self.interval, model.settings
-        errors = None if found is None else found.standard_error
-        return {
+        model = self.model
+        sums = model.statistics
+        settings = model.settings
+        document: dict[str, Any] = {
             "origin": None if model.origin is None else asdict(model.origin),
-            **{name: getattr(s, f"n_{name}") for name in ("rows", "transitions", "episodes", "groups")},
-            "unused_rewards": s.n_unused_rewards,
-            **{name: getattr(settings, name) for name in _SETTINGS},
-            **({} if settings.penalty is None else {"ridge": model.ridge[:n]}),
-            "selection": chosen
-            and {"rows": chosen.n_rows, "folds": chosen.n_folds} | {name: getattr(chosen, name) for name in _CHOICE},
-            "condition_number": None if model.matrix_free else model.solution.condition_number,
-            "observed_share": self.observed_share,
-            "blocks": None if found is None else len(model.influence.shares),
-            "no_intervals": model.no_intervals or None,
-            "checks": checks and {name: getattr(check, "__dict__", check) for name, check in vars(checks).items()},
-            "doubts": model.doubts,
-            "coefficients": self._by_reward(self.coefficients[:n]),
-            "intercept": self._by_reward(np.atleast_1d(model.intercept)),
-            "coefficient_errors": None if errors is None else self._by_reward(errors[:n]),
-            "intercept_error": None if errors is None or len(errors) == n else self._by_reward(errors[n]),
-            "ridge_shares": None
-            if self.ridge_shares is None
-            else dict(zip(model.feature_names, self.ridge_shares.tolist(), strict=True)),
+            "rows": sums.n_rows,
+            "transitions": sums.n_transitions,
+            "episodes": sums.n_episodes,
+            "groups": sums.n_groups,
+            "unused_rewards": sums.n_unused_rewards,
         }
+        document |= {name: getattr(settings, name) for name in _SETTINGS}
+        if settings.penalty is not None:
+            document["ridge"] = model.ridge[: model.n_features]
+        document["selection"] = self._choice_document()
+        document["condition_number"] = None if model.matrix_free else model.solution.condition_number
+        document["observed_share"] = self.observed_share
+        document["blocks"] = None if self.interval is None else len(model.influence.shares)
+        document["no_intervals"] = model.no_intervals or None
+        document["checks"] = self._checks_document()
+        document["doubts"] = model.doubts
+        return document | self._coefficients_document()
+
+    def _choice_document(self) -> dict[str, Any] | None:
+        """Return how settings were chosen; None if they were given."""
+        selection = self.model.selection
+        if selection is None:
+            return None
+        counts = {"rows": selection.n_rows, "folds": selection.n_folds}
+        return counts | {name: getattr(selection, name) for name in _CHOICE}
+
+    def _checks_document(self) -> dict[str, Any] | None:
+        """Return the numbers of each check, or why it could not run; None if there are no checks."""
+        checks = self.model.checks
+        if checks is None:
+            return None
+        return {name: getattr(check, "__dict__", check) for name, check in vars(checks).items()}
+
+    def _coefficients_document(self) -> dict[str, Any]:
+        """Return coefficients, their errors and shares of the ridge term, by name; None for what is not known."""
+        n = self.model.n_features
+        document: dict[str, Any] = {
+            "coefficients": self._by_reward(self.coefficients[:n]),
+            "intercept": self._by_reward(np.atleast_1d(self.model.intercept)),
+            "coefficient_errors": None,
+            "intercept_error": None,
+            "ridge_shares": None,
+        }
+        if self.interval is not None:
+            errors = self.interval.standard_error
+            document["coefficient_errors"] = self._by_reward(errors[:n])
+            if len(errors) > n:
+                document["intercept_error"] = self._by_reward(errors[n])
+        if self.ridge_shares is not None:
+            document["ridge_shares"] = dict(zip(self.model.feature_names, self.ridge_shares.tolist(), strict=True))
+        return document
 
     def _by_reward(self, numbers: Array) -> dict[str, Any]:
         """Return numbers of each reward, (m,), or those of each feature, (n, m), by name."""
@@ -227,17 +304,17 @@ class Summary(Description):
 
     def table(self, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one reward, the heading first; the last column marks little data."""
-        low, found, marks = 0.5 - 0.5 * self.level, self.interval, [""] * len(self.names)
-        columns = [[self.model.reward_names[reward], *self.names]]
-        columns.append(["coef", *(f"{value:.6g}" for value in self.coefficients[:, reward])])
-        if found is not None:
-            columns.append(["std err", *map(two_digits, found.standard_error[:, reward])])
-            for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
-                columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
-            marks = np.where(found.little_data[:, reward], "*", "").tolist()
+        columns = [
+            [self.model.reward_names[reward], *self.names],
+            *_columns_of(self.coefficients, self.interval, reward, self.level),
+        ]
         if self.ridge_shares is not None:
-            columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
-        return [[*line] for line in zip(*columns, ["", *marks], strict=True)]
+            columns.append(_ridge_column(self.ridge_shares, self.model.settings))
+        marks = [""] * len(self.names)
+        if self.interval is not None:
+            marks = np.where(self.interval.little_data[:, reward], "*", "").tolist()
+        columns.append(["", *marks])
+        return [[*line] for line in zip(*columns, strict=True)]
 
     @property
     def tables(self) -> list[list[list[str]]]:
@@ -280,7 +357,7 @@ class StepsSummary(Description):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients: of the columns of `coef_`, and ``(intercept)`` last if there is one."""
-        return (*self.model.feature_names, *(["(intercept)"] if self.model.settings.fit_intercept else []))
+        return _names_of_coefficients(self.model)
 
     @property
     def coefficients(self) -> Array:
@@ -310,48 +387,63 @@ class StepsSummary(Description):
     @property
     def score(self) -> float | None:
         """R² of the predictions of the longest horizon on held-out groups or episodes of the rows that were checked."""
-        return None if self.model.held_out is None else self.model.held_out.score
+        if self.model.held_out is None:
+            return None
+        return self.model.held_out.score
 
     @property
     def facts(self) -> dict[str, str]:
         """What decides the coefficients, by name."""
-        model, origin, held_out = self.model, self.model.origin, self.model.held_out
-        settings = model.settings
-        facts = {}
-        if origin is not None:
-            facts = {"fitted on": ", ".join(origin.files), "fitted at": f"{origin.date}, by lstd {origin.lstd}"}
-        chosen = {name: ", chosen" if name in settings.choose else "" for name in ("lmbda", "alpha")}
-        share = self.observed_share
-        score = "unknown; fit with check=True"
-        if held_out is not None:
-            score = f"{held_out.score:.3g} on {held_out.n_rows} rows in {held_out.n_folds} folds"
-        names = f": {listed(model.names)}" if model.names else ""
-        age = {}
-        if model.age is not None:
-            age = {"age": self.linear.feature_names[model.age.place]}
-        reason = model.solved.no_intervals
-        return {
-            **facts,
+        model = self.model
+        facts = {
+            **_files_of(model.origin),
             "rows": str(model.stream.layout.n_rows),
             "transitions": str(model.n_transitions),
             "episodes": str(model.n_episodes),
-            "features": f"{model.n_given}{names}",
+            "features": _features(model.n_given, model.names),
             "rewards": listed(model.reward_names),
+            **self._settings(),
+        }
+        share = self.observed_share
+        facts["returns observed"] = "unknown after partial_fit without an intercept"
+        if share is not None:
+            facts["returns observed"] = _percent(share)
+        facts["ridge term"] = f"decides {_percent(self.ridge_shares.mean())}"
+        facts["held-out R²"] = self._held_out()
+        facts["intervals"] = self._blocks()
+        facts |= model.known_checks.texts(model.solved.lmbda)
+        facts["backtest"] = self.tested or _NO_BACKTEST
+        return facts | _doubts(model.negative, model.said)
+
+    def _settings(self) -> dict[str, str]:
+        """Return the horizon and the settings, and which were chosen."""
+        model = self.model
+        settings = model.settings
+        chosen = {name: ", chosen" if name in settings.choose else "" for name in ("lmbda", "alpha")}
+        facts = {
             "horizon": f"{model.stream.horizon} steps",
             "gamma": f"{settings.gamma:g}",
             "lmbda": f"{model.solved.lmbda:g}{chosen['lmbda']}",
             "alpha": f"{model.solved.alpha:g}{chosen['alpha']}",
             "penalty": model.unit_of_penalty,
-            **age,
-            "returns observed": "unknown after partial_fit without an intercept" if share is None else _percent(share),
-            "ridge term": f"decides {_percent(self.ridge_shares.mean())}",
-            "held-out R²": score,
-            "intervals": f"none. {reason}" if reason else f"from {len(self.linear.influence.shares)} blocks",
-            **model.known_checks.texts(model.solved.lmbda),
-            "backtest": self.tested or _NO_BACKTEST,
-            **({"negative": model.negative} if model.negative else {}),
-            **({"doubt": " ".join(model.said)} if model.said else {}),
         }
+        if model.age is not None:
+            facts["age"] = self.linear.feature_names[model.age.place]
+        return facts
+
+    def _held_out(self) -> str:
+        """Return R² on held-out rows, or how to know it."""
+        held_out = self.model.held_out
+        if held_out is None:
+            return "unknown; fit with check=True"
+        return f"{held_out.score:.3g} on {held_out.n_rows} rows in {held_out.n_folds} folds"
+
+    def _blocks(self) -> str:
+        """Return what intervals come from, or why there are none."""
+        reason = self.model.solved.no_intervals
+        if reason:
+            return f"none. {reason}"
+        return f"from {len(self.linear.influence.shares)} blocks"
 
     @property
     def tables(self) -> list[list[list[str]]]:
@@ -360,22 +452,72 @@ class StepsSummary(Description):
 
     def table(self, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one reward, the heading first."""
-        low = 0.5 - 0.5 * self.level
-        found = self.interval
         head = f"{self.model.reward_names[reward]}, {self.model.stream.horizon} steps"
-        columns = [[head, *self.names], ["coef", *(f"{value:.6g}" for value in self.coefficients[:, reward])]]
-        if found is not None:
-            columns.append(["std err", *map(two_digits, found.standard_error[:, reward])])
-            for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
-                columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
-        of_intercept = ["0 %"] * self.model.settings.fit_intercept
-        columns.append(["ridge", *map(_percent, self.ridge_shares), *of_intercept])
+        columns = [
+            [head, *self.names],
+            *_columns_of(self.coefficients, self.interval, reward, self.level),
+            _ridge_column(self.ridge_shares, self.model.settings),
+        ]
         return [[*line] for line in zip(*columns, strict=True)]
 
     @property
     def notes(self) -> Iterator[str]:
         """Explain what the tables have."""
         yield _RIDGE_NOTE
+
+
+# ------------------------------------------------------------ what both summaries have
+
+
+def _files_of(origin: Origin | None) -> dict[str, str]:
+    """Return the files of a fit and its time, if there are any."""
+    if origin is None:
+        return {}
+    return {"fitted on": ", ".join(origin.files), "fitted at": f"{origin.date}, by lstd {origin.lstd}"}
+
+
+def _features(count: int, names: tuple[str, ...] | None) -> str:
+    """Return the number of features, and their names if they have any."""
+    if names is None:
+        return str(count)
+    return f"{count}: {listed(names)}"
+
+
+def _doubts(negative: str, said: Sequence[str]) -> dict[str, str]:
+    """Return what is said against predictions, if anything is."""
+    facts = {}
+    if negative:
+        facts["negative"] = negative
+    if said:
+        facts["doubt"] = " ".join(said)
+    return facts
+
+
+def _names_of_coefficients(model: Model | HorizonModel) -> tuple[str, ...]:
+    """Return the names of the coefficients, that of the intercept last if there is one."""
+    if not model.settings.fit_intercept:
+        return model.feature_names
+    return (*model.feature_names, "(intercept)")
+
+
+def _columns_of(coefficients: Array, interval: Interval | None, reward: int, level: float) -> list[list[str]]:
+    """Return columns of one reward, their heads first: coefficients and, if known, their errors and intervals."""
+    columns = [["coef", *(f"{value:.6g}" for value in coefficients[:, reward])]]
+    if interval is None:
+        return columns
+    columns.append(["std err", *map(two_digits, interval.standard_error[:, reward])])
+    low = 0.5 - 0.5 * level
+    for quantile, bounds in ((low, interval.lower), (1.0 - low, interval.upper)):
+        columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
+    return columns
+
+
+def _ridge_column(shares: Array, settings: Settings) -> list[str]:
+    """Return the column of the shares (n,) that the ridge term decides, its head first; nothing of the intercept."""
+    column = ["ridge", *map(_percent, shares)]
+    if settings.fit_intercept:
+        column.append("0 %")
+    return column
 
 
 def coefficient_interval(model: Model, level: float) -> Interval:
@@ -388,23 +530,32 @@ def coefficient_interval(model: Model, level: float) -> Interval:
 def _ridge(model: Model, note: str = "") -> str:
     """Return α with a note, the range of the ridge coefficients if they differ from it, and features that have none."""
     ridge = model.ridge[: model.n_features]
-    some = ridge[ridge > 0.0] if ridge.any() else ridge
-    text = f"{some.min():g}" if some.min() == some.max() else f"{some.min():g} to {some.max():g}"
-    free = [
-        name for name, value in zip(model.feature_names, ridge, strict=True) if value == 0.0 and len(some) < len(ridge)
-    ]
-    text = f"{text} (0 for {', '.join(free)})" if free else text
-    alpha = "" if isinstance(model.settings.alpha, tuple) else f"{model.settings.alpha:g}"
-    return text + note if alpha in ("", text) else f"{alpha}{note}; ridge {text}"
+    penalised = ridge > 0.0
+    some = ridge[penalised] if ridge.any() else ridge
+    text = f"{some.min():g}"
+    if some.min() < some.max():
+        text = f"{some.min():g} to {some.max():g}"
+    if ridge.any() and not penalised.all():
+        without = [name for name, has in zip(model.feature_names, penalised.tolist(), strict=True) if not has]
+        text += f" (0 for {', '.join(without)})"
+
+    alpha = model.settings.alpha
+    if isinstance(alpha, tuple) or f"{alpha:g}" == text:
+        return text + note
+    return f"{alpha:g}{note}; ridge {text}"
 
 
 def _condition(number: float) -> str:
+    """Return a condition number, how many digits it leaves, and what to do if they are few."""
     if not np.isfinite(number):
         return "infinite: singular, and the weights are the limit as the ridge term vanishes; increase alpha"
     digits = sure_digits(number)
-    remedy = "; increase alpha, or drop features that repeat one another" if digits < _FEW_DIGITS else ""
-    return f"{number:.2g}: about {digits} digits of the weights are reliable{remedy}"
+    text = f"{number:.2g}: about {digits} digits of the weights are reliable"
+    if digits < _FEW_DIGITS:
+        text += "; increase alpha, or drop features that repeat one another"
+    return text
 
 
 def _percent(share: float) -> str:
-    return f"{round(100.0 * min(max(share, 0.0), 1.0))} %"  # a share of an asymmetric matrix may be beyond
+    """Return a share in percent; that of an asymmetric matrix may be outside of 0 to 1."""
+    return f"{round(100.0 * min(max(share, 0.0), 1.0))} %"
