@@ -5,8 +5,9 @@
     python benchmarks/claims.py --list
 
 Prints a table per script of this folder, and writes all results to results/DATE.json, whole or not at all. Leave the
-machine idle meanwhile. A part (`--only`, which may be repeated) or a quick run is written only with `--results`. With
-`--docs`, nothing is measured: the tables of the documentation are made from the newest whole results.
+machine idle meanwhile. A part (`--only`, which may be repeated) or a quick run is written only with `--results`, a part
+to DATE-NAME.json. With `--docs`, nothing is measured: the tables of the documentation are made from the newest whole
+results, and parts that were measured by themselves later.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TITLES = {
     "in_memory": "Data in memory",
     "online": "One transition at a time",
     "selection": "Settings from the data",
+    "choice": "Choices and first use",
     "intervals": "Intervals",
     "scaling": "Files, chunks and workers",
     "startup": "Start",
@@ -60,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> None:
         for name in NAMES:
             print(f"{name:11} {TITLES[name]}")
     elif arguments.docs:
-        write_between(PAGE, SOURCE, page_text(newest(arguments.results or RESULTS)))
+        write_between(PAGE, SOURCE, page_text(complete(arguments.results or RESULTS)))
     else:
         run(arguments.only, arguments.quick, arguments.results)
 
@@ -105,7 +107,8 @@ def measured(name: str, quick: bool) -> dict[str, Any]:
 def write(results: dict[str, Any], folder: Path) -> Path:
     """Write the results, whole or not at all, in place of an earlier run of that day."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{results['date']}.json"
+    only = results["arguments"]["only"] or []
+    path = folder / f"{'-'.join([results['date'], *only])}.json"
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(path)
@@ -121,6 +124,22 @@ def newest(folder: Path) -> dict[str, Any]:
     sys.exit(f"No results of a whole run in {folder}. Run {SOURCE} without --only and --quick.")
 
 
+def complete(folder: Path) -> dict[str, Any]:
+    """Read the latest whole results, with later ones of parts in their place."""
+    results = newest(folder)
+    later: dict[str, Any] = {}
+    for path in sorted(folder.glob("[0-9]*-*-*-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["date"] < results["date"] or found["arguments"]["quick"]:
+            continue
+        source = " to ".join(found["source"])
+        ran_on = f"Measured by itself on {found['date']}, source {source}, load {found['load_before']} before it."
+        for name in found["arguments"]["only"] or []:
+            later[name] = found["parts"][name] | {"ran_on": ran_on}
+    parts = results["parts"] | later
+    return results | {"parts": {name: parts[name] for name in NAMES if name in parts}}
+
+
 def page_text(results: dict[str, Any]) -> str:
     """Text between the markers of the page."""
     machine = results["machine"]
@@ -134,7 +153,8 @@ def page_text(results: dict[str, Any]) -> str:
     ]
     for name in (name for name in NAMES if name in results["parts"]):
         part = results["parts"][name]
-        lines += ["", f"## {TITLES[name]}", "", part["how"], "", *table(part["ratios"])]
+        how = " ".join([part["how"], part["ran_on"]]) if "ran_on" in part else part["how"]
+        lines += ["", f"## {TITLES[name]}", "", how, "", *table(part["ratios"])]
     return "\n".join(lines)
 
 

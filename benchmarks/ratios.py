@@ -57,22 +57,24 @@ class Ratio:
         return "the time" if self.cost else "as fast"
 
 
-def in_turn(ours: Callable[[], Any], beside: Callable[[], Any], pairs: int) -> tuple[list[float], list[float]]:
+def in_turn(
+    ours: Callable[[], Any], beside: Callable[[], Any], pairs: int, clock: Callable[[], float] = time.perf_counter
+) -> tuple[list[float], list[float]]:
     """Measure the seconds of both in turn, after a run of each that does not count."""
     tasks, seconds = (ours, beside), ([], [])  # type: tuple[Callable[[], Any], ...], tuple[list[float], list[float]]
     for task in tasks:
         task()
     for _ in range(pairs):
         for task, times in zip(tasks, seconds, strict=True):
-            times.append(timed(task))
+            times.append(timed(task, clock))
     return seconds
 
 
-def timed(task: Callable[[], Any]) -> float:
+def timed(task: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """Measure the seconds of one run."""
-    begin = time.perf_counter()
+    begin = clock()
     task()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def table(rows: Iterable[dict[str, Any]]) -> list[str]:

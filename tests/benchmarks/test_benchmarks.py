@@ -17,7 +17,18 @@ from lstd.experiments.reproduce.run import describe_machine
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-PARTS = ("paper", "batch", "in_memory", "online", "selection", "intervals", "scaling", "startup", "neighbours")
+PARTS = (
+    "paper",
+    "batch",
+    "in_memory",
+    "online",
+    "selection",
+    "choice",
+    "intervals",
+    "scaling",
+    "startup",
+    "neighbours",
+)
 
 
 @pytest.fixture
@@ -39,7 +50,7 @@ def claims(load):
 @pytest.fixture
 def rows(load, monkeypatch):
     """All rows of a part as the script has them now, with nothing measured and little data."""
-    monkeypatch.setattr(load("ratios"), "in_turn", lambda ours, beside, pairs: ([1.0] * pairs, [1.0] * pairs))
+    monkeypatch.setattr(load("ratios"), "in_turn", lambda ours, beside, pairs, **_: ([1.0] * pairs, [1.0] * pairs))
     monkeypatch.setattr(load("ratios"), "timed", lambda task: 1.0)
 
     def of(name):
@@ -52,6 +63,8 @@ def rows(load, monkeypatch):
             ]
             monkeypatch.setattr("lstd.experiments.timing.measure", lambda progress: {"rows": rows})
             monkeypatch.setattr(module, "whole_paper_process", lambda cache: 1.0)
+        elif name == "choice":
+            monkeypatch.setattr(module, "processor_seconds", lambda code, cache: 1.0)
         elif name == "online":
             monkeypatch.setattr(module, "timed", lambda block, count: 1.0)
         elif name == "scaling":
@@ -102,7 +115,7 @@ def test_a_part_is_printed_and_written_with_what_it_ran_on(load, claims, tmp_pat
     done = capsys.readouterr()
     (path,) = tmp_path.iterdir()
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d\.json", path.name)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-intervals\.json", path.name)
     assert found["arguments"] == {"quick": True, "only": ["intervals"]}
     assert found["machine"]["packages"]["numpy"]
     assert found["machine"]["platform"] == f"{platform.system()} {platform.machine()}"
@@ -121,6 +134,10 @@ def test_the_newest_whole_results_count(claims, tmp_path):
     claims.write(results("2030-01-04", only=["paper"]), tmp_path)
     (tmp_path / "cluster-2030-01-05.json").write_text("{}", encoding="utf-8")
     assert claims.newest(tmp_path) == results("2030-01-02", median=7.0)
+    shown = claims.complete(tmp_path)
+    assert shown["date"] == "2030-01-02"
+    assert [name for name, part in shown["parts"].items() if "ran_on" in part] == ["paper"]
+    assert "2030-01-04" in claims.page_text(shown)
     with pytest.raises(SystemExit, match="No results of a whole run"):
         claims.newest(tmp_path / "none")
 
@@ -129,7 +146,7 @@ def test_the_newest_whole_results_count(claims, tmp_path):
 
 
 def test_the_documentation_shows_the_newest_results(claims):
-    found = claims.newest(claims.RESULTS)
+    found = claims.complete(claims.RESULTS)
     text = claims.PAGE.read_text(encoding="utf-8")
     begin, end = f"<!-- begin: {claims.SOURCE} -->", f"<!-- end: {claims.SOURCE} -->"
     assert text.split(begin)[1].split(end)[0].strip() == claims.page_text(found), f"`python {claims.SOURCE} --docs`"
@@ -143,7 +160,7 @@ def test_the_page_on_large_data_shows_the_newest_results(load):
 
 
 def test_results_cover_every_part_and_name_no_one(claims):
-    found = claims.newest(claims.RESULTS)
+    found = claims.complete(claims.RESULTS)
     assert tuple(found["parts"]) == claims.NAMES
     assert set(found["machine"]) == set(describe_machine())
     assert not re.search(r"(?<!\w)(/|\\\\)(home|tmp|usr|work|root|Users)\b", json.dumps(found))
@@ -152,7 +169,7 @@ def test_results_cover_every_part_and_name_no_one(claims):
 @pytest.mark.parametrize("name", PARTS)
 def test_claims_are_those_of_the_script(claims, rows, name):
     """But for numbers: with little data they are others."""
-    measured, now = claims.newest(claims.RESULTS)["parts"][name], rows(name)
+    measured, now = claims.complete(claims.RESULTS)["parts"][name], rows(name)
     if any("skipped" in row for row in now):
         pytest.skip(f"{', '.join(row['claim'] for row in now)}: not installed")
     found = [{re.sub(r"\d+", "#", row["claim"]) for row in each} for each in (measured["ratios"], now)]

@@ -75,7 +75,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Trace decay. 1 uses rewards alone where they were observed, 0 those of the next step and the values after it.
     alpha : float, array-like of shape (n,) or "auto", default 1.0
         Ridge coefficient of all features, or of each, times their `penalty`. With "auto", `lmbda` or `alpha` is chosen
-        by the errors on held-out groups, episodes or rows.
+        by the errors on held-out groups, episodes or rows. Start with the defaults; a choice pays where the data are
+        few for the columns, or `fit` warns of bias.
     fit_intercept : bool, default True
     n_blocks : int or "auto", default "auto"
         Most blocks of data for intervals: 64, or fewer if their sums would take more than 256 MiB; 0 for none.
