@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import RidgeCV
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
@@ -38,6 +39,7 @@ N_FOLDS, GAMMA = 10, 0.98
 SIZES = {(20_000, 20): 0.35, (5000, 128): 0.8, (5000, 512): 9.0}  # rows and features: goal in seconds
 FIRST = """
 import numpy as np
+from numpy.typing import NDArray
 from lstd import {name}
 random = np.random.default_rng(0)
 X, y = random.normal(size=(1000, 10)), random.normal(size=1000)
@@ -64,7 +66,7 @@ class Case(NamedTuple):
     X: Array
     y: Array
     columns: dict[str, Any]
-    starts: Array  # first rows of what folds never divide
+    starts: NDArray[np.intp]  # first rows of what folds never divide
     goal: float
 
 
@@ -74,7 +76,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     with threadpool_limits(1), warnings.catch_warnings(action="ignore"):
         for case in cases(quick):
             fit = partial(_choose, case)
-            alphas = np.unique(fit().cv_results_["alpha"])
+            alphas = np.unique(np.asarray(fit().cv_results_["alpha"], dtype=np.float64))
             seconds = in_turn(fit, partial(_ridge, case, alphas), pairs, clock=time.process_time)
             yield Ratio(f"`LSTDCV.fit`, {case.name}, beside `RidgeCV`", *seconds, cost=True, seconds_goal=case.goal)
         given = partial(_horizon, check=False)
