@@ -6,11 +6,13 @@ distribution D: (Φθ − Φθ*)ᵀ D (Φθ − Φθ*), averaged over the steps 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -113,22 +115,28 @@ def run_sweep(
     (50, 2, 1)
     """
     names = _check_algorithms(algorithm)
-    grid = check_grid("lmbdas", lmbdas, 0.0, 1.0)
-    chosen = None if alphas is None else check_grid("alphas", alphas, 0.0, np.inf, open_low=True)
+    lmbdas = check_grid("lmbdas", lmbdas, 0.0, 1.0)
+    ridges = protocol.ALPHAS
+    step_sizes = protocol.STEP_SIZES
+    if alphas is not None:
+        ridges = step_sizes = check_grid("alphas", alphas, 0.0, np.inf, open_low=True)
     seeds = _check_seeds(run_seeds)
     jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
+
     variants = [name for name in names if name in protocol.LSTD_VARIANTS]
     passes = []
     with one_blas_thread():  # the values of the model would depend in the last bit on the number of threads
         study = _study(problem, features, mrp_seed, n_steps)
-        for group in filter(None, [variants, *([name] for name in names if name in TD_KINDS)]):
-            default = protocol.ALPHAS if group == variants else protocol.STEP_SIZES
-            passes.append(_Pass(group, study, grid, default if chosen is None else chosen, seeds))
-    if chosen is not None and variants:
-        _warn_of_small_alpha(chosen, study.features)
+        if variants:
+            passes.append(_Pass(variants, study, lmbdas, ridges, seeds))
+        passes += [_Pass([name], study, lmbdas, step_sizes, seeds) for name in names if name in TD_KINDS]
+    if alphas is not None and variants:
+        _warn_of_small_alpha(ridges, study.features)
     _run(passes, jobs, progress)
-    errors = {name: one.errors(name) for one in passes for name in one.names}
-    return errors[algorithm] if isinstance(algorithm, str) else {name: errors[name] for name in names}
+    errors = {name: one_pass.errors(name) for one_pass in passes for name in one_pass.names}
+    if isinstance(algorithm, str):
+        return errors[algorithm]
+    return {name: errors[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -168,13 +176,19 @@ class _Study:
         return partial(_dense, *self.diagonalised)
 
     def _td_kernel(self, kind: int) -> _Kernel:
-        features, metric, target = self.features, self.metric, self.target
+        """Return the kernel of one kind of TD(λ), in the basis where the error is cheapest to sum."""
+        features = self.features
+        metric = self.metric
+        target = self.target
         if self.diagonal or kind != td_kernels.REPLACING:  # replacing traces depend on the basis
             features, weight, target = self.diagonalised
             metric = weight[np.newaxis]
         rows = csr_array(features)
-        sparse = rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data
+        sparse = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data)
         return partial(_td, sparse, metric, target, kind)
+
+
+# Kernels as functions of a run and its `pairs`: λ (pairs,), α (pairs,) and the totals that they fill.
 
 
 def _dense(features: Array, weight: Array, target: Array, run: Trajectory, *pairs: Array) -> None:
@@ -187,28 +201,46 @@ def _onehot(weight: Array, target: Array, run: Trajectory, *pairs: Array) -> Non
 
 def _td(sparse: tuple[Array, ...], metric: Array, target: Array, kind: int, run: Trajectory, *pairs: Array) -> None:
     lmbdas, alphas, totals = pairs
-    td_kernels.td(*sparse, run.states, run.rewards, run.discounts, metric, target, kind, lmbdas, alphas, totals[0])
+    td_kernels.td(
+        *sparse,
+        run.states,
+        run.rewards,
+        run.discounts,
+        metric,
+        target,
+        kind,
+        lmbdas,
+        alphas,
+        totals[0],
+    )
 
 
 class _Pass:
     """Algorithms that share one recursion, over all runs; `solve` fills one run's slice of the pairs."""
 
     def __init__(self, names: list[str], study: _Study, lmbdas: Array, alphas: Array, seeds: list[int]) -> None:
-        self.names, self.study, self.seeds = names, study, seeds
+        self.names = names
+        self.study = study
+        self.seeds = seeds
         self.kernel = study.kernel(names[0])
         self.shape = (len(seeds), len(lmbdas), len(alphas))
         self.pairs = np.stack([np.repeat(lmbdas, len(alphas)), np.tile(alphas, len(lmbdas))])  # (2, pairs)
-        self.rows = protocol.LSTD_VARIANTS if names[0] in protocol.LSTD_VARIANTS else tuple(names)
+        self.rows = tuple(names)  # of the kernel's totals
+        if names[0] in protocol.LSTD_VARIANTS:
+            self.rows = protocol.LSTD_VARIANTS
         self.totals = np.empty((len(self.rows), len(seeds), self.pairs.shape[1]))
 
     def compile(self) -> None:
         """Compile the kernel now, in this thread."""
-        self.kernel(self.study.model.simulate(0, 0), *np.empty((2, 0)), np.empty((len(self.rows), 0)))
+        no_steps = self.study.model.simulate(0, 0)
+        lmbdas, alphas = np.empty((2, 0))
+        self.kernel(no_steps, lmbdas, alphas, np.empty((len(self.rows), 0)))
 
     def slices(self, jobs: int) -> list[slice]:
         """All pairs at once if there are enough runs to keep every thread busy; else divided by whole lanes."""
-        n_pairs, n_slices = self.pairs.shape[1], max(1, -(-4 * jobs // len(self.seeds)))
-        size = -(-n_pairs // (n_slices * LANES)) * LANES
+        n_pairs = self.pairs.shape[1]
+        n_slices = max(1, math.ceil(4 * jobs / len(self.seeds)))
+        size = math.ceil(n_pairs / (n_slices * LANES)) * LANES
         return [slice(first, first + size) for first in range(0, n_pairs, size)]
 
     def solve(self, run: int, pairs: slice) -> None:
@@ -225,12 +257,15 @@ class _Pass:
 
 
 def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps: int | None) -> _Study:
+    """Check and build the model and the features, and compute what errors are measured against."""
     if isinstance(problem, MRP):
-        model, length = problem, DEFAULT_STEPS
+        model = problem
+        length = DEFAULT_STEPS
     else:
         paper = protocol.PROBLEMS[check_choice("problem", problem, protocol.PROBLEMS)]
         mrp_seed = check_integer("mrp_seed", mrp_seed, 0, 2**32 - 1)
-        model, length = RandomMRP(paper.n_states, paper.branching, paper.reward_std, mrp_seed), paper.n_steps
+        model = RandomMRP(paper.n_states, paper.branching, paper.reward_std, mrp_seed)
+        length = paper.n_steps
     if n_steps is not None:
         length = check_integer("n_steps", n_steps, 1)
     if isinstance(features, str):
@@ -250,17 +285,20 @@ def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps
 
 
 def _run(passes: list[_Pass], jobs: int, progress: Progress | None) -> None:
-    tasks = [(one, run, pairs) for one in passes for run in range(len(one.seeds)) for pairs in one.slices(jobs)]
-    for one in passes:
-        one.compile()
+    """Compute all passes in threads, each run or slice of it by itself."""
+    for one_pass in passes:
+        one_pass.compile()
     with ThreadPoolExecutor(jobs, thread_name_prefix="lstd") as pool:
-        futures: list[Future[None]] = [pool.submit(one.solve, run, pairs) for one, run, pairs in tasks]
+        futures: list[Future[None]] = []
+        for one_pass in passes:
+            for run, pairs in product(range(len(one_pass.seeds)), one_pass.slices(jobs)):
+                futures.append(pool.submit(one_pass.solve, run, pairs))
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
+            for n_done, future in enumerate(as_completed(futures), start=1):
                 future.result()
                 if progress is not None:
-                    progress(done, len(futures))
-        except BaseException:
+                    progress(n_done, len(futures))
+        except BaseException:  # also an interruption by the user: what has not begun never does
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -269,7 +307,8 @@ def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
     """Warn if rounding of about 1e-16 |φ|²/α stays in the inverse, as the recursion starts from I/α."""
     size = float((features**2).sum(axis=1).max())
     eps = float(np.finfo(np.float64).eps)
-    digits = -np.log10(eps * size / alphas.min())
+    rounding = eps * size / alphas.min()
+    digits = -np.log10(rounding)
     if digits < SURE_DIGITS:
         warnings.warn(
             f"`alphas` has {alphas.min():g} with features of squared length up to {size:g}: the recursion keeps only "
@@ -281,6 +320,7 @@ def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
 
 
 def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
+    """Return the names of algorithms, of which each is known and given once."""
     names = list(algorithm) if isinstance(algorithm, (list, tuple)) else [algorithm]
     for name in names:
         check_choice("algorithm", name, protocol.ALGORITHMS)
@@ -290,6 +330,7 @@ def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]
 
 
 def _check_seeds(run_seeds: Iterable[int]) -> list[int]:
+    """Return the seeds as a list of one or more."""
     try:
         seeds = list(run_seeds)
     except TypeError:

@@ -50,13 +50,13 @@ def measure(
     A row per problem, features and algorithm has those of the loop, extrapolated from "loop_sample", and of the paper;
     the pass of all three LSTD(λ) and true online TD(λ) have the median, lowest and highest seconds of the sweep.
     """
-    pairs = [(problem, name) for problem in problems for name in features]
+    pairs = list(product(problems, features))
     rows: list[dict[str, Any]] = []
     with one_blas_thread():
-        for done, (problem, name) in enumerate(pairs, start=1):
+        for n_done, (problem, name) in enumerate(pairs, start=1):
             rows += _measure_pair(problem, name)
             if progress is not None:
-                progress(done, len(pairs))
+                progress(n_done, len(pairs))
     n_td = len(_grid("true_online_td"))
     sample = (
         f"Seconds per run of {N_PAIRS} pairs (λ, α), on one thread: median, lowest and highest of "
@@ -70,36 +70,48 @@ def measure(
 
 
 def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
+    """Time all algorithms on one problem and features, in turns, and return a row for each."""
     runs = {timed: _runs_in_a_timing(problem, features, timed) for timed in TIMED}
     for algorithms in TIMED.values():  # load or compile the kernels
         run_sweep(problem, features, list(algorithms), run_seeds=[1], n_steps=1, n_jobs=1)
-    sweep: dict[str, list[float]] = {timed: [] for timed in TIMED}
-    loop: dict[str, list[float]] = {name: [] for name in protocol.PAPER_TIMED}
+    sweep: dict[str, list[float]] = {timed: [] for timed in TIMED}  # seconds per run
+    loop: dict[str, list[float]] = {name: [] for name in protocol.PAPER_TIMED}  # seconds per pair
     run = simulate_run(problem, features, 1)
     pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in loop}  # always the same
     for repeat in range(REPEATS):
         for timed, n in runs.items():
-            sweep[timed].append(_time_sweep(problem, features, timed, range(1 + repeat * n, 1 + (repeat + 1) * n)))
+            seeds = range(1 + repeat * n, 1 + (repeat + 1) * n)
+            sweep[timed].append(_time_sweep(problem, features, timed, seeds))
         for name, times in loop.items():
             while not times or sum(times) < LOOP_SECONDS * (repeat + 1) / REPEATS:
                 lmbda, alpha = next(pairs[name])
                 start = time.perf_counter()
                 run_loop(name, run, float(lmbda), float(alpha))
                 times.append(time.perf_counter() - start)
+
     rows = []
-    for name, algorithms in ({variant: (variant,) for variant in LSTD_VARIANTS} | TIMED).items():
+    computed_by = {
+        variant: (variant,) for variant in LSTD_VARIANTS
+    } | TIMED  # name -> the algorithms that it stands for
+    for name, algorithms in computed_by.items():
         row: dict[str, Any] = {"problem": problem, "features": features, "algorithm": name}
         if name in TIMED:
-            of = sweep[name]
-            row |= {"seconds": float(np.median(of)), "low": min(of), "high": max(of), "runs": len(of) * runs[name]}
-        row["loop_seconds"] = N_PAIRS * sum(float(np.mean(loop[one])) for one in algorithms)
-        row["loop_sample"] = "; ".join(f"{one}: {len(loop[one])} of {len(_grid(one))} pairs" for one in algorithms)
+            row |= _spread(sweep[name])
+            row["runs"] = REPEATS * runs[name]
+        samples = [f"{algorithm}: {len(loop[algorithm])} of {len(_grid(algorithm))} pairs" for algorithm in algorithms]
+        row["loop_seconds"] = N_PAIRS * sum(float(np.mean(loop[algorithm])) for algorithm in algorithms)
+        row["loop_sample"] = "; ".join(samples)
         # The paper's seconds are summed over the algorithms; their spreads are taken as independent.
         printed = dict(zip(protocol.PAPER_TIMED, protocol.PAPER_SECONDS[problem, features], strict=True))
-        row["paper_seconds"] = sum(printed[one][0] for one in algorithms)
-        row["paper_spread"] = float(np.hypot.reduce([printed[one][1] for one in algorithms]))
+        row["paper_seconds"] = sum(printed[algorithm][0] for algorithm in algorithms)
+        row["paper_spread"] = float(np.hypot.reduce([printed[algorithm][1] for algorithm in algorithms]))
         rows.append(row)
     return rows
+
+
+def _spread(seconds: list[float]) -> dict[str, float]:
+    """Return the median, the least and the most of several timings."""
+    return {"seconds": float(np.median(seconds)), "low": min(seconds), "high": max(seconds)}
 
 
 def _runs_in_a_timing(problem: str, features: str, timed: str) -> int:
@@ -156,11 +168,17 @@ def simulate_run(problem: str, features: str, run_seed: int) -> Run:
     >>> simulate_run("small", "normal", 1).phi.shape
     (101, 5)
     """
-    p = PROBLEMS[problem]
-    model = RandomMRP(p.n_states, p.branching, p.reward_std, seed=protocol.MRP_SEED, gamma=GAMMA)
+    paper = PROBLEMS[problem]
+    model = RandomMRP(paper.n_states, paper.branching, paper.reward_std, seed=protocol.MRP_SEED, gamma=GAMMA)
     Phi = make_features(model, features)
-    trajectory = model.simulate(p.n_steps, run_seed)
-    return Run(Phi[trajectory.states], trajectory.rewards, Phi, model.stationary, model.best_fit(Phi))
+    trajectory = model.simulate(paper.n_steps, run_seed)
+    return Run(
+        phi=Phi[trajectory.states],
+        rewards=trajectory.rewards,
+        features=Phi,
+        weighting=model.stationary,
+        target=model.best_fit(Phi),
+    )
 
 
 Terms = Sequence[tuple[Array, Array]]  # vectors whose outer products a step adds to A
@@ -175,12 +193,16 @@ TERMS: dict[str, Callable[[Array, Array, Array, Array, float], Terms]] = {
 def lstd(variant: str, run: Run, lmbda: float, alpha: float) -> float:
     """Sum the errors of LSTD(λ) after each step."""
     n = run.phi.shape[1]
-    P, outer = np.eye(n) / alpha, np.empty((n, n))
-    b, z, theta = np.zeros(n), np.zeros(n), np.zeros(n)
+    P = np.eye(n) / alpha
+    outer = np.empty((n, n))
+    b = np.zeros(n)
+    z = np.zeros(n)
+    theta = np.zeros(n)
     total = 0.0
     terms = TERMS[variant]
     for phi, phi_next, r in run.steps:
-        z_last, z = z, lmbda * GAMMA * z + phi
+        z_last = z
+        z = lmbda * GAMMA * z + phi
         for left, right in terms(z, z_last, phi, phi_next, lmbda):
             _rank_one(P, left, right, outer)
         b += r * z
@@ -196,7 +218,8 @@ def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
     decay = GAMMA * lmbda
     v_old = total = 0.0
     for phi, phi_next, r in run.steps:
-        v, v_next = float(theta @ phi), float(theta @ phi_next)
+        v = float(theta @ phi)
+        v_next = float(theta @ phi_next)
         overlap = decay * (e @ phi)
         e *= decay
         e += (step_size * (1.0 - overlap)) * phi
@@ -229,7 +252,8 @@ def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
 
 def _rank_one(P: Array, u: Array, v: Array, outer: Array) -> None:
     """(A + uvᵀ)⁻¹ = P − Pu vᵀP / (1 + vᵀPu), in place; `outer` is room for an (n, n) product."""
-    Pu, vP = P @ u, v @ P
+    Pu = P @ u
+    vP = v @ P
     Pu /= 1.0 + v @ Pu
     np.multiply(Pu[:, None], vP, out=outer)
     P -= outer
