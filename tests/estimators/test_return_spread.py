@@ -268,3 +268,17 @@ def test_what_is_refused():
         model = LSTD(1.0, alpha=50.0, variant="uncorrected").fit(**endless)
     with pytest.raises(InvalidInputError, match="`terminated` must be true for more"):
         ReturnSpread(model).fit(**endless)
+
+
+def test_a_spread_of_fewer_steps_is_that_of_a_model_of_as_many():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 2))
+    rows = {"X": X, "y": X[:, 0] + random.normal(size=600), "episode": np.arange(600) // 6}
+    rows["terminated"] = np.arange(600) % 6 == 5
+    short = HorizonLSTD(2, n_blocks=0, check=False).fit(**rows)
+    expected = ReturnSpread(short).fit(**rows).predict_interval(X[:20])
+    longer = ReturnSpread(HorizonLSTD(5, n_blocks=0, check=False).fit(**rows), horizon=2).fit(**rows)
+    assert longer.horizon_ == 2
+    found = longer.predict_interval(X[:20])
+    for name in ("prediction", "lower", "upper", "std"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9)

@@ -271,10 +271,13 @@ class HorizonModel(Record):
         return np.array(diagonal[: self.n_features])
 
     def recursion(self, sums: LagSums, lmbda: float, alpha: float) -> HorizonSolution:
-        """Return the recursion of the weights for some of the data, with the ridge term in proportion."""
+        """Return the recursion of the weights for some of the data, with the ridge term in proportion.
+
+        It is over as many steps as the sums have lags.
+        """
         ridge = self.factors * (alpha * sums.weight / self.total.weight)
         system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
-        return HorizonSolution.of_system(system, self.stream.horizon)
+        return HorizonSolution.of_system(system, len(sums.full))
 
     @cached_property
     def choice(self) -> Choice:
