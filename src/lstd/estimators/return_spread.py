@@ -31,7 +31,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -219,29 +219,52 @@ class ReturnSpread(Saved):
             When the model is of another kind, not fitted, or fitted without the matrix; when an array breaks a rule; or
             with fewer than 20 groups or episodes, or 200 rows of one stream.
         """
-        of = held_out_steps if isinstance(self.model, HorizonLSTD) else held_out
-        if not isinstance(self.model, (Predictor, HorizonLSTD)):
-            raise InvalidInputError(f"`model` must be an LSTD, LSTDCV or HorizonLSTD; got {self.model!r:.80}.")
         random = np.random.default_rng(check_integer("random_state", self.random_state, 0))
         with one_blas_thread():
-            held = of(self.model, self.horizon, X, y, columns)
-            check_weighted(float(held.rows.weight @ held.rows.full), int(held.rows.full.sum()))
-            rewards, group = held.rows.y[held.rows.full], _groups(held)
-            spreads = tuple(_Spread.of(held, j, group, self._bounds(one), random) for j, one in enumerate(rewards.T))
-        self.record_ = SavedSpread(None, spreads, held.steps, held.rows.single, int(group[-1]) + 1)
+            held = self._held_out(X, y, columns)
+            rows = held.rows
+            check_weighted(float(rows.weight @ rows.full), int(rows.full.sum()))
+            group = _groups(held)
+            spreads = []
+            for j, rewards in enumerate(rows.y[rows.full].T):
+                bounds = self._bounds(rewards)
+                spreads.append(_Spread.of(held, j, group, bounds, random))
+        self.record_ = SavedSpread(
+            model=None,
+            spreads=tuple(spreads),
+            horizon=held.steps,
+            single=rows.single,
+            n_groups=int(group[-1]) + 1,
+        )
         self._state = self._state_of_model
         return self
 
+    def _held_out(self, X: Any, y: Any, columns: Columns) -> _Held:
+        """Check rows, and hold out each fold from the model."""
+        if isinstance(self.model, HorizonLSTD):
+            return held_out_steps(self.model, self.horizon, X, y, columns)
+        if isinstance(self.model, Predictor):
+            return held_out(self.model, self.horizon, X, y, columns)
+        raise InvalidInputError(f"`model` must be an LSTD, LSTDCV or HorizonLSTD; got {self.model!r:.80}.")
+
     def _bounds(self, rewards: Array) -> Array:
         """Return the bounds of returns of these rewards, (2,)."""
-        found = np.array([0.0 if rewards.min() >= 0.0 else -np.inf, 0.0 if rewards.max() <= 0.0 else np.inf])
+        low = -np.inf
+        high = np.inf
+        if rewards.min() >= 0.0:
+            low = 0.0
+        if rewards.max() <= 0.0:
+            high = 0.0
+        bounds = np.array([low, high])
         for side, name in enumerate(("low", "high")):
-            given = getattr(self, name) if getattr(self, name) is not None else getattr(self.model, name, None)
-            if given is not None:
-                found[side] = check_real(name, given, -np.inf, np.inf)
-        if not found[0] < found[1] and rewards.any():
-            raise InvalidInputError(f"`low` must be below `high`; got {found[0]:g} and {found[1]:g}.")
-        return found
+            bound = getattr(self, name)
+            if bound is None:
+                bound = getattr(self.model, name, None)
+            if bound is not None:
+                bounds[side] = check_real(name, bound, -np.inf, np.inf)
+        if not bounds[0] < bounds[1] and rewards.any():
+            raise InvalidInputError(f"`low` must be below `high`; got {bounds[0]:g} and {bounds[1]:g}.")
+        return bounds
 
     @property
     def _state_of_model(self) -> Model | HorizonModel | None:
@@ -314,8 +337,10 @@ class ReturnSpread(Saved):
         spreads = self.spreads_
         self._predicted(X)  # which warns of rows unlike those of the fit
         phi = self._columns(X)
-        found = np.column_stack([spread.std(phi) for spread in spreads])
-        return np.asarray(found[:, 0] if self._fitted.single else found)
+        std = np.column_stack([spread.std(phi) for spread in spreads])
+        if self._fitted.single:
+            return np.asarray(std[:, 0])
+        return np.asarray(std)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> ReturnInterval:
         """Compute ranges in which one return from each row lies, with equal probabilities below and above.
@@ -345,14 +370,17 @@ class ReturnSpread(Saved):
             As by `predict` of the model.
         """
         spreads = self.spreads_
-        tail, level = 0.5 * (1.0 - check_level(level)), float(level)
+        tail = 0.5 * (1.0 - check_level(level))
+        level = float(level)
         prediction = self._predicted(X)
         if not len(prediction):
             return ReturnInterval(prediction, prediction.copy(), prediction.copy(), prediction.copy(), level)
-        phi, values = self._columns(X), prediction.reshape(len(prediction), -1)
+        phi = self._columns(X)
+        values = prediction.reshape(len(prediction), -1)
         ends = [spread.ends(phi, values[:, j], tail) for j, spread in enumerate(spreads)]
-        lower, upper, std, few = (np.column_stack(part) for part in zip(*ends, strict=True))
-        if share := float(np.mean(few)):
+        lower, upper, std, few = (np.column_stack(of_rewards) for of_rewards in zip(*ends, strict=True))
+        share = float(np.mean(few))
+        if share:
             warn_once(
                 self.record_,
                 f"{percent(share)} of the ranges are of too few groups or episodes for level {level:g}, which needs "
@@ -361,8 +389,13 @@ class ReturnSpread(Saved):
                 "`level`.",
                 EffectiveSampleWarning,
             )
-        lower, upper, std = (part.reshape(prediction.shape) for part in (lower, upper, std))
-        return ReturnInterval(prediction, lower, upper, std, level)
+        return ReturnInterval(
+            prediction=prediction,
+            lower=lower.reshape(prediction.shape),
+            upper=upper.reshape(prediction.shape),
+            std=std.reshape(prediction.shape),
+            level=level,
+        )
 
 
 # ------------------------------------------------------------ held-out predictions
@@ -383,28 +416,42 @@ class _Held:
 
     def values(self, j: int, h: int = 0) -> Array:
         """Return predictions (T,) of reward j for h + 1 steps."""
-        parts = zip(self.folds, self.weights, strict=True)
-        return self.bounded(np.concatenate([rows_of(self.rows.X, fold) @ one[h, :, j] for fold, one in parts]))
+        values = []
+        for fold, weights in zip(self.folds, self.weights, strict=True):
+            values.append(rows_of(self.rows.X, fold) @ weights[h, :, j])
+        return self.bounded(np.concatenate(values))
+
+    def curve(self, j: int) -> Iterator[tuple[Array, Array]]:
+        """Yield predictions (T,) of reward j for 1, 2, … steps, and their levels."""
+        for h in range(self.steps or 1):
+            values = self.values(j, h)
+            yield values, self.level(values, j, h)
 
     @cached_property
     def _means(self) -> Array:
+        """Mean of each feature over each fold, (K, n)."""
         return np.array([np.asarray(rows_of(self.rows.X, fold).mean(axis=0)).ravel() for fold in self.folds])
 
     def level(self, values: Array, j: int, h: int = 0) -> Array:
         """Return predictions whose means over each fold are those of the mean weights, to compare rows of two folds."""
-        found, theta = np.empty_like(values), self.weights[:, h, :, j]
-        for fold, more in zip(self.folds, np.sum(self._means * (theta.mean(axis=0) - theta), axis=1), strict=True):
-            found[fold] = values[fold] + more
-        unit = 1e-9 * float(np.abs(found).max(initial=0.0))
-        ties = np.rint(found / unit) * unit if unit else found  # which rounding would part by folds
-        return self.bounded(ties)
+        theta = self.weights[:, h, :, j]
+        shifts = np.sum(self._means * (theta.mean(axis=0) - theta), axis=1)  # of each fold
+        level = np.empty_like(values)
+        for fold, shift in zip(self.folds, shifts, strict=True):
+            level[fold] = values[fold] + shift
+        unit = 1e-9 * float(np.abs(level).max(initial=0.0))
+        if unit:  # ties, which rounding would part by folds
+            level = np.rint(level / unit) * unit
+        return self.bounded(level)
 
 
 def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
     """Return folds, and their places; raises InvalidInputError if there are too few groups or rows."""
     check_enough("A spread", rows, *_FEWEST)
     folds = folds_of(rows)
-    return folds, list(starmap(slice, pairwise(np.cumsum([0, *map(len, folds)]).tolist())))
+    edges = np.cumsum([0, *map(len, folds)]).tolist()
+    places = [slice(first, end) for first, end in pairwise(edges)]
+    return folds, places
 
 
 def held_out(estimator: Predictor, horizon: int | None, X: Any, y: Any, columns: Columns) -> _Held:
@@ -418,21 +465,40 @@ def held_out(estimator: Predictor, horizon: int | None, X: Any, y: Any, columns:
     if settings.centre is not None:
         rows = rows.less(np.append(settings.centre, 0.0))
     folds, places = _folds(rows)
-    of_steps = np.array(held_out_weights(folds, settings))[:, np.newaxis]
-    return _Held(rows, places, model.ridge, of_steps, model.system.penalty, settings.uncentred, np.asarray, None)
+    weights = np.array(held_out_weights(folds, settings))
+    return _Held(
+        rows=rows,
+        folds=places,
+        ridge=model.ridge,
+        weights=weights[:, np.newaxis],
+        penalty=model.system.penalty,
+        uncentred=settings.uncentred,
+        bounded=np.asarray,
+        steps=None,
+    )
 
 
 def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: Any, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     state = estimator._model
     steps = estimator._steps(horizon)
-    rows = completed(state.prepared(estimator._checked(state, X, y, columns, _FIT, sort=True)))
-    places = _folds(rows)[1]
+    rows = estimator._checked(state, X, y, columns, _FIT, sort=True)
+    rows = completed(state.prepared(rows))
+    _, places = _folds(rows)
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
-    total, (lmbda, alpha, _) = reduce(LagSums.plus, sums), state.choice
-    weights = np.array([state.recursion(total.plus(one, -1.0), lmbda, alpha).run() for one in sums])
-    ridge = alpha * state.factors
-    return _Held(rows, places, ridge, weights, state.penalty, state.settings.uncentred, state.bounded, steps)
+    total = reduce(LagSums.plus, sums)
+    lmbda, alpha, _ = state.choice
+    weights = [state.recursion(total.less(fold), lmbda, alpha).run() for fold in sums]
+    return _Held(
+        rows=rows,
+        folds=places,
+        ridge=alpha * state.factors,
+        weights=np.array(weights),
+        penalty=state.penalty,
+        uncentred=state.settings.uncentred,
+        bounded=state.bounded,
+        steps=steps,
+    )
 
 
 def _groups(held: _Held) -> NDArray[np.intp]:
@@ -440,7 +506,11 @@ def _groups(held: _Held) -> NDArray[np.intp]:
     rows = held.rows
     if are_whole(rows) or rows.begins.sum() > 1:
         return np.asarray(np.cumsum(rows.begins) - 1)
-    return np.arange(len(rows)) // (held.steps or max(1, round(1.0 / max(1.0 - rows.gamma, 1.0 / len(rows)))))
+    length = held.steps
+    if length is None:
+        least = 1.0 / len(rows)  # of 1 − γ
+        length = max(1, round(1.0 / max(1.0 - rows.gamma, least)))
+    return np.arange(len(rows)) // length
 
 
 # ------------------------------------------------------------ returns that are followed on
@@ -456,12 +526,16 @@ def nearest(values: Array, at: Array, size: int) -> NDArray[np.intp]:
 def drawing(rows: NDArray[np.intp], values: Array, weight: Array, random: np.random.Generator) -> Draw:
     """Return a function that draws one of the `rows` nearest to each value; values and weights are of all rows."""
     rows = rows[np.argsort(values[rows], kind="stable")]
-    values, size, total = values[rows], n_nearest(len(rows)), np.append(0.0, np.cumsum(weight[rows]))
+    values = values[rows]
+    size = n_nearest(len(rows))
+    total = np.append(0.0, np.cumsum(weight[rows]))
 
     def draw(at: Array) -> NDArray[np.intp]:
         first = nearest(values, at, size)
-        low, high = total[first], total[first + size]
-        place = np.searchsorted(total, low + random.random(len(at)) * (high - low), side="right") - 1
+        low = total[first]
+        high = total[first + size]
+        drawn = low + random.random(len(at)) * (high - low)
+        place = np.searchsorted(total, drawn, side="right") - 1
         return np.asarray(rows[np.clip(place, first, first + size - 1)])
 
     return draw
@@ -474,12 +548,21 @@ def n_nearest(n: int) -> int:
 
 def followed(rows: Rows, reward: Array, values: Array, level: Array, draw: Draw) -> tuple[Array, Array]:
     """Compute G and V, (T,), of full rows with held-out predictions; `draw` goes on at cuts."""
-    ends, full, discount = rows.last, rows.full, rows.discount
+    ends = rows.last
+    full = rows.full
+    discount = rows.discount
     error = np.where(full, reward + discount * np.append(values[1:], 0.0) - values, 0.0)
-    of_rewards = run_backwards(np.column_stack([np.where(full, reward, 0.0), ends & ~full]), discount, ends)
+    rewards = np.where(full, reward, 0.0)
+    of_rewards = run_backwards(np.column_stack([rewards, ends & ~full]), discount, ends)
+    found = of_rewards[:, 0]  # rewards up to the end or the cut
+    to_cut = of_rewards[:, 1]  # discount up to the cut
     squares = run_backwards(error[:, np.newaxis] ** 2, discount**2, ends)[:, 0]
-    (found, to_cut), last = of_rewards.T, np.flatnonzero(ends)[np.cumsum(ends) - ends]
-    G, V, factor, at = found.copy(), squares.copy(), to_cut * full, last.copy()
+    last = np.flatnonzero(ends)[np.cumsum(ends) - ends]
+
+    G = found.copy()
+    V = squares.copy()
+    factor = to_cut * full
+    at = last.copy()
     for _ in range(_MOST_CUTS):
         going = np.flatnonzero(factor >= _LEAST)
         if not len(going):
@@ -496,17 +579,27 @@ def followed(rows: Rows, reward: Array, values: Array, level: Array, draw: Draw)
 
 
 def followed_steps(
-    rows: Rows, reward: Array, values: Iterator[tuple[Array, Array]], draw_by: Callable[[Array], Draw]
-) -> tuple[Array, Array]:  # fmt: skip
-    """Compute G and V, (T,), of the next steps of full rows; `values` are for 1, 2, … of them."""
-    full, cut = rows.full, np.flatnonzero(~rows.full)
-    G, V, before = np.zeros((3, len(rows)))
-    for value, level in values:
-        later = [np.where(full, rows.discount, 0.0) * np.append(part[1:], 0.0) for part in (before, G)]
-        error = np.where(full, reward + later[0] - value, 0.0)
-        G, V = np.where(full, reward, 0.0) + later[1], error**2 + rows.discount**2 * np.append(V[1:], 0.0)
+    rows: Rows,
+    reward: Array,
+    curve: Iterator[tuple[Array, Array]],
+    draw_by: Callable[[Array], Draw],
+) -> tuple[Array, Array]:
+    """Compute G and V, (T,), of the next steps of full rows; `curve` has predictions and levels for 1, 2, … of them."""
+    full = rows.full
+    (cut,) = np.nonzero(~full)
+    discount = np.where(full, rows.discount, 0.0)
+    rewards = np.where(full, reward, 0.0)
+    G = np.zeros(len(rows))
+    V = np.zeros(len(rows))
+    before = np.zeros(len(rows))  # predictions for a step less
+    for value, level in curve:
+        error = np.where(full, reward + discount * np.append(before[1:], 0.0) - value, 0.0)
+        G = rewards + discount * np.append(G[1:], 0.0)
+        V = error**2 + rows.discount**2 * np.append(V[1:], 0.0)
         on = draw_by(level)(level[cut])
-        G[cut], V[cut], before = G[on], V[on], value
+        G[cut] = G[on]
+        V[cut] = V[on]
+        before = value
     return G, V
 
 
@@ -530,11 +623,10 @@ class _Spread:
     n_floored: int
 
     @classmethod
-    def of(
-        cls, held: _Held, j: int, group: NDArray[np.intp], bounds: Array, random: np.random.Generator
-    ) -> Self:  # fmt: skip
+    def of(cls, held: _Held, j: int, group: NDArray[np.intp], bounds: Array, random: np.random.Generator) -> Self:
         """Follow the returns of reward j, and fit their variances."""
-        rows, n_steps = held.rows, held.steps or 1
+        rows = held.rows
+        n_steps = held.steps or 1
         full = random.permutation(np.flatnonzero(rows.full & (rows.weight > 0.0)))  # equal predictions have no order
 
         def draw_by(values: Array) -> Draw:
@@ -545,20 +637,28 @@ class _Spread:
         if held.steps is None:
             G, V = followed(rows, rows.y[:, j], values, level, draw_by(level))
         else:
-            curve = ((value, held.level(value, j, h)) for h in range(n_steps) for value in [held.values(j, h)])
-            G, V = followed_steps(rows, rows.y[:, j], curve, draw_by)
+            G, V = followed_steps(rows, rows.y[:, j], held.curve(j), draw_by)
         check_range(G, V)
         weights, variance, floor = variances_of(held, V)
-        s, order = np.sqrt(np.maximum(variance, floor)), full[np.argsort(level[full], kind="stable")]
+
+        s = np.sqrt(np.maximum(variance, floor))
+        order = full[np.argsort(level[full], kind="stable")]
         residuals = np.divide(G - values, s, out=np.zeros_like(s), where=s > 0.0)[order]
         factor = scale_of(residuals**2, rows.weight[order], group[order])
         near = 1e-9 * max(float(np.abs(G).max()), 1e-300)
-        low, high = (np.abs(G - bound)[order] <= near for bound in bounds)
-        n_floored = int(np.count_nonzero(variance[full] < floor))
         return cls(
-            factor * weights, factor * floor, level[order], residuals / np.sqrt(factor), low, high, group[order],
-            rows.weight[order], bounds, not held.penalty[-1], n_floored,
-        )  # fmt: skip
+            weights=factor * weights,
+            floor=factor * floor,
+            values=level[order],
+            residuals=residuals / np.sqrt(factor),
+            on_low=np.abs(G - bounds[0])[order] <= near,
+            on_high=np.abs(G - bounds[1])[order] <= near,
+            group=group[order],
+            weight=rows.weight[order],
+            bounds=bounds,
+            intercept=not held.penalty[-1],
+            n_floored=int(np.count_nonzero(variance[full] < floor)),
+        )
 
     def std(self, phi: Features) -> Array:
         """Return the standard deviation of one return, (T,), from features without the column of ones."""
@@ -568,55 +668,76 @@ class _Spread:
 
     def ends(self, phi: Features, values: Array, tail: float) -> tuple[Array, Array, Array, Array]:
         """Return the ends of ranges, with a probability of `tail` beyond each, deviations, and of few groups, (T,)."""
-        size, s = n_nearest(len(self.values)), self.std(phi)
-        step = -(-max(1, len(self.values) - size) // _WINDOWS)
-        window, of = np.unique((nearest(self.values, values, size) + step // 2) // step, return_inverse=True)
-        begins = np.minimum(window * step, len(self.values) - size)
-        low, high, few = np.array([self._quantiles(slice(first, first + size), tail) for first in begins])[of].T
-        low, high = (
-            np.where(np.isinf(q), bound, values + s * np.nan_to_num(q, posinf=0.0, neginf=0.0))
-            for q, bound in zip((low, high), self.bounds, strict=True)
-        )
-        return np.clip(low, *self.bounds), np.clip(high, *self.bounds), s, few
+        s = self.std(phi)
+        size = n_nearest(len(self.values))
+        n_places = max(1, len(self.values) - size)
+        step = -(-n_places // _WINDOWS)  # between the windows of which quantiles are computed
+        rounded = (nearest(self.values, values, size) + step // 2) // step
+        windows, window_of_row = np.unique(rounded, return_inverse=True)
+        begins = np.minimum(windows * step, len(self.values) - size)
+        quantiles = np.array([self._quantiles(slice(first, first + size), tail) for first in begins])
+        low, high, few = quantiles[window_of_row].T
+
+        least, most = self.bounds
+        lower = np.where(np.isinf(low), least, values + s * np.nan_to_num(low, neginf=0.0))
+        upper = np.where(np.isinf(high), most, values + s * np.nan_to_num(high, posinf=0.0))
+        return np.clip(lower, least, most), np.clip(upper, least, most), s, few
 
     def _quantiles(self, near: slice, tail: float) -> tuple[float, float, bool]:
         """Return the quantiles of the residuals of some rows, infinite for an end on a bound; and if groups are few.
 
         Of fewer groups than the level needs, the range holds the prediction too.
         """
-        weight, order = self.weight[near], np.argsort(self.residuals[near])
-        total, e = weight.sum(), self.residuals[near][order]
-        beyond = (tail - 0.5 / np.count_nonzero(np.bincount(self.group[near]))) * total
-        below, above = np.cumsum(weight[order]), np.cumsum(weight[order][::-1])
-        if few := beyond < 0.0:
-            low, high = min(e[0], 0.0), max(e[-1], 0.0)
+        weight = self.weight[near]
+        order = np.argsort(self.residuals[near])
+        e = self.residuals[near][order]
+        total = weight.sum()
+        n_groups = np.count_nonzero(np.bincount(self.group[near]))
+        in_tail = (tail - 0.5 / n_groups) * total  # weight of the residuals outside of each end
+        is_few = in_tail < 0.0
+        if is_few:
+            low = min(e[0], 0.0)
+            high = max(e[-1], 0.0)
         else:
-            low, high = e[np.searchsorted(below, beyond, "right")], e[::-1][np.searchsorted(above, beyond, "right")]
-        on_low, on_high = (weight @ part[near] >= tail * total for part in (self.on_low, self.on_high))
-        return -np.inf if on_low else low, np.inf if on_high else high, few
+            from_below = np.cumsum(weight[order])
+            from_above = np.cumsum(weight[order][::-1])
+            low = e[np.searchsorted(from_below, in_tail, "right")]
+            high = e[::-1][np.searchsorted(from_above, in_tail, "right")]
+        if weight @ self.on_low[near] >= tail * total:
+            low = -np.inf
+        if weight @ self.on_high[near] >= tail * total:
+            high = np.inf
+        return low, high, is_few
 
 
 def scale_of(squares: Array, weight: Array, group: NDArray[np.intp]) -> float:
     """Return the factor of variances: the mean squared residual, as far from 1 as chance does not explain."""
     mean = float(np.average(squares, weights=weight))
-    squared = np.sum(np.bincount(group, weight * (squares - mean)) ** 2) / weight.sum() ** 2
-    beyond = (mean - 1.0) ** 2 > squared and mean > 0.0
-    return mean - float(squared) / (mean - 1.0) if beyond else 1.0
+    of_groups = np.bincount(group, weight * (squares - mean))
+    squared_error = float(np.sum(of_groups**2) / weight.sum() ** 2)
+    if mean > 0.0 and (mean - 1.0) ** 2 > squared_error:
+        return mean - squared_error / (mean - 1.0)
+    return 1.0
 
 
 def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
     """Regress V on the features: weights (n,), held-out variances (T,), and their floor."""
-    weight, parts = held.rows.weight * held.rows.full, []
+    weight = held.rows.weight * held.rows.full
+    parts = []  # of each fold: its Gram matrix, products with V, and weight
     for fold in held.folds:
         X = rows_of(held.rows.X, fold)
         weighted = times_weights(X, weight[fold])
-        parts.append((dense(X.T @ weighted), dense(weighted.T @ V[fold])[:, np.newaxis], float(weight[fold].sum())))
-    gram, along, total = (sum(part) for part in zip(*parts, strict=True))
-
+        gram = dense(X.T @ weighted)
+        along = dense(weighted.T @ V[fold])[:, np.newaxis]
+        parts.append((gram, along, float(weight[fold].sum())))
+    gram, along, total = (sum(of_folds) for of_folds in zip(*parts, strict=True))
     whole = System.of_regression(gram, along, held.ridge, penalty=held.penalty, intercept=not held.penalty[-1])
-    found = []
+
+    variances = []
     for fold, (A, b, size) in zip(held.folds, parts, strict=True):
-        rest = whole.without(A, b).with_ridge(held.ridge * ((total - size) / total))
-        found.append(rows_of(held.rows.X, fold) @ rest.solve().weights[:, 0])
+        ridge = held.ridge * ((total - size) / total)
+        rest = whole.without(A, b).with_ridge(ridge)
+        variances.append(rows_of(held.rows.X, fold) @ rest.solve().weights[:, 0])
     weights = held.uncentred(whole.solve().weights[:, 0])
-    return weights, np.concatenate(found), _FLOOR * float(weight @ V / total)
+    floor = _FLOOR * float(weight @ V / total)
+    return weights, np.concatenate(variances), floor
