@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import Annotated, Any, Self, Unpack
+from typing import Annotated, Any, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,6 +63,13 @@ from lstd.types import Array
 
 _FROM_ARRAYS = Takes("LSTDStatistics.from_arrays", LSTD_COLUMNS)
 _NO_ROWS = Counts()
+
+
+class Settled(NamedTuple):
+    """Sums and counts without a pending row: it is a transition of the stream, or a cut."""
+
+    added: Added
+    counts: Counts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,7 +151,9 @@ class LSTDStatistics(ReadOnly, Saved):
     @property
     def pending(self) -> Rows | None:
         """The last row, unless it terminated: a transition if the stream continues, else a horizon row."""
-        return None if self.last is None or self.last.terminated[0] else self.last
+        if self.last is None or self.last.terminated[0]:
+            return None
+        return self.last
 
     @property
     def first_episode(self) -> Identity | None:
@@ -176,7 +185,9 @@ class LSTDStatistics(ReadOnly, Saved):
     def B(self) -> Array:  # noqa: N802
         """Boundary terms at truncated ends, (n, n)."""
         n = self.n_features
-        return np.broadcast_to(0.0, (n, n)) if self.cuts is None else self.cuts[:, :n].T
+        if self.cuts is None:
+            return np.broadcast_to(0.0, (n, n))
+        return self.cuts[:, :n].T
 
     @property
     def b(self) -> Array:
@@ -202,8 +213,9 @@ class LSTDStatistics(ReadOnly, Saved):
     def n_unused_rewards(self) -> int:
         """Number of rewards on horizon rows that are neither 0 nor NaN, and not used; the last row counts."""
         row = self.pending
-        last = row is not None and row.X_next is None and bool(row.known[0] and row.y.any())
-        return self.counts.unused + last
+        if row is None or row.X_next is not None:
+            return self.counts.unused
+        return self.counts.unused + bool(row.known[0] and row.y.any())
 
     @property
     def observed_share(self) -> float | None:
@@ -212,8 +224,11 @@ class LSTDStatistics(ReadOnly, Saved):
         The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
         terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
         """
-        seen, total = float(self.counts.observed[2, 0]), self.total_weight
-        return None if np.isnan(seen) or not total > 0.0 else min(1.0, seen / total)  # above one by rounding
+        seen = float(self.counts.observed[2, 0])
+        total = self.total_weight
+        if np.isnan(seen) or not total > 0.0:
+            return None
+        return min(1.0, seen / total)  # above one by rounding
 
     @property
     def has_intercept(self) -> bool:
@@ -222,9 +237,15 @@ class LSTDStatistics(ReadOnly, Saved):
 
     @classmethod
     def empty(
-        cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True,
+        cls,
+        n_features: int,
+        n_rewards: int = 1,
+        *,
+        gamma: float,
+        lmbda: float,
+        single: bool = True,
         about: About = UNKNOWN,
-    ) -> LSTDStatistics:  # fmt: skip
+    ) -> LSTDStatistics:
         """Statistics of no data, the unit of the monoid.
 
         Parameters
@@ -241,13 +262,19 @@ class LSTDStatistics(ReadOnly, Saved):
         -------
         LSTDStatistics
         """
-        n, m = check_integer("n_features", n_features, 1), check_integer("n_rewards", n_rewards, 1)
-        check_real("gamma", gamma, 0.0, 1.0), check_real("lmbda", lmbda, 0.0, 1.0)
+        n = check_integer("n_features", n_features, 1)
+        m = check_integer("n_rewards", n_rewards, 1)
         return cls(
-            gamma=float(gamma), lmbda=float(lmbda), cuts=None, trace=np.eye(2, n + 2, n),
+            gamma=check_real("gamma", gamma, 0.0, 1.0),
+            lmbda=check_real("lmbda", lmbda, 0.0, 1.0),
             sums=np.broadcast_to(0.0, (n + m, n + 2)),
-            n_episodes=0, single=single and m == 1, successors=None, about=about,
-        )  # fmt: skip
+            cuts=None,
+            trace=np.eye(2, n + 2, n),  # u = (1, 0) and v = (0, 1) in the two more features
+            n_episodes=0,
+            single=single and m == 1,
+            successors=None,
+            about=about,
+        )
 
     @classmethod
     def empty_like(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
@@ -257,9 +284,16 @@ class LSTDStatistics(ReadOnly, Saved):
 
     @classmethod
     def from_arrays(
-        cls, X: Any, y: Any, *, gamma: float, lmbda: float, fit_intercept: bool = False, label: str | None = None,
+        cls,
+        X: Any,
+        y: ArrayLike,
+        *,
+        gamma: float,
+        lmbda: float,
+        fit_intercept: bool = False,
+        label: str | None = None,
         **columns: Unpack[Columns],
-    ) -> LSTDStatistics:  # fmt: skip
+    ) -> LSTDStatistics:
         """Sum rows in time order.
 
         Parameters
@@ -286,18 +320,21 @@ class LSTDStatistics(ReadOnly, Saved):
         _FROM_ARRAYS.check(columns)
         rows = check_rows(X, y, gamma=gamma, **columns, finite=False, summed=True)
         groups_seen(rows)  # checks that they are contiguous
-        statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
+        with_ones = rows
+        if check_flag("fit_intercept", fit_intercept):
+            with_ones = rows.with_intercept()
+        statistics = cls.from_rows(with_ones, lmbda)
         warn_of_breaks(rows, lmbda)
-        return (
-            statistics
-            if label is None
-            else statistics.changed(about=replace(statistics.about, labels=frozenset({label})))
-        )
+        if label is None:
+            return statistics
+        return statistics.changed(about=replace(statistics.about, labels=frozenset({label})))
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
         """Statistics of checked rows, whose features may still hold NaN and inf."""
-        *_, total = cls.empty_like(rows, lmbda), *(cls.empty_like(rows, lmbda).totals(rows) if len(rows) else ())
+        total = cls.empty_like(rows, lmbda)
+        if len(rows):
+            *_, total = total.totals(rows)
         check_sums(total, rows)
         return total
 
@@ -330,29 +367,39 @@ class LSTDStatistics(ReadOnly, Saved):
         about = self.check_alike(later)
         if not (self.n_rows and later.n_rows):
             one = later if later.n_rows else self
-            return one if about == one.about else one.changed(about=about)
+            if about == one.about:
+                return one
+            return one.changed(about=about)
         goes_on = later.first is not None and self.continued_by(later.first, begins=begins)
-        arrays, counts = self._settled(goes_on)
+        before = self._settled(goes_on)
+        joined = before.added.then(Added(later.sums, later.cuts, later.trace))
         return later.changed(
-            **arrays.then(Added(later.sums, later.cuts, later.trace))._asdict(), counts=counts.then(later.counts),
+            sums=joined.sums,
+            cuts=joined.cuts,
+            trace=joined.trace,
+            counts=before.counts.then(later.counts),
             n_episodes=self.n_episodes + later.n_episodes - goes_on,
             n_groups=_together(self, later, self.shares_group_with(later.first)),
-            first=self.first, about=about,
-        )  # fmt: skip
+            first=self.first,
+            about=about,
+        )
 
     @np.errstate(over="ignore", invalid="ignore")  # `_in_range` and `check_sums` report overflow
-    def _settled(self, goes_on: bool) -> tuple[Added, Counts]:
+    def _settled(self, goes_on: bool) -> Settled:
         """Return sums and counts with the pending row as a transition if the stream `goes_on`, else as a cut."""
-        row, counts, arrays = self.pending, self.counts, Added(self.sums, self.cuts, self.trace)
+        row = self.pending
+        counts = self.counts
+        added = Added(self.sums, self.cuts, self.trace)
         if row is not None and goes_on:
-            if row.X_next is None:
+            if row.X_next is None:  # else the transition has been counted
                 counts = counts.with_transition(row, self.lmbda)
-            return arrays.continued(row, self.lmbda), counts
+            return Settled(added.continued(row, self.lmbda), counts)
         if row is not None:
-            arrays = arrays.ended(row)
+            added = added.ended(row)
         if not counts.n_rows:
-            return arrays, counts
-        return arrays._replace(trace=np.zeros_like(self.trace)), counts.closed(self.n_unused_rewards)
+            return Settled(added, counts)
+        without_trace = added._replace(trace=np.zeros_like(self.trace))
+        return Settled(without_trace, counts.closed(self.n_unused_rewards))
 
     # ------------------------------------------------------------ the next rows, and merging
 
@@ -404,7 +451,7 @@ class LSTDStatistics(ReadOnly, Saved):
             starts = np.flatnonzero(rows.begins)
             n_groups -= not new and self.shares_group_with(rows)
         n_episodes = self.n_episodes + (not goes_on)
-        before, counts = self._settled(goes_on)
+        before = self._settled(goes_on)
         first = self.first
         if new:
             first = rows.kept(slice(0, 1))
@@ -425,17 +472,18 @@ class LSTDStatistics(ReadOnly, Saved):
 
         *inner, _ = ends
         columns = TransitionColumns.of(rows)
-        adding = Adding(rows, columns, self.lmbda, before)
+        adding = Adding(rows, columns, self.lmbda, before.added)
         found = []
         *last_rows, last = rows.kept_each([end - 1 for end in ends])
         marks = marks_until(rows, ends)
         if inner:
-            counted = counts.with_rows_until(rows, inner, marks)
+            counted = before.counts.with_rows_until(rows, inner, marks)
             for end, last_row, counts_then in zip(inner, last_rows, counted, strict=True):
                 added = adding.until(end, last_row, done=False)
                 found.append(until(end, *added, counts_then))
         added = adding.until(len(rows), last, done=True)
-        return [*found, until(len(rows), *added, counts.with_rows(rows, columns, self.lmbda, marks[-1]))]
+        counts = before.counts.with_rows(rows, columns, self.lmbda, marks[-1])
+        return [*found, until(len(rows), *added, counts)]
 
     def totals(
         self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None
@@ -469,34 +517,57 @@ class LSTDStatistics(ReadOnly, Saved):
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
         about = self.check_alike(other)
-        (one, counts), (two, more) = self._settled(False), other._settled(False)
+        one = self._settled(False)
+        two = other._settled(False)
+        both = one.added.alone().then(two.added)
+        successors = None
         given = {s.successors for s in (self, other) if s.n_rows}
-        return _in_range(self.changed(
-            **one.alone().then(two)._asdict(), first=None, last=None,
+        if len(given) == 1:
+            successors = given.pop()
+        total = self.changed(
+            sums=both.sums,
+            cuts=both.cuts,
+            trace=both.trace,
+            first=None,
+            last=None,
             n_episodes=self.n_episodes + other.n_episodes,
             n_groups=_together(self, other, shared=False),
-            successors=given.pop() if len(given) == 1 else None,
-            about=about, counts=counts.then(more),
-        ))  # fmt: skip
+            successors=successors,
+            about=about,
+            counts=one.counts.then(two.counts),
+        )
+        return _in_range(total)
 
-    def __radd__(self, other: Any) -> LSTDStatistics:
+    def __radd__(self, other: object) -> LSTDStatistics:
         """Return the statistics for 0 on the left, from which `sum` starts."""
-        return self if isinstance(other, int) and other == 0 else NotImplemented
+        if isinstance(other, int) and other == 0:
+            return self
+        return NotImplemented
 
     def __mul__(self, factor: float) -> LSTDStatistics:
         """Return the statistics of the same rows with their weights times `factor`, at least 0; counts stay.
 
         For forgetting, multiply the past before each merge: ``past = (0.9 * past).then(day)``.
         """
-        factor, row = check_real("factor", factor, 0.0, np.inf), self.last
+        factor = check_real("factor", factor, 0.0, np.inf)
         scale = np.full(self.n_features + 2, factor)
         scale[-1] = 1.0  # v enters with weights of rows before
+        u, v = self.trace
+        cuts = self.cuts
+        last = self.last
         with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
-            return _in_range(self.changed(
-                sums=scale * self.sums, cuts=None if self.cuts is None else scale * self.cuts,
-                trace=np.stack([self.trace[0], scale * self.trace[1]]), counts=self.counts.scaled(factor),
-                last=None if row is None else row.changed(weight=factor * row.weight),
-            ))  # fmt: skip
+            if cuts is not None:
+                cuts = scale * cuts
+            if last is not None:
+                last = last.changed(weight=factor * last.weight)
+            scaled = self.changed(
+                sums=scale * self.sums,
+                cuts=cuts,
+                trace=np.stack([u, scale * v]),
+                counts=self.counts.scaled(factor),
+                last=last,
+            )
+            return _in_range(scaled)
 
     __rmul__ = __mul__
 
@@ -504,17 +575,23 @@ class LSTDStatistics(ReadOnly, Saved):
         """Return the sums over the features from those over the features less their centre, (n − 1,), with ones."""
         if centre is None:
             return self
-        n, S = self.n_features, np.eye(self.n_features + 2)
+        n = self.n_features
+        S = np.eye(n + 2)  # φ = S φ_centred, for the ones are the last feature
         S[: n - 1, n - 1] = centre
         sums = self.sums @ S.T
         sums[:n] = S[:n, :n] @ sums[:n]
+        cuts = self.cuts
+        if cuts is not None:
+            cuts = S[:n, :n] @ cuts @ S.T
         return self.changed(
-            sums=sums, cuts=None if self.cuts is None else S[:n, :n] @ self.cuts @ S.T, trace=self.trace @ S.T,
+            sums=sums,
+            cuts=cuts,
+            trace=self.trace @ S.T,
             first=None if self.first is None else self.first.changed(centre=None),
             last=None if self.last is None else self.last.changed(centre=None),
-        )  # fmt: skip
+        )
 
-    def check_alike(self, other: Any) -> About:
+    def check_alike(self, other: object) -> About:
         """Check that these sums fit together with others; return the description of both."""
         if not isinstance(other, LSTDStatistics):
             raise InvalidInputError(f"Statistics merge with statistics only; got {other!r:.80}.")
@@ -548,7 +625,9 @@ class LSTDStatistics(ReadOnly, Saved):
 
     def matrix(self, variant: str = VARIANT) -> Array:
         """Return a copy of A of a variant of :class:`lstd.LSTD`, (n, n), without the ridge term."""
-        n, row, share = self.n_features, self.pending, boundary_share(variant, self.lmbda)
+        n = self.n_features
+        row = self.pending
+        share = boundary_share(variant, self.lmbda)
         M = self.sums[:n, :n].copy()
         with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
             if share and self.cuts is not None:
@@ -595,11 +674,14 @@ class LSTDStatistics(ReadOnly, Saved):
         solution = System.of(self, variant, ridge, intercept=intercept).solve(report=True)
         if (sample := self.counts.sample) is not None:
             warn_of_ratios(sample.size, sample.off_policy, self.lmbda)
-        return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
+        if not self.single:
+            return solution
+        return replace(solution, weights=solution.weights[:, 0])
 
     def __repr__(self) -> str:
         names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
+        texts = [f"{name}={getattr(self, name)}" for name in names]
+        return f"{type(self).__name__}({', '.join(texts)})"
 
 
 @lru_cache(maxsize=8)
@@ -609,15 +691,26 @@ def _empty(n: int, m: int, gamma: float, lmbda: float, single: bool, about: Abou
 
 def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     """Return merged statistics; raise InvalidInputError if they overflowed."""
-    check_range(s.sums, s.trace, *([] if s.cuts is None else [s.cuts]))
+    check_range(*_arrays_of(s))
     return s
+
+
+def _arrays_of(s: LSTDStatistics) -> list[Array]:
+    """Return the arrays of sums."""
+    if s.cuts is None:
+        return [s.sums, s.trace]
+    return [s.sums, s.trace, s.cuts]
 
 
 def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:
     """Return the number of groups in both; None if that of one is not known."""
-    if not (one.n_rows and two.n_rows):
-        return one.n_groups if one.n_rows else two.n_groups
-    return None if one.n_groups is None or two.n_groups is None else one.n_groups + two.n_groups - shared
+    if not two.n_rows:
+        return one.n_groups
+    if not one.n_rows:
+        return two.n_groups
+    if one.n_groups is None or two.n_groups is None:
+        return None
+    return one.n_groups + two.n_groups - shared
 
 
 def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
@@ -629,11 +722,14 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
         if sparse.issparse(phi):  # entries may meet no others
             check_finite(name, phi, rows.names)
-    s, total = statistics, 0.0
-    row = s.pending
-    sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts])]
+    sums = _arrays_of(statistics)
+    row = statistics.pending
     if row is not None:
-        sums.append(row.X if row.X_next is None else row.X_next)
+        end = row.X
+        if row.X_next is not None:
+            end = row.X_next
+        sums.append(end)
+    total = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for array in sums:
             total += float(array.sum())
