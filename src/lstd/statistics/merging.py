@@ -59,7 +59,7 @@ from lstd.statistics.counts import UNKNOWN, About, Counts, marks_until
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import blas_threads, in_threads
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 _FROM_ARRAYS = Takes("LSTDStatistics.from_arrays", LSTD_COLUMNS)
 _NO_ROWS = Counts()
@@ -457,16 +457,14 @@ class LSTDStatistics(ReadOnly, Saved):
             first = rows.kept(slice(0, 1))
         start = self.changed(about=about, successors=rows.X_next is not None, first=first)
 
-        (ends_of_episodes,) = rows.last.nonzero()
-
-        def until(end: int, arrays: Added, last: Rows, counts: Counts) -> LSTDStatistics:
+        def until(end: int, n_ended: int, arrays: Added, last: Rows, counts: Counts) -> LSTDStatistics:
             return start.changed(
                 sums=arrays.sums,
                 cuts=arrays.cuts,
                 trace=arrays.trace,
                 last=last,
                 counts=counts,
-                n_episodes=n_episodes + int(np.searchsorted(ends_of_episodes, end - 1)),
+                n_episodes=n_episodes + n_ended,
                 n_groups=None if rows.groups is None else n_groups + int(np.searchsorted(starts, end)),
             )
 
@@ -475,15 +473,16 @@ class LSTDStatistics(ReadOnly, Saved):
         adding = Adding(rows, columns, self.lmbda, before.added)
         found = []
         *last_rows, last = rows.kept_each([end - 1 for end in ends])
+        *n_ended, all_ended = _ended_before(rows.last, ends)
         marks = marks_until(rows, ends)
         if inner:
             counted = before.counts.with_rows_until(rows, inner, marks)
-            for end, last_row, counts_then in zip(inner, last_rows, counted, strict=True):
+            for end, ended, last_row, counts_then in zip(inner, n_ended, last_rows, counted, strict=True):
                 added = adding.until(end, last_row, done=False)
-                found.append(until(end, *added, counts_then))
+                found.append(until(end, ended, *added, counts_then))
         added = adding.until(len(rows), last, done=True)
         counts = before.counts.with_rows(rows, columns, self.lmbda, marks[-1])
-        return [*found, until(len(rows), *added, counts)]
+        return [*found, until(len(rows), all_ended, *added, counts)]
 
     def totals(
         self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None
@@ -693,6 +692,14 @@ def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     """Return merged statistics; raise InvalidInputError if they overflowed."""
     check_range(*_arrays_of(s))
     return s
+
+
+def _ended_before(last: Flags, ends: Sequence[int]) -> list[int]:
+    """Return how many episodes end before the last row of the first rows, for each of some numbers of rows."""
+    if len(ends) == 1:  # in less time
+        return [int(np.count_nonzero(last[: ends[0] - 1]))]
+    found: list[int] = np.searchsorted(np.flatnonzero(last), np.subtract(ends, 1)).tolist()
+    return found
 
 
 def _arrays_of(s: LSTDStatistics) -> list[Array]:
