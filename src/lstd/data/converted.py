@@ -44,17 +44,22 @@ class Converted:
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float = 1.0, unit: str = "") -> None:
         self._faults: list[Fault | None] = []
-        self._batch, T = batch, len(batch)
-        X = self._numbers(roles.features or (), _IMPUTE if roles.prepared and not roles.next_features else _DROP)
+        self._batch = batch
+        T = len(batch)
+        missing_feature = _DROP
+        if roles.prepared and not roles.next_features:
+            missing_feature = _IMPUTE
+        X = self._numbers(roles.features or (), missing_feature)
         self.y = self._numbers(roles.rewards)  # NaN where it is missing, as `numbers` are
         self.numbers: dict[str, Array] = {}
         for role, name in roles.transitions.items():
             high = COLUMNS[role].high if role in COLUMNS else np.inf
             self.numbers[role] = self._numbers([name], low=0.0, high=high)[:, 0]
-        none = np.zeros(T, np.bool_)
-        terminated = self._parsed(flags, roles.terminated, none)
-        truncated = self._parsed(flags, roles.truncated, none) & ~terminated
-        names, groups = self._parsed(ids, roles.episode), self._parsed(ids, roles.groups)
+        no_flags = np.zeros(T, np.bool_)
+        terminated = self._parsed(flags, roles.terminated, no_flags)
+        truncated = self._parsed(flags, roles.truncated, no_flags) & ~terminated
+        names = self._parsed(ids, roles.episode)
+        groups = self._parsed(ids, roles.groups)
         missing = np.isnan(np.column_stack([self.y, *self.numbers.values()]))
         self.marks = Marks(names, groups, terminated, truncated, missing)
         self.times: NDArray[Any] | None = None  # as times of NumPy unless they are numbers
@@ -98,17 +103,24 @@ class Converted:
             self.times = values.view(f"{kind}8[{unit}]")
 
     def _numbers(
-        self, names: Sequence[str], missing: str = "", low: float = -np.inf, high: float = np.inf,
+        self,
+        names: Sequence[str],
+        missing: str = "",
+        low: float = -np.inf,
+        high: float = np.inf,
         unused: Flags | None = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """Convert columns, all at once unless a value is bad; those of `unused` rows may be, and become zero."""
-        X = matrix(self._batch, names) if low == -np.inf else None
-        if X is not None:
-            return X
+        if low == -np.inf:
+            at_once = matrix(self._batch, names)
+            if at_once is not None:
+                return at_once
         X = np.empty((len(self._batch), len(names)))
         for j, name in enumerate(names):
             values, fault = numbers(self._batch.column(name), name)
-            X[:, j] = values if unused is None else np.where(unused & ~np.isfinite(values), 0.0, values)
+            if unused is not None:
+                values = np.where(unused & ~np.isfinite(values), 0.0, values)
+            X[:, j] = values
             if fault is not None and missing == _IMPUTE:
                 fault = fault._replace(text=f"{fault.text} A column of words: `--categories {name}`.")
             self._faults.append(first_outside(X[:, j], name, fault, low, high, missing))
@@ -153,9 +165,11 @@ def sorted_order(
 
     assert roles.time is not None
     typed = typed_times(rows.column(roles.time))
-    keys = [known(*times(typed, roles.time, unit or exact_unit(typed)))]
+    times_of_rows, fault = times(typed, roles.time, unit or exact_unit(typed))
+    keys = [known(times_of_rows, fault)]
     if roles.episode is not None:
-        keys.append(episode := numbered(roles.episode))
+        episode = numbered(roles.episode)
+        keys.append(episode)
         if roles.groups is not None:  # an episode is placed by its first row, in whatever group
             first = np.unique(episode, return_index=True)[1]
             keys.append(numbered(roles.groups)[first][episode])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +41,13 @@ _MISSING_TEXT = f"^({'|'.join(map(re.escape, sorted(MISSING)))})$"
 _DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
 _OF_NANOSECONDS = ("timestamp[ns", "duration[ns", "time64[ns")  # names of types
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_OF_NUMBERS: tuple[Callable[[Any], bool], ...] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_boolean,
+    pa.types.is_null,
+)
 _LONGEST_OF_FLOATS = 16  # digits, of which floats tell all integers apart
 _MERGED = {
     True: (
@@ -67,10 +74,11 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
     array, fault = _readable(array, column)
     kind = array.type
     values = np.full(len(array), np.nan)
-    if fault is None and len(array) and not (pa.types.is_string(kind) or _is_numeric(kind)):
-        fault = Fault(0, column, not_numeric(name_of_type(given), is_time=bool(pa.types.is_temporal(kind))))
     if fault is not None or not len(array):
         return values, fault
+    if not (pa.types.is_string(kind) or _is_numeric(kind)):
+        text = not_numeric(name_of_type(given), is_time=pa.types.is_temporal(kind))
+        return values, Fault(0, column, text)
     with contextlib.suppress(pa.ArrowInvalid):
         return _as_floats(array), None
     array = pc.replace_substring_regex(trimmed(array), r"^\+([0-9.])", r"\1")  # for older Arrow
@@ -125,7 +133,8 @@ def _cast(array: pa.Array, kind: Any) -> pa.Array:
 
 def _refused(array: pa.Array, kind: Any) -> int:
     """Return the first row that Arrow cannot convert; the number of rows if it can convert all."""
-    row, step = 0, len(array)
+    row = 0
+    step = len(array)
     while step and row < len(array):
         try:
             _cast(array[row : row + step], kind)
@@ -139,9 +148,11 @@ def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
     """Columns side by side, shape (T, n), in one step; None unless a float type holds them, finite and without gaps."""
     if not _HAS_TENSORS or not len(batch):
         return None
-    first = tuple(batch.schema.names[: len(names)]) == tuple(names)
+    chosen: Sequence[int | str] = list(names)
+    if batch.schema.names[: len(names)] == chosen:
+        chosen = range(len(names))  # which are found in less time than names
     try:
-        tensor = batch.select(range(len(names)) if first else list(names)).to_tensor(row_major=True)
+        tensor = batch.select(chosen).to_tensor(row_major=True)
     except pa.ArrowException:  # a value is missing, or is no number
         return None
     values = tensor.to_numpy()
@@ -186,7 +197,6 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
 
     They are numbers; or dates, also as text in ISO format, which are numbers of this unit since 1970 in UTC.
     """
-    types = pa.types
     array, fault = _readable(array, column)
     if fault is not None:
         return np.full(len(array), np.nan), fault
@@ -197,19 +207,29 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
         if row < len(array):
             return np.zeros(len(array), np.int64), Fault(row, column, _TOO_FAR)
         array = _cast(array, kind).cast(pa.int64())
-    missing = Fault(first_true(to_numpy(pc.is_null(array))) or 0, column, NO_TIME) if array.null_count else None
-    if types.is_signed_integer(array.type):
+    missing = Fault.first(to_numpy(pc.is_null(array)), column, NO_TIME)
+    if pa.types.is_signed_integer(array.type):
         return to_numpy(array.cast(pa.int64())), missing
     values, fault = numbers(array, column)
-    if fault is None or not types.is_string(array.type):
+    if fault is None or not pa.types.is_string(array.type):
         return values, first_outside(values, column, fault, missing=NO_TIME)
-    row, kind = max(((_refused(array, one), one) for one in (pa.float64(), *_DATES)), key=lambda pair: pair[0])
-    if kind != pa.float64() or not row:  # dates
-        other = any(_refused(array[row : row + 1], one) for one in _DATES)
-        rule = ", which is neither a number nor a date such as 2024-01-31 12:00; correct it."
-        rule = "; give every time a time zone, or none of them." if other else rule
-        fault = Fault(row, column, described(array[row].as_py()) + rule)
-    return np.full(len(values), np.nan), missing if missing is not None and missing.row < row else fault
+    fault = _first_no_time(array, fault)
+    if missing is not None and missing.row < fault.row:
+        fault = missing
+    return np.full(len(values), np.nan), fault
+
+
+def _first_no_time(texts: pa.Array, no_number: Fault) -> Fault:
+    """Return the first text that is no time: of numbers, or of dates, by which of them more rows can be read as."""
+    rows = {kind: _refused(texts, kind) for kind in (pa.float64(), *_DATES)}
+    kind = max(rows, key=lambda each: rows[each])
+    row = rows[kind]
+    if kind == pa.float64() and row:
+        return no_number
+    rule = ", which is neither a number nor a date such as 2024-01-31 12:00; correct it."
+    if any(_refused(texts[row : row + 1], each) for each in _DATES):  # a date, with a zone where others have none
+        rule = "; give every time a time zone, or none of them."
+    return Fault(row, no_number.column, described(texts[row].as_py()) + rule)
 
 
 def typed_times(array: pa.Array) -> pa.Array:
@@ -241,24 +261,29 @@ def merged_times(
     if exact is None or len(values) != len(exact):
         return None
     is_later = (values[1:] > values[:-1]) & (episode[1:] == episode[:-1])
-    if (is_later | (episode[1:] > episode[:-1])).all():  # as in sorted rows
+    is_sorted = is_later | (episode[1:] > episode[:-1])
+    if is_sorted.all():
         return None
     order = np.lexsort([values, episode])
-    one, two = order[:-1], order[1:]
-    same = (values[one] == values[two]) & (episode[one] == episode[two])
-    one, two = one[same], two[same]
-    differ = to_numpy(pc.not_equal(exact.take(from_numpy(one)), exact.take(from_numpy(two))))
-    rows = np.maximum(one, two)[differ]
+    before = order[:-1]
+    after = order[1:]
+    same = (values[before] == values[after]) & (episode[before] == episode[after])
+    before = before[same]
+    after = after[same]
+    differ = to_numpy(pc.not_equal(exact.take(from_numpy(before)), exact.take(from_numpy(after))))
+    rows = np.maximum(before, after)[differ]
     if not len(rows):
         return None
     row = int(rows.min())
-    text = f"has {_shown_time(exact[row : row + 1])}, {_MERGED[pa.types.is_temporal(exact.type)]}"
-    return Fault(row, column, text)
+    remedy = _MERGED[pa.types.is_temporal(exact.type)]
+    return Fault(row, column, f"has {_shown_time(exact[row : row + 1])}, {remedy}")
 
 
 def _shown_time(array: pa.Array) -> str:
     """Return the one time of an array as a message shows it."""
-    return str(moments_of(array)[0]) if numpy_unit(array) else str(_names(array, is_uuid=False)[0])
+    if numpy_unit(array):
+        return str(moments_of(array)[0])
+    return str(_names(array, is_uuid=False)[0])
 
 
 def _finer_than_numbers(array: pa.Array, unit: str) -> pa.Array | None:
@@ -277,10 +302,11 @@ def _finer_than_numbers(array: pa.Array, unit: str) -> pa.Array | None:
         numbers_of_ns = array.cast(pa.int64())
         whole = _cast(array, _numbered_as(kind, unit)).cast(pa.int64())
         is_exact = pc.multiply(whole, pa.scalar(1000, pa.int64())).equals(numbers_of_ns)
-        return None if is_exact else array
-    if types.is_uint64(kind):
-        return None if types.is_int64(_typed_times(array).type) else array
-    return array if types.is_decimal(kind) else None
+    elif types.is_uint64(kind):
+        is_exact = types.is_int64(_typed_times(array).type)
+    else:
+        is_exact = not types.is_decimal(kind)
+    return None if is_exact else array
 
 
 def _numbered_as(kind: Any, unit: str) -> Any:
@@ -289,7 +315,9 @@ def _numbered_as(kind: Any, unit: str) -> Any:
         return pa.timestamp(unit)
     if pa.types.is_duration(kind):
         return pa.duration(unit)
-    return pa.time64(unit) if pa.types.is_time(kind) else None
+    if pa.types.is_time(kind):
+        return pa.time64(unit)
+    return None
 
 
 def _typed_times(array: pa.Array) -> pa.Array:
@@ -307,7 +335,8 @@ def _typed_times(array: pa.Array) -> pa.Array:
 
 def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
     """Parse ids, up to the first row that has none."""
-    given, array = array.type, plain(array)
+    given = array.type
+    array = plain(array)
     if pa.types.is_null(array.type):
         return ids_of(np.arange(len(array)), [None] * len(array), column)
     if pa.types.is_floating(array.type):
@@ -317,14 +346,14 @@ def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
     name = getattr(given, "extension_name", "")
     is_foreign = name not in ("", "arrow.bool8", "arrow.uuid", Keys.NAME, PERIODS)
     if is_foreign or pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
-        text = NO_ID_TYPE.format(name_of_type(given))
-        return up_to(NO_IDS_OF_ROWS, Fault(0, column, text) if len(array) else None)
+        fault = Fault(0, column, NO_ID_TYPE.format(name_of_type(given)))
+        return up_to(NO_IDS_OF_ROWS, fault if len(array) else None)
     differ = pc.not_equal(array[1:], array[:-1])  # null where a value is missing
     changes = _changes(to_numpy(differ) | to_numpy(pc.is_null(differ)), len(array))
     values = array.take(from_numpy(changes))
     if name == Keys.NAME:
-        keys_of_rows = [None if key is None else name_of(ast.literal_eval(key)) for key in values.to_pylist()]
-        return ids_of(changes, keys_of_rows, column)
+        names = [None if key is None else name_of(ast.literal_eval(key)) for key in values.to_pylist()]
+        return ids_of(changes, names, column)
     if pa.types.is_string(array.type) and not values.null_count:
         keys = _integers_of(values)
         if keys is not None:
@@ -366,14 +395,17 @@ def _integers_of(texts: pa.Array) -> list[int] | None:
         whole = texts.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-    return whole.to_pylist() if whole.cast(pa.string()).equals(texts) else None
+    if not whole.cast(pa.string()).equals(texts):
+        return None
+    return whole.to_pylist()  # type: ignore[no-any-return]
 
 
 def moments_of(array: pa.Array) -> NDArray[Any]:
     """Return dates, timestamps or durations as NumPy has them, (T,); those with a time zone are in UTC."""
-    kind, unit = array.type, numpy_unit(array)
-    numbers = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else array.cast(pa.int64())
-    moments = to_numpy(numbers).astype(unit)
+    unit = numpy_unit(array)
+    if pa.types.is_date32(array.type):
+        array = array.cast(pa.int32())
+    moments = to_numpy(array.cast(pa.int64())).astype(unit)
     moments[to_numpy(pc.is_null(array))] = np.array("NaT", unit)
     return moments
 
@@ -389,7 +421,9 @@ def kind_of(array: pa.Array) -> str:
     kind = plain(array).type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "whole"
-    return "numbers" if _is_numeric(kind) else "text"
+    if _is_numeric(kind):
+        return "numbers"
+    return "text"
 
 
 def is_text(array: pa.Array) -> bool:
@@ -400,18 +434,23 @@ def is_text(array: pa.Array) -> bool:
 def numpy_unit(array: pa.Array) -> str:
     """Return the NumPy type of a column of dates, timestamps or durations; "" if the column holds no such times."""
     kind = plain(array).type
-    if pa.types.is_date(kind):
-        return "M8[D]" if pa.types.is_date32(kind) else "M8[ms]"
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return f"{'m' if pa.types.is_duration(kind) else 'M'}8[{kind.unit}]"
+    if pa.types.is_date32(kind):
+        return "M8[D]"
+    if pa.types.is_date64(kind):
+        return "M8[ms]"
+    if pa.types.is_timestamp(kind):
+        return f"M8[{kind.unit}]"
+    if pa.types.is_duration(kind):
+        return f"m8[{kind.unit}]"
     return ""
 
 
 def clock_of(array: pa.Array) -> tuple[bool, bool]:
     """Return whether a column of times holds dates, and whether these have a time zone; its first value decides."""
     kind = typed_times(array[:1]).type
-    is_timestamp = pa.types.is_timestamp(kind)
-    return is_timestamp or pa.types.is_date(kind), is_timestamp and kind.tz is not None
+    if pa.types.is_timestamp(kind):
+        return True, kind.tz is not None
+    return pa.types.is_date(kind), False
 
 
 def name_of_type(kind: Any) -> str:
@@ -422,10 +461,7 @@ def name_of_type(kind: Any) -> str:
 
 
 def _is_numeric(kind: Any) -> bool:
-    t: Any = pa.types
-    return bool(
-        t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind) or t.is_null(kind)
-    )
+    return any(is_of(kind) for is_of in _OF_NUMBERS)
 
 
 def _as_floats(array: pa.Array) -> Array:
@@ -445,11 +481,17 @@ def first_outside(
     A value may be missing, unless `missing` says what is wrong then.
     """
     bad = np.isinf(values) | (values < low) | (values > high)
-    outside = Fault.first(bad | np.isnan(values) if missing else bad, column, missing)
+    if missing:
+        bad |= np.isnan(values)
+    outside = Fault.first(bad, column, missing)
     if outside is None or (fault is not None and fault.row <= outside.row):
         return fault
-    if np.isnan(value := values[outside.row]):
+    value = values[outside.row]
+    if np.isnan(value):
         return outside
-    rule = "finite and at least 0" if high == np.inf else f"in [{low:g}, {high:g}]"
-    text = "is infinite; correct it." if low == -np.inf else f"has {value:g}; it must be {rule}. Correct it."
-    return outside._replace(text=text)
+    if low == -np.inf:
+        return outside._replace(text="is infinite; correct it.")
+    rule = f"in [{low:g}, {high:g}]"
+    if high == np.inf:
+        rule = "finite and at least 0"
+    return outside._replace(text=f"has {value:g}; it must be {rule}. Correct it.")
