@@ -28,8 +28,11 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     >>> listed(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
+    text = ", ".join(names[:most])
     more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    if more > 0:
+        text += f" and {more} more"
+    return text
 
 
 def shown(value: Any) -> str:
@@ -51,12 +54,16 @@ def shown_id(name: Any) -> str:
     """Return an id of an episode or a group as a message shows it."""
     if isinstance(name, (np.datetime64, np.timedelta64)):  # of nanoseconds, which Python has as integers
         return repr(str(name))
-    return f"{name.item() if hasattr(name, 'item') else name!r:.80}"
+    if hasattr(name, "item"):
+        name = name.item()
+    return f"{name!r:.80}"
 
 
 def shown_key(key: Identity | None) -> str:
     """Return an id of this key as a message shows it."""
-    return "None" if key is None else shown_id(name_of(key))
+    if key is None:
+        return "None"
+    return shown_id(name_of(key))
 
 
 def check_real(
@@ -64,18 +71,34 @@ def check_real(
 ) -> float:
     """Return `value` as a finite float in [low, high], without the ends that are open, or raise InvalidInputError."""
     if type(value) is not float and (isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real)):
-        raise InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
+        raise _no_number(name, value)
     try:
         number = float(value)
+    except TypeError as error:  # a duration of NumPy, which is a number for Python
+        raise _no_number(name, value) from error
     except OverflowError as error:
         raise InvalidInputError(_TOO_LARGE.format(name=name, found="got a larger one")) from error
-    inside = (low < number if open_low else low <= number) and (number < high if open_high else number <= high)
-    if not inside and (low, high) != (-math.inf, math.inf):
-        upper = "∞)" if high == math.inf else f"{high:g}{')' if open_high else ']'}"
-        raise InvalidInputError(f"`{name}` must be in {'(' if open_low else '['}{low:g}, {upper}; got {number:g}.")
+    is_above = number > low or (number == low and not open_low)
+    is_below = number < high or (number == high and not open_high)
+    if not (is_above and is_below) and (low, high) != (-math.inf, math.inf):
+        interval = _interval(low, high, open_low=open_low, open_high=open_high)
+        raise InvalidInputError(f"`{name}` must be in {interval}; got {number:g}.")
     if not math.isfinite(number):
         raise InvalidInputError(f"`{name}` must be finite; got {number:g}.")
     return number
+
+
+def _no_number(name: str, value: Any) -> InvalidInputError:
+    return InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
+
+
+def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> str:
+    """Return an interval as messages have it, such as (0, 1]."""
+    opening = "(" if open_low else "["
+    if high == math.inf:
+        return f"{opening}{low:g}, ∞)"
+    closing = ")" if open_high else "]"
+    return f"{opening}{low:g}, {high:g}{closing}"
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -84,7 +107,9 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
         raise InvalidInputError(f"`{name}` must be an integer; got {shown(value)}.")
     number = int(value)
     if number < low or (high is not None and number > high):
-        rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
+        rule = f"at least {low}"
+        if high is not None:
+            rule = f"in [{low}, {high}]"
         raise InvalidInputError(f"`{name}` must be {rule}; got {number}.")
     return number
 
@@ -122,11 +147,13 @@ def check_columns(name: str, value: Any, *, several: bool = True, least: int = 1
     """Return the names of columns: one alone or, where `several` may be given, a list in order, each once."""
     if isinstance(value, (set, frozenset)):
         raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
-    alone = not several or isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
-    names = [value] if alone else [*value]
+    is_single_name = not several or isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
+    names = [value] if is_single_name else [*value]
     for one in names:
         if not isinstance(one, str):
-            what = "the name of a column or several" if several else "the name of a column"
+            what = "the name of a column"
+            if several:
+                what += " or several"
             raise InvalidInputError(f"`{name}` must be {what}; got {shown(one)} of type {type(one).__name__}.")
     if len({*names}) < len(names):
         twice = next(one for one in names if names.count(one) > 1)
@@ -147,14 +174,19 @@ def is_single(value: Any) -> bool:
 def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Array:
     """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
     array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
-    wanted = tuple(size if rule is None else rule for rule, size in zip(shape, array.shape, strict=False))
-    if array.ndim != len(shape) or array.shape != wanted:
-        rule = ", ".join("any" if length is None else str(length) for length in shape) + "," * (len(shape) == 1)
+    has_shape = array.ndim == len(shape)
+    for length, wanted in zip(array.shape, shape, strict=False):
+        has_shape = has_shape and wanted in (None, length)
+    if not has_shape:
+        rule = ", ".join("any" if length is None else str(length) for length in shape)
+        if len(shape) == 1:
+            rule += ","
         raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
     finite = np.isfinite(array)
     if not finite.all():
         bad = np.argwhere(~finite)[0]
-        where, found = ", ".join(map(str, bad)), array[tuple(bad)]
+        where = ", ".join(map(str, bad))
+        found = array[tuple(bad)]
         raise InvalidInputError(f"`{name}` must be finite; entry {where} is {found}. Correct or impute it first.")
     return array
 
@@ -165,16 +197,23 @@ def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_lo
         grid = np.atleast_1d(np.asarray(values))
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be a list of numbers; got {shown(values)}.") from error
-    if grid.ndim != 1 or not grid.size:
-        rule = "hold at least one value" if grid.ndim == 1 else "have shape (any,)"
-        raise InvalidInputError(f"`{name}` must {rule}; got {'shape ' if grid.ndim == 1 else ''}{grid.shape}.")
-    return np.array([check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)])
+    if grid.ndim != 1:
+        raise InvalidInputError(f"`{name}` must have shape (any,); got {grid.shape}.")
+    if not grid.size:
+        raise InvalidInputError(f"`{name}` must hold at least one value; got shape {grid.shape}.")
+    numbers = [check_real(f"{name}[{i}]", value, low, high, open_low=open_low) for i, value in enumerate(grid)]
+    return np.array(numbers)
 
 
 def check_per_row(
-    name: str, values: ArrayLike, n_rows: int, high: float = np.inf, what: str = "value", of: str = "X",
+    name: str,
+    values: ArrayLike,
+    n_rows: int,
+    high: float = np.inf,
+    what: str = "value",
+    of: str = "X",
     may_miss: Flags | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return one number in [0, high] per row; `values` may be a single number.
 
     In rows that `may_miss` it, (T,), which are horizon rows, it may be NaN.
@@ -184,12 +223,17 @@ def check_per_row(
         return np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
     check_length(name, array, what, n_rows, of)
     bad = ~((array >= 0.0) & (array <= high) & (array < np.inf))
-    if may_miss is not None and (row := first_true(np.isnan(array) & ~may_miss)) is not None:
-        raise InvalidInputError(
-            f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row {row} "
-            "has nan. Fill it in, or drop the row's episode."
-        )
-    if (row := first_true(bad if may_miss is None else bad & ~np.isnan(array))) is not None:
+    if may_miss is not None:
+        missing = np.isnan(array)
+        row = first_true(missing & ~may_miss)
+        if row is not None:
+            raise InvalidInputError(
+                f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row "
+                f"{row} has nan. Fill it in, or drop the row's episode."
+            )
+        bad &= ~missing
+    row = first_true(bad)
+    if row is not None:
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
         drop = "the row's episode" if of == "X" else f"this row of `{of}`"
         raise InvalidInputError(f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop {drop}.")
@@ -197,6 +241,7 @@ def check_per_row(
 
 
 def check_length(name: str, array: NDArray[Any], what: str, n_rows: int, of: str = "X") -> None:
+    """Refuse a vector that has not one entry for each row of the argument `of`."""
     if array.shape != (n_rows,):
         raise InvalidInputError(
             f"`{name}` must have one {what} per row of `{of}`, shape ({n_rows},); got {array.shape}."

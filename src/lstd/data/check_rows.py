@@ -29,10 +29,20 @@ from lstd.types import Array, Flags
 
 
 def check_rows(
-    X: Any, y: Any, *, gamma: float, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-    groups: PerRow = None, warn: bool = True, finite: bool = True, sort: bool = False, summed: bool = False,
+    X: Any,
+    y: Any,
+    *,
+    gamma: float,
+    episode: PerRow = None,
+    terminated: PerRow = None,
+    X_next: Any = None,
+    groups: PerRow = None,
+    warn: bool = True,
+    finite: bool = True,
+    sort: bool = False,
+    summed: bool = False,
     **columns: PerRow,
-) -> Rows:  # fmt: skip
+) -> Rows:
     """Check the arrays of the data contract and bring them into one form; `columns` are those of `COLUMNS`.
 
     With `finite=False`, features may be NaN or infinite; use it only if the caller checks the sums. With `sort`,
@@ -44,7 +54,8 @@ def check_rows(
     InvalidInputError
         With the argument, the rule, the value found in the first bad row, and the remedy.
     """
-    if unknown := columns.keys() - COLUMNS.keys():
+    unknown = columns.keys() - COLUMNS.keys()
+    if unknown:
         raise InvalidTypeError(
             f"`{min(unknown)}` must not be given: rows have no such column. Leave it out, or correct its name."
         )
@@ -56,21 +67,22 @@ def check_rows(
     if terminated is not None and not says_no_ends(terminated):
         ended = _check_flags("terminated", terminated, n_rows)
     last = _ends_of_episodes(ids, ended)
-    phi_next = None if X_next is None else _check_successors(by_name("X_next", X_next, names), ended, finite, summed)
-    if phi_next is not None and phi_next.shape != phi.shape:
-        raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
-    if phi_next is not None:
-        phi_next = in_form_of(phi, phi_next)
+    phi_next = None
+    if X_next is not None:
+        successors = _check_successors(by_name("X_next", X_next, names), ended, finite, summed)
+        if successors.shape != phi.shape:
+            raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {successors.shape}.")
+        phi_next = in_form_of(phi, successors)
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
         give_warning(assumed_cut(), MissingTerminationWarning)
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
     rewards, single = _check_rewards(y, horizon)
-    numbers = {
-        name: check_per_row(name, values, n_rows, column.high, may_miss=horizon)
-        for name, column in COLUMNS.items()
-        if (values := columns.get(name)) is not None
-    }
+    numbers = {}
+    for name, column in COLUMNS.items():
+        values = columns.get(name)
+        if values is not None:
+            numbers[name] = check_per_row(name, values, n_rows, column.high, may_miss=horizon)
     rows = Rows.built(
         phi,
         rewards,
@@ -85,7 +97,9 @@ def check_rows(
         names=names,
         groups=None if groups is None else _check_groups(groups, last, ids),
     )
-    return _sorted(rows) if sort and rows.groups is not None else rows
+    if sort and rows.groups is not None:
+        return _sorted(rows)
+    return rows
 
 
 def _check_successors(X_next: Any, ended: Flags, finite: bool, summed: bool) -> Features:
@@ -108,20 +122,25 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, bool]:
         raise InvalidInputError(
             "`y` must have a reward for every row: fit requires y to be passed, but the target y is None."
         )
-    rewards, n_rows = as_real("y", y), len(horizon)
+    rewards = as_real("y", y)
+    n_rows = len(horizon)
     if rewards.ndim not in (1, 2) or len(rewards) != n_rows or rewards.shape[1:] == (0,):
         raise InvalidInputError(
             f"`y` must have one reward per row of `X`, shape ({n_rows},) or ({n_rows}, n_rewards); got {rewards.shape}."
         )
     single = rewards.ndim == 1
-    rewards = rewards[:, np.newaxis] if single else rewards
+    if single:
+        rewards = rewards[:, np.newaxis]
     if all_finite(rewards):
         return rewards, single
     missing = np.isnan(rewards).any(axis=1)
-    if (row := first_true((missing & ~horizon) | np.isinf(rewards).any(axis=1))) is not None:
+    infinite = np.isinf(rewards).any(axis=1)
+    row = first_true((missing & ~horizon) | infinite)
+    if row is not None:
+        found = rewards[row, 0] if single else rewards[row].tolist()
         raise InvalidInputError(
             f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
-            f"{rewards[row, 0] if single else rewards[row].tolist()}. If that is the last row of an episode, give "
+            f"{found}. If that is the last row of an episode, give "
             "`episode`, and sort the rows by time. Else correct or impute the reward: dropping rows inside an episode "
             "loses rewards and ends."
         )
@@ -143,27 +162,18 @@ def _check_flags(name: str, values: Any, n_rows: int) -> Flags:
     """Return flags, (T,): booleans, numbers that are 0 and 1, and words for true and false."""
     flags = to_flags(name, values)
     check_length(name, flags, "flag", n_rows)
-    if flags.dtype == np.bool_:
-        return flags
-    if (row := first_true((flags != 0) & (flags != 1))) is not None:
-        raise InvalidInputError(f"`{name}` must hold True and False; row {row} {no_flag(flags[row].item())}")
-    return np.asarray(flags == 1)
+    if flags.dtype != np.bool_:
+        row = first_true((flags != 0) & (flags != 1))
+        if row is not None:
+            raise InvalidInputError(f"`{name}` must hold True and False; row {row} {no_flag(flags[row].item())}")
+    return np.asarray(flags == 1)  # never the array that was given
 
 
 def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:
     """Return ids whose elements are equal where ids are one, one for each row of the argument `of`."""
     column = column_of_library(name, values)
     if column is not None:
-        from lstd.data import parse_columns
-
-        check_length(name, np.empty(len(column)), "id", n_rows, of)
-        found, fault = parse_columns.ids(column, name)
-        if fault is not None:
-            text = fault.text
-            if text.startswith(NO_VALUE):
-                text = quoting(text, column[fault.row].as_py())
-            raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {text}")
-        return found.per_row(n_rows)
+        return _ids_of_column(name, column, n_rows, of)
     if isinstance(values, (list, tuple)):  # NumPy would make one type of all
         values = np.fromiter(values, dtype=object, count=len(values))
     given = _check_vector(name, values, "id", n_rows, of)
@@ -178,31 +188,51 @@ def check_ids(name: str, values: ArrayLike, n_rows: int, of: str = "X") -> NDArr
     return ids
 
 
+def _ids_of_column(name: str, column: Any, n_rows: int, of: str) -> NDArray[Any]:
+    """Return the ids of a column of Arrow, one for each row of the argument `of`."""
+    from lstd.data import parse_columns
+
+    check_length(name, np.empty(len(column)), "id", n_rows, of)
+    ids, fault = parse_columns.ids(column, name)
+    if fault is not None:
+        text = fault.text
+        if text.startswith(NO_VALUE):
+            text = quoting(text, column[fault.row].as_py())
+        raise InvalidInputError(f"`{name}` must have an id on every row; row {fault.row} {text}")
+    return ids.per_row(n_rows)
+
+
 def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Check ids of episodes: the rows of each must follow one another."""
     ids = check_ids("episode", episode, n_rows)
-    if (row := first_repeat(ids)) is not None:
+    row = first_repeat(ids)
+    if row is not None:
         raise not_contiguous("episode", shown_id(ids[row]), row, where="")
     return ids
 
 
 def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
     """Return whether each row is the last one of its episode, (T,), as the last of all is."""
-    last = ended.copy() if ids is None else last_rows(ids)
-    if ids is not None and (row := first_true(ended & ~last)) is not None:
+    if ids is None:
+        last = ended.copy()
+        last[-1:] = True
+        return last
+    last = last_rows(ids)
+    row = first_true(ended & ~last)
+    if row is not None:
         raise InvalidInputError(
             f"`terminated` may be True on the last row of an episode only; row {row} is followed by a row of the same "
             f"`episode`, {shown_id(ids[row])}. Rows that are not sorted by time are the likely cause: sort "
             "them, or give the rows after it another id."
         )
-    last[-1:] = True
     return last
 
 
 def _check_groups(groups: ArrayLike, last: Flags, ids: NDArray[Any] | None) -> NDArray[Any]:
     """Check ids of groups: every episode must lie in one."""
     names = check_ids("groups", groups, len(last))
-    if (row := first_true(last_rows(names) & ~last)) is not None:
+    row = first_true(last_rows(names) & ~last)
+    if row is not None:
         of = ", in one episode," if ids is None else f" of episode {shown_id(ids[row])}"
         raise InvalidInputError(
             f"`groups` must be the same on all rows of an episode; rows {row} and {row + 1}{of} have "

@@ -42,10 +42,13 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
 
 
 def _converted(name: str, X: Any, single: bool = False) -> Features:
-    X = X if type(X) is np.ndarray else _plain(X)
+    if type(X) is not np.ndarray:
+        X = _plain(X)
     if sparse.issparse(X):
         return _as_sparse(name, X)
-    return as_real(name, X, np.float32 if single and getattr(X, "dtype", None) == np.float32 else np.float64)
+    if single and getattr(X, "dtype", None) == np.float32:
+        return as_real(name, X, np.float32)
+    return as_real(name, X)
 
 
 def column_names(name: str, X: Any) -> tuple[str, ...] | None:
@@ -58,7 +61,9 @@ def column_names(name: str, X: Any) -> tuple[str, ...] | None:
         raise InvalidInputError(
             f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
         )
-    return tuple(map(str, names)) if names and all(isinstance(one, str) for one in names) else None
+    if not names or not all(isinstance(one, str) for one in names):
+        return None
+    return tuple(map(str, names))
 
 
 def by_name(name: str, X: Any, expected: Sequence[str] | None) -> Any:
@@ -66,21 +71,29 @@ def by_name(name: str, X: Any, expected: Sequence[str] | None) -> Any:
 
     Raises InvalidInputError when a column is missing.
     """
-    found, wanted = column_names(name, X), list(() if expected is None else expected)
-    if not found or not wanted or list(found) == wanted:
+    found = column_names(name, X)
+    if not found or expected is None or not len(expected):
         return X
-    if missing := [column for column in wanted if column not in found]:
+    wanted = list(expected)
+    if list(found) == wanted:
+        return X
+    missing = [column for column in wanted if column not in found]
+    if missing:
         raise InvalidInputError(
             f"`{name}` must have the columns {wanted!r:.200}, in any order; {missing[0]!r} is missing: it has "
             f"{list(found)!r:.200}. Rename or add it."
         )
-    return X.select(wanted) if hasattr(X, "select") else X[wanted]
+    if hasattr(X, "select"):
+        return X.select(wanted)
+    return X[wanted]
 
 
 def _plain(X: Any) -> Any:
     """Return a pandas frame of sparse columns as a sparse matrix; others as they are."""
-    kinds: Any = () if library_of(X) != "pandas" else getattr(X, "dtypes", ())
-    if getattr(X, "ndim", 0) != 2 or not len(kinds) or not all(type(kind).__name__ == "SparseDtype" for kind in kinds):
+    if library_of(X) != "pandas" or getattr(X, "ndim", 0) != 2:
+        return X
+    kinds = X.dtypes
+    if not len(kinds) or not all(type(kind).__name__ == "SparseDtype" for kind in kinds):
         return X
     if any(kind.subtype.kind not in "biuf" for kind in kinds):
         return X
@@ -102,7 +115,8 @@ def _as_sparse(name: str, X: Any) -> Features:
         raise InvalidInputError(f"`{name}` must be a sparse matrix of real numbers: {error}.") from error
     parts = (phi.data, phi.indices, phi.indptr)
     if not all(part.flags.aligned for part in parts):
-        phi = sparse.csr_array(tuple(np.require(part, requirements="A") for part in parts), shape=phi.shape)
+        aligned = tuple(np.require(part, requirements="A") for part in parts)
+        phi = sparse.csr_array(aligned, shape=phi.shape)
     if not phi.has_canonical_format:
         phi = phi.copy()  # it may share its arrays with `X`
         phi.sum_duplicates()
@@ -122,7 +136,9 @@ def check_finite(name: str, phi: Features, names: Sequence[str] | None = None) -
 
 def all_finite(phi: Features) -> bool:
     """Whether no value is NaN or infinite: usually the sum alone shows it, without a second array."""
-    values = phi.data if sparse.issparse(phi) else phi
+    values = phi
+    if sparse.issparse(phi):
+        values = phi.data
     if values.dtype == np.float64 and values.size <= _FEW:  # no warning to ignore, which takes longer than the rest
         return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
     with np.errstate(over="ignore", invalid="ignore"):
@@ -130,10 +146,11 @@ def all_finite(phi: Features) -> bool:
 
 
 def _first_not_finite(phi: Features) -> tuple[int, int, float]:
-    """Row, column and value."""
+    """Return the row, the column and the value of the first feature that is NaN or infinite."""
     if sparse.issparse(phi):
         i = int(np.argmin(np.isfinite(phi.data)))
-        return int(np.searchsorted(phi.indptr, i, side="right")) - 1, int(phi.indices[i]), float(phi.data[i])
+        row = int(np.searchsorted(phi.indptr, i, side="right")) - 1
+        return row, int(phi.indices[i]), float(phi.data[i])
     row = int(np.argmin(np.isfinite(phi).all(axis=1)))
     column = int(np.argmin(np.isfinite(phi[row])))
     return row, column, float(phi[row, column])
@@ -157,26 +174,44 @@ def check_indices(name: str, X: Any) -> None:
 def _indices_of(X: Any) -> list[tuple[NDArray[Any], int]]:
     """Return the indices of a sparse matrix and the bound that each must stay below; raise if its arrays do not fit."""
     if X.format in ("csr", "csc", "bsr"):
-        ends, (height, width) = X.indptr, X.blocksize if X.format == "bsr" else (1, 1)
-        n_lines, length = (1, *X.shape)[-2] // height, X.shape[-1] // width
-        if X.format == "csc":
-            n_lines, length = length, n_lines
-        fit = ends.shape == (n_lines + 1,) and ends.dtype.kind == "i" and X.data.ndim == (3 if X.format == "bsr" else 1)
-        fit = fit and ends[0] == 0 and not (np.diff(ends) < 0).any() and ends[-1] <= len(X.indices) == len(X.data)
-        found = [(X.indices[: ends[-1]] if fit else X.indices, length)]
-    elif X.format == "dia":
-        fit = X.data.ndim == 2 and len(X.offsets) == len(X.data) == len({*X.offsets.tolist()})
-        found = [(X.offsets + 2**30, 2**31)]  # SciPy cuts the numbers of diagonals off at 32 bits
-    elif X.format == "lil":
-        fit = len(X.rows) == X.shape[0] and [*map(len, X.rows)] == [*map(len, X.data)]
-        found = [(np.array([0, *itertools.chain.from_iterable(X.rows)]), max(1, X.shape[1]))]
-    else:
-        X = X.tocoo()
-        fit = all(len(indices) == len(X.data) for indices in X.coords)
-        found = list(zip(X.coords, X.shape, strict=True))
+        return [_indices_of_lines(X)]
+    if X.format == "dia":
+        _check_fit(X.data.ndim == 2 and len(X.offsets) == len(X.data) == len({*X.offsets.tolist()}))
+        return [(X.offsets + 2**30, 2**31)]  # SciPy cuts the numbers of diagonals off at 32 bits
+    if X.format == "lil":
+        _check_fit(len(X.rows) == X.shape[0] and [*map(len, X.rows)] == [*map(len, X.data)])
+        indices = [0, *itertools.chain.from_iterable(X.rows)]
+        return [(np.array(indices), max(1, X.shape[1]))]
+    X = X.tocoo()
+    _check_fit(all(len(indices) == len(X.data) for indices in X.coords))
+    return list(zip(X.coords, X.shape, strict=True))
+
+
+def _indices_of_lines(X: Any) -> tuple[NDArray[Any], int]:
+    """Return the indices of compressed rows, columns or blocks and their bound; raise if the arrays do not fit."""
+    n_lines = 1
+    if X.ndim > 1:
+        n_lines = X.shape[0]
+    length = X.shape[-1]
+    if X.format == "csc":
+        n_lines = X.shape[1]
+        length = X.shape[0]
+    dimensions = 1
+    if X.format == "bsr":
+        height, width = X.blocksize
+        n_lines //= height
+        length //= width
+        dimensions = 3
+    ends = X.indptr
+    _check_fit(ends.shape == (n_lines + 1,) and ends.dtype.kind == "i" and X.data.ndim == dimensions)
+    is_rising = ends[0] == 0 and not (np.diff(ends) < 0).any()
+    _check_fit(is_rising and ends[-1] <= len(X.indices) == len(X.data))
+    return X.indices[: ends[-1]], length
+
+
+def _check_fit(fit: bool) -> None:
     if not fit:
         raise ValueError("its arrays do not fit together")
-    return found
 
 
 # ------------------------------------------------------------ rows and products
@@ -186,14 +221,18 @@ _ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, whic
 
 def dense(product: Features) -> Array:
     """Return a product of features as an array."""
-    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+    if sparse.issparse(product):
+        product = product.toarray()
+    return np.asarray(product)
 
 
 def in_form_of(one: Features, other: Features) -> Features:
     """Return `other` dense or sparse as `one` is."""
     if sparse.issparse(one) == sparse.issparse(other):
         return other
-    return sparse.csr_array(other, dtype=np.float64) if sparse.issparse(one) else dense(other)
+    if sparse.issparse(one):
+        return sparse.csr_array(other, dtype=np.float64)
+    return dense(other)
 
 
 def rows_of(features: Features, part: slice) -> Features:
@@ -205,8 +244,11 @@ def rows_of(features: Features, part: slice) -> Features:
     if (part.start, part.stop) == (0, features.shape[0]):
         return features
     edges = features.indptr[part.start : part.stop + 1]
-    rows, entries = sparse.csr_array((len(edges) - 1, features.shape[1])), slice(edges[0], edges[-1])
-    rows.data, rows.indices, rows.indptr = features.data[entries], features.indices[entries], edges - edges[0]
+    entries = slice(edges[0], edges[-1])
+    rows = sparse.csr_array((len(edges) - 1, features.shape[1]))
+    rows.data = features.data[entries]
+    rows.indices = features.indices[entries]
+    rows.indptr = edges - edges[0]
     return rows
 
 
@@ -219,7 +261,7 @@ def product(
     are converted in batches. `names` are those of the features, if they have any.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
+        values = np.asarray(phi @ weights) if phi.dtype == np.float64 else _converted_product(phi, weights)
         values += intercept
     if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
         check_finite(name, phi, names)
@@ -228,8 +270,10 @@ def product(
 
 
 def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
+    """Return the product of features of float32, which are converted in batches."""
     size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
-    batch, values = np.empty((min(size, len(phi)), phi.shape[1])), np.empty((len(phi), *weights.shape[1:]))
+    batch = np.empty((min(size, len(phi)), phi.shape[1]))
+    values = np.empty((len(phi), *weights.shape[1:]))
     for first in range(0, len(phi), size):
         part = phi[first : first + size]
         batch[: len(part)] = part
@@ -279,9 +323,10 @@ def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool
     """
     if not sparse.issparse(X):
         return _of_columns(X, weights, about_zero)
-    share = np.full(X.shape[0], 1.0) if weights is None else weights
-    share = share / share.sum()
-    others, square = share @ (X != 0.0).astype(np.float64), share @ X.power(2)
+    weights_of_rows = np.ones(X.shape[0]) if weights is None else weights
+    share = weights_of_rows / weights_of_rows.sum()
+    others = share @ (X != 0.0).astype(np.float64)
+    square = share @ X.power(2)
     spread = np.where(square > 0.0, square / np.where(others > 0.0, others, 1.0), 1.0)
     numbers = np.stack([np.zeros_like(spread), spread, square])
     (filled,) = np.nonzero(others >= 0.5)
@@ -292,18 +337,22 @@ def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool
 
 def _of_columns(X: Features, weights: Array | None, about_zero: bool) -> Array:
     """Return the three numbers of each column, (3, n)."""
-    numbers, step = np.empty((3, X.shape[1])), max(1, ENTRIES // X.shape[0])
+    numbers = np.empty((3, X.shape[1]))
+    step = max(1, ENTRIES // X.shape[0])
     for first in range(0, X.shape[1], step):
         x = np.ascontiguousarray(dense(X[:, first : first + step]).T, np.float64)
         values = np.zeros((1, len(x), 1)) if about_zero else _medians(x, weights)
-        shares = np.average(x != values, axis=2, weights=weights)
-        others, value = shares.min(axis=0), values[shares.argmin(axis=0), np.arange(len(x)), 0]
+        shares = np.average(x != values, axis=2, weights=weights)  # of the rows with another value
+        others = shares.min(axis=0)
+        value = values[shares.argmin(axis=0), np.arange(len(x)), 0]
         common = about_zero | (others <= 0.5)
         centre = np.where(common, value, np.average(x, axis=1, weights=weights))
         square = np.average((x - centre[:, np.newaxis]) ** 2, axis=1, weights=weights)
         spread = square / np.where(common & (others > 0.0), others, 1.0)
         varies = spread > (_CONSTANT * np.abs(x).max(axis=1)) ** 2
-        numbers[:, first : first + step] = centre, np.where(varies, spread, 1.0), square
+        numbers[0, first : first + step] = centre
+        numbers[1, first : first + step] = np.where(varies, spread, 1.0)
+        numbers[2, first : first + step] = square
     return numbers
 
 
@@ -315,5 +364,7 @@ def _medians(x: Array, weights: Array | None) -> Array:
     order = np.argsort(x, axis=1)
     below = np.cumsum(weights[order], axis=1)
     half = 0.5 * below[:, [-1]]
-    places = np.stack([np.argmax(below >= half, axis=1), np.argmax(below > half, axis=1)], axis=1)
-    return np.take_along_axis(x, np.take_along_axis(order, places, axis=1), axis=1).T[:, :, np.newaxis]
+    lower = np.argmax(below >= half, axis=1)
+    upper = np.argmax(below > half, axis=1)
+    rows = np.take_along_axis(order, np.stack([lower, upper], axis=1), axis=1)
+    return np.take_along_axis(x, rows, axis=1).T[:, :, np.newaxis]

@@ -62,9 +62,16 @@ def described(value: Any) -> str:
         return NO_VALUE
     if isinstance(value, (Real, Decimal)):
         return f"has {float(value):g}"
-    text = value if isinstance(value, str) else repr(value)
-    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return f"has {text!r}" if isinstance(value, str) else f"has {text}"
+    if isinstance(value, str):
+        return f"has {_start_of(value)!r}"
+    return f"has {_start_of(repr(value))}"
+
+
+def _start_of(text: str) -> str:
+    """Return text, or the start of a long one."""
+    if len(text) <= _SHOWN:
+        return text
+    return text[:_SHOWN] + "…"
 
 
 def not_numeric(kind: str, *, is_time: bool) -> str:
@@ -134,7 +141,9 @@ class Ids(NamedTuple):
         keys = [*keys, *self.keys[:1]]
         new = [i for i, key in enumerate(keys) if not i or key != keys[i - 1]]
         changes = np.append(np.array(new, np.intp), self.changes[1:] + k)
-        return Ids(changes, [*(names[i] for i in new), *self.names[1:]], [*(keys[i] for i in new), *self.keys[1:]])
+        new_names = [names[i] for i in new]
+        new_keys = [keys[i] for i in new]
+        return Ids(changes, [*new_names, *self.names[1:]], [*new_keys, *self.keys[1:]])
 
     def per_row(self, n_rows: int) -> NDArray[Any]:
         """Return the id of each row, (T,)."""
@@ -175,8 +184,12 @@ def _plain(name: Any) -> Any:
     """Return an id without white space around it, and numbers as those of Python."""
     if isinstance(name, str):
         return name.strip()
-    if isinstance(name, np.generic) and name.dtype.kind in "biuf":
-        return float(name) if name.dtype.kind == "f" else name.item()
+    if not isinstance(name, np.generic):
+        return name
+    if name.dtype.kind == "f":
+        return float(name)
+    if name.dtype.kind in "biu":
+        return name.item()
     return name
 
 
@@ -225,8 +238,12 @@ def in_one_form(ids: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | N
             ids = array_of(names)
         if ids.dtype.kind == "i":
             return ids, None
-    starts = _starts(ids) if same_kind else _starts_of_objects(names)
-    names = ids[starts].tolist() if same_kind else [names[row] for row in starts.tolist()]
+    if same_kind:
+        starts = _starts(ids)
+        names = ids[starts].tolist()
+    else:
+        starts = _starts_of_objects(names)
+        names = [names[row] for row in starts.tolist()]
     found, fault = ids_of(starts, names, column)
     if kind == "U" and found.names == names:
         return ids, fault
@@ -336,6 +353,10 @@ def not_contiguous(
     column: str, shown: str, row: int | None = None, where: str = " in a stream", remedy: str = ""
 ) -> InvalidInputError:
     """Return the error of an id of `column`, "episode" or "groups", that reappears after others."""
-    kind, again = ("id", EPISODE_AGAIN) if column == "episode" else ("group", GROUP_AGAIN)
+    kind = "id"
+    again = EPISODE_AGAIN
+    if column == "groups":
+        kind = "group"
+        again = GROUP_AGAIN
     place = "" if row is None else f"at row {row}, "
     return InvalidInputError(f"`{column}` must be contiguous{where}; {place}{kind} {shown} {again}{remedy}")

@@ -52,7 +52,8 @@ class SeenIds:
                     return place
                 before.add(key)
         for kind, values in new.items():
-            level, levels = _joined((values, values)), self._levels[kind]
+            level = _joined((values, values))
+            levels = self._levels[kind]
             while levels and len(levels[-1][0]) <= 2 * len(level[0]):
                 level = _joined(levels.pop(), level)
             levels.append(level)
@@ -61,7 +62,8 @@ class SeenIds:
     def packed(self) -> dict[str, Any]:
         """Return the ids as a JSON document."""
         integers = [ends for level in self._levels[int] for ends in np.transpose(level).tolist()]
-        return {"integers": integers, "texts": [text.hex() for low, _ in self._levels[bytes] for text in low.tolist()]}
+        texts = [text.hex() for low, _ in self._levels[bytes] for text in low.tolist()]
+        return {"integers": integers, "texts": texts}
 
     @classmethod
     def unpacked(cls, document: Mapping[str, Any]) -> SeenIds:
@@ -77,20 +79,31 @@ class SeenIds:
 
     def then(self, later: SeenIds, common: Identity | None) -> tuple[SeenIds, str | None]:
         """Return the union of the ids, and an id other than `common` that both streams have, if any."""
-        both, again = SeenIds(), None
-        same = None if common is None else next(iter(_packed([common]).values()))[0]
+        both = SeenIds()
+        again = None
+        same = None
+        if common is not None:
+            (values,) = _packed([common]).values()
+            same = values[0]
         for kind, levels in self._levels.items():
             every = [*levels, *later._levels[kind]]
             if not every:
                 continue
             low, high = (np.concatenate(ends) for ends in zip(*every, strict=True))
             order = np.argsort(low, kind="stable")
-            low, high = low[order], high[order]
-            reach = np.maximum.accumulate(high) if kind is int else high
+            low = low[order]
+            high = high[order]
+            if kind is int:
+                reach = np.maximum.accumulate(high)
+                level = _merged(low, reach)
+            else:
+                reach = high
+                texts = np.unique(low)
+                level = (texts, texts)
             clash = _clash(low, high, reach, same)
             if clash is not None:
                 again = _shown(clash)
-            both._levels[kind] = [_merged(low, reach) if kind is int else (np.unique(low),) * 2]
+            both._levels[kind] = [level]
         return both, again
 
 
@@ -123,7 +136,9 @@ def _packed_texts(keys: Sequence[Any]) -> NDArray[Any]:
 
 def _packed_text(key: str) -> bytes:
     kind, _, value = key.partition(" ")
-    content = UUID(value).bytes if kind == "uuid" else value.encode("utf-8", "surrogatepass")
+    content = value.encode("utf-8", "surrogatepass")
+    if kind == "uuid":
+        content = UUID(value).bytes
     letter = bytes([97 + _KINDS.index(kind)])
     if len(content) < _WIDTH:
         return content + letter
@@ -135,7 +150,8 @@ def _shown(packed: int | bytes) -> str:
     """Return an id as a message shows it; of long text its beginning."""
     if isinstance(packed, int):
         return shown_id(packed)
-    content, letter = packed[:-1], packed[-1:]
+    content = packed[:-1]
+    letter = packed[-1:]
     if letter.isupper():
         return f"{content[:-_DIGEST].decode(errors='replace')!r}…"
     kind = _KINDS[letter[0] - 97]
@@ -146,9 +162,12 @@ def _shown(packed: int | bytes) -> str:
 def _clash(low: NDArray[Any], high: NDArray[Any], reach: NDArray[Any], common: Any) -> Any:
     """Return a key other than `common` that is in two intervals, which are sorted; None if there is none."""
     for i in np.flatnonzero(low[1:] <= reach[:-1]).tolist():
-        first, last = low[i + 1].item(), min(reach[i].item(), high[i + 1].item())
-        if (first, last) != (common, common):
-            return first if first != common else first + 1
+        first = low[i + 1].item()
+        last = min(reach[i].item(), high[i + 1].item())
+        if first != common:
+            return first
+        if last != common:  # the interval of integers holds the next one too
+            return first + 1
     return None
 
 
@@ -197,12 +216,15 @@ def episodes_seen(
 
     As :func:`groups_seen`, but the ids of the first rows stay an array until others follow.
     """
-    names = None if rows.episode is None else rows.episode[rows.last]
-    if names is None or before is None:
-        return names if before is None else before
+    if rows.episode is None:
+        return before
+    names = rows.episode[rows.last]
+    if before is None:
+        return names
     if not isinstance(before, SeenIds):
         before = _extended(SeenIds(), "episode", before, np.arange(len(before)), False)
-    return _extended(before, "episode", names, np.append(0, np.flatnonzero(rows.last) + 1), continues)
+    starts = np.append(0, np.flatnonzero(rows.last) + 1)
+    return _extended(before, "episode", names, starts, continues)
 
 
 def _extended(
