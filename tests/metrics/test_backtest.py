@@ -320,3 +320,14 @@ def test_later_fits_and_scores_have_the_result():
         assert not any(result in text for text in texts_of(lambda: clone(model).fit(X, y, **rows)))  # noqa: B023
         model.set_params(gamma=0.995)
         assert not any("A backtest" in text for text in texts_of(lambda: model.fit(X, y, **rows)))  # noqa: B023
+
+
+def test_times_may_be_given_beside_trajectories_without_times():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(360, 2))
+    rows = {"episode": np.repeat(np.arange(30), 12), "terminated": np.zeros(360, dtype=bool)}
+    time = np.tile(np.arange(12), 30)
+    y = X[:, 0] + random.normal(size=360)
+    expected = backtest(LSTD(0.8), X, y, time=time, cut=7, steps=4, **rows)
+    found = backtest(LSTD(0.8), Trajectories(X, y, **rows), time=time, cut=7, steps=4)
+    assert str(found) == str(expected)

@@ -124,7 +124,8 @@ class Backtest:
                 "`total` needs rewards whose sum is more than two standard errors from 0; they add up to "
                 f"{self.observed.sum():.3g}. Compare the sums of `predicted` and `observed` instead."
             )
-        return self._interval(float(self.predicted.mean()) / mean, (self.predicted - self.observed) / mean)
+        ratio = float(self.predicted.mean()) / mean
+        return self._interval(ratio, (self.predicted - self.observed) / mean)
 
     def calibration(self, n_bins: int = 10) -> Calibration:
         """Compare mean `predicted` with mean `observed`, in bins of `value`.
@@ -134,17 +135,20 @@ class Backtest:
         """
         from scipy import special  # takes 0.1 s to import
 
-        difference, predicted, observed = (
-            calibration(self.value, column, n_bins, groups=self.subject)
-            for column in (self.observed - self.predicted, self.predicted, self.observed)
-        )
+        difference = calibration(self.value, self.observed - self.predicted, n_bins, groups=self.subject)
+        predicted = calibration(self.value, self.predicted, n_bins, groups=self.subject)
+        observed = calibration(self.value, self.observed, n_bins, groups=self.subject)
         bins = bins_of(self.value, n_bins)(self.value)
         counts = np.zeros((len(difference.count), self.subject.max() + 1))
         np.add.at(counts, (bins, self.subject), 1.0)
         freedom = counts.sum(axis=1) ** 2 / (counts**2).sum(axis=1) - 1.0
         factor = 0.5 * special.stdtrit(np.maximum(freedom, 1e-3), special.ndtr(2.0))
-        error = difference.standard_error * factor
-        return replace(difference, predicted=predicted.observed, observed=observed.observed, standard_error=error)
+        return replace(
+            difference,
+            predicted=predicted.observed,
+            observed=observed.observed,
+            standard_error=difference.standard_error * factor,
+        )
 
     def difference(self, other: Backtest) -> Interval:
         """Compute the mean of (R − f)² less that of another model, with its interval: below 0, this one is better.
@@ -153,14 +157,19 @@ class Backtest:
         """
         if not isinstance(other, Backtest):
             raise InvalidInputError(f"`other` must be the Backtest of another model; got {other!r:.80}.")
-        same = len(self.observed) == len(other.observed) and np.array_equal(self.subject, other.subject)
-        if not (same and self.cut == other.cut and np.allclose(self.observed, other.observed, rtol=1e-9, atol=0.0)):
+        same_rows = len(self.observed) == len(other.observed) and np.array_equal(self.subject, other.subject)
+        is_comparable = (
+            same_rows and self.cut == other.cut and np.allclose(self.observed, other.observed, rtol=1e-9, atol=0.0)
+        )
+        if not is_comparable:
             raise InvalidInputError(
                 "`other` must be a backtest of the same rows with the same `cut`, `steps` and `gamma`. Run both "
                 "models on one set of rows."
             )
-        mean = np.mean((self.observed - self.forecast) ** 2 - (self.observed - other.forecast) ** 2)
-        return self._interval(float(mean), self._influence - other._influence)
+        squared = (self.observed - self.forecast) ** 2
+        squared_of_other = (self.observed - other.forecast) ** 2
+        mean = float(np.mean(squared - squared_of_other))
+        return self._interval(mean, self._influence - other._influence)
 
     @property
     def _near_zero(self) -> bool:
@@ -169,6 +178,7 @@ class Backtest:
 
     @property
     def _deviations(self) -> Array:
+        """Squared deviations of R from its mean, (N,)."""
         return np.asarray((self.observed - self.observed.mean()) ** 2)
 
     @property
@@ -177,6 +187,7 @@ class Backtest:
         return (self.observed - self.forecast) ** 2 - 2.0 * self.expected_error * (self.predicted - self.forecast)
 
     def _interval(self, mean: float, influence: Array) -> Interval:
+        """Return the interval of a mean over entries of these influences, (N,)."""
         squares = np.asarray(np.bincount(self.subject, influence - influence.mean()) ** 2.0, np.float64)
         shares = np.asarray(np.bincount(self.subject) / len(self.subject), np.float64)
         freedom = degrees_of_freedom(squares[np.newaxis, :, np.newaxis], shares)[0, 0]
@@ -201,14 +212,26 @@ class Backtest:
         return None if self.gamma == 1.0 else math.ceil(round(0.25 / (1.0 - self.gamma), 6))
 
     def __str__(self) -> str:
-        few = "all that the data have are" if self.advised_steps is None else f"at least {self.advised_steps} are"
-        advice = "" if self.of_steps else f" ({few} advised at gamma {self.gamma:g})"
-        lines = [f"Backtest over {self.steps} steps{advice}"]
+        title = f"Backtest over {self.steps} steps"
+        if not self.of_steps:
+            title += f" ({self._advice} advised at gamma {self.gamma:g})"
         heads = ("cut", "rows", "left out", "R²", "predicted", "observed", "ratio", f"{100 * self.level:g} % interval")
         table = [heads, *(one._line() for one in (*self.earlier, self))]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines += ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in table]
-        return "\n".join([*lines, "Choose by the latest cut."] if self.earlier else lines)
+        lines = [title]
+        for row in table:
+            cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)]
+            lines.append("  ".join(cells))
+        if self.earlier:
+            lines.append("Choose by the latest cut.")
+        return "\n".join(lines)
+
+    @property
+    def _advice(self) -> str:
+        """How many steps are advised."""
+        if self.advised_steps is None:
+            return "all that the data have are"
+        return f"at least {self.advised_steps} are"
 
     __repr__ = __str__
 
@@ -225,18 +248,32 @@ class Backtest:
         return f"A backtest of {self.steps} steps predicted {'; '.join(results)}."
 
     def _line(self) -> tuple[str, ...]:
-        sums = [f"{values.sum():.6g}" for values in (self.predicted, self.observed)]
-        ratio = ("sum near 0", "–")
+        """Return the line of the table: cut, rows, left out, R², predicted, observed, ratio and its interval."""
+        ratio = "sum near 0"
+        interval = "–"
         if not self._near_zero:
             total = self.total
-            ratio = f"{total.prediction:.2f}", f"{total.lower:.2f} to {total.upper:.2f}"
-        return (self.moment, str(len(self.value)), str(self.n_left_out), f"{self.r2:.3f}", *sums, *ratio)
+            ratio = f"{total.prediction:.2f}"
+            interval = f"{total.lower:.2f} to {total.upper:.2f}"
+        return (
+            self.moment,
+            str(len(self.value)),
+            str(self.n_left_out),
+            f"{self.r2:.3f}",
+            f"{self.predicted.sum():.6g}",
+            f"{self.observed.sum():.6g}",
+            ratio,
+            interval,
+        )
 
 
 def _standard_error(values: Array, subject: NDArray[np.intp]) -> float:
     """Standard error of a mean, by subject; NaN for fewer than two."""
     sums = np.bincount(subject, values - values.mean())
-    return math.sqrt(len(sums) / (len(sums) - 1.0) * float(sums @ sums)) / len(values) if len(sums) > 1 else math.nan
+    n_subjects = len(sums)
+    if n_subjects < 2:
+        return math.nan
+    return math.sqrt(n_subjects / (n_subjects - 1.0) * float(sums @ sums)) / len(values)
 
 
 FOLDS = 10
@@ -282,14 +319,22 @@ def cross_fitted(target: Array, value: Array, X: Array, folds: list[Split]) -> A
 
 
 _MOST_LEFT_OUT = 0.1  # of the subjects, without a warning
-_LEAST, _MOST = 1e-70, 1e70  # differences of sums, whose squares are multiplied
+_LEAST = 1e-70  # difference of sums, whose squares are multiplied
+_MOST = 1e70
 _BLOCK = 5  # least length of a block of a stream, in multiples of the steps
 
 
 def backtest(
-    estimator: BaseEstimator, X: Any, y: ArrayLike | None = None, *, cut: Any, steps: int, time: Any = None,
-    level: float = 0.95, **data: Any,
-) -> Backtest:  # fmt: skip
+    estimator: BaseEstimator,
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    cut: Any,
+    steps: int,
+    time: Any = None,
+    level: float = 0.95,
+    **data: Any,
+) -> Backtest:
     """Fit to what was known at a cut, and compare the predictions of active subjects with the steps that followed.
 
     A subject is a group, or an episode without `groups`. It counts if it is active at the cut and observed for k steps
@@ -403,8 +448,10 @@ def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
     if trajectories and given:
         name = min(given)
         raise InvalidTypeError(f"`{name}` must not be given beside Trajectories, which have it. Leave it out.")
-    takes = _FRAME if "features" in given else _ARRAYS
-    takes.check(given)
+    if "features" in given:
+        _FRAME.check(given)
+    else:
+        _ARRAYS.check(given)
 
 
 def _with_names(data: Trajectories) -> Any:
@@ -418,6 +465,23 @@ def _unobserved(estimator: Any) -> str:
     """Return what a fitted estimator of this package says of returns that were not observed; else nothing."""
     text: str = getattr(getattr(estimator, "model_", None), "unobserved", "")
     return text
+
+
+def _check_rewards(data: Trajectories) -> None:
+    """Refuse data without rows, with several rewards or importance ratios, or with several episodes without times."""
+    if not len(data):
+        raise InvalidInputError("`X` must have rows; got none. Pass the whole log, before and after the cut.")
+    if data.y.ndim > 1:
+        raise InvalidInputError(
+            "`y` must have one reward: a backtest compares with the rewards that were received. Pass one column."
+        )
+    if data.importance_ratio is not None:
+        raise InvalidInputError(
+            "`importance_ratio` must not be given: a backtest compares with the rewards that were received. Evaluate "
+            "another policy with `lstd.ope`."
+        )
+    if data.time is None and data.n_episodes > 1:
+        raise InvalidInputError("`time` must be given with several episodes; got None. Pass the time of each row.")
 
 
 class _Log(NamedTuple):
@@ -434,51 +498,53 @@ class _Log(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, y: Any, time: Any, given: dict[str, Any], gamma: float) -> _Log:
-        data = X
+        """Return the log of Trajectories, of a data frame with named columns, or of arrays."""
         _check_given(given, isinstance(X, Trajectories), y)
+        features = None  # as they are given, if they are arrays
         if "features" in given:
             data = Trajectories.from_frame(X, time=time, **given)
         elif not isinstance(X, Trajectories):
             data = Trajectories(X, y, time=time, **given)
+            features = X
         elif time is not None:
             data = Trajectories(**X.to_arrays(), time=time, feature_names=X.feature_names)
-        if not len(data):
-            raise InvalidInputError("`X` must have rows; got none. Pass the whole log, before and after the cut.")
-        if data.importance_ratio is not None or data.y.ndim > 1:
-            what, remedy = "`importance_ratio` must not be given", "Evaluate another policy with `lstd.ope`."
-            if data.y.ndim > 1:
-                what, remedy = "`y` must have one reward", "Pass one column."
-            raise InvalidInputError(f"{what}: a backtest compares with the rewards that were received. {remedy}")
-        if data.time is None and data.n_episodes > 1:
-            raise InvalidInputError("`time` must be given with several episodes; got None. Pass the time of each row.")
-        times = np.arange(len(data)) if data.time is None else data.time
-        discount = np.full(len(data), gamma) if data.discount is None else data.discount
+        else:
+            data = X
+        _check_rewards(data)
+        times = data.time
+        if times is None:
+            times = np.arange(len(data))
+        discount = data.discount
+        if discount is None:
+            discount = np.full(len(data), gamma)
         ends = np.flatnonzero(last_rows(data.episode))
-        last = ends[np.searchsorted(ends, np.arange(len(data)))]
-        features = X if data is not X and "features" not in given else _with_names(data)
-        stream = bool((times[1:] > times[:-1]).all())
-        return cls(data, features, times, np.where(data.terminated, 0.0, discount), last, stream, gamma)
+        return cls(
+            data=data,
+            X=_with_names(data) if features is None else features,
+            time=times,
+            discount=np.where(data.terminated, 0.0, discount),
+            last=ends[np.searchsorted(ends, np.arange(len(data)))],
+            is_stream=bool((times[1:] > times[:-1]).all()),
+            gamma=gamma,
+        )
 
     def at(self, cut: Any, estimator: BaseEstimator, steps: int, level: float) -> tuple[Backtest, str]:
         """Fit to what was known at a cut, and compare the rows that count with the steps after them.
 
         Returns the result, and what the fitted model says of returns that were not observed.
         """
-        data, known = self.data, self.time <= cut
+        data = self.data
+        known = self.time <= cut
         ended = data.terminated & (self.time < cut)
-        active = np.flatnonzero(known & ~ended & np.append(~known[1:] | (self.last[1:] != self.last[:-1]), True))
+        is_last_known = np.append(~known[1:] | (self.last[1:] != self.last[:-1]), True)
+        active = np.flatnonzero(known & ~ended & is_last_known)
         self._check_known(cut, known, active)
         model = self._fitted(estimator, known, ended, active)
-        if self.is_stream:
-            active = np.flatnonzero((self.time >= cut) & ~data.horizon)
-        else:
-            active = active[~(data.horizon[active] & (self.time[active] < cut))]  # not followed up to the cut
+
+        active = self._active(cut, active)
         last = self.last[active]
         rows = active[(active + steps <= last) | data.terminated[last]]
-        subject = data.episode if data.groups is None else data.groups
-        number = numbered(subject[rows])[1]
-        if self.is_stream:
-            number = np.arange(len(rows)) * max(2, len(rows) // (_BLOCK * steps)) // max(1, len(rows))
+        number = self._subjects(rows, steps)
         self._check_enough(cut, steps, len(active), rows, number)
         later, factor, observed = self._followed(rows, steps)
         if not np.ptp(observed) > 0.0:
@@ -495,11 +561,14 @@ class _Log(NamedTuple):
                 f"`y` must lead to sums and predictions that differ by {_LEAST:g} to {_MOST:g}, so that their squares "
                 f"can be compared; the sums after {cut} differ by {np.ptp(observed):.3g}. Give `y` in another unit."
             )
-        folds = folds_of_stream(rows, steps) if self.is_stream else folds_of_subjects(number)
+
+        folds = folds_of_subjects(number)
+        if self.is_stream:
+            folds = folds_of_stream(rows, steps)
         X = dense(data.X[rows])
         forecast = value - cross_fitted(ahead, value, X, folds)
         error = cross_fitted(observed - forecast, value, X, folds)
-        found = Backtest(
+        result = Backtest(
             cut=cut,
             steps=steps,
             gamma=self.gamma,
@@ -513,14 +582,36 @@ class _Log(NamedTuple):
             level=level,
             of_steps=self.sums_steps,
         )
-        return found, _unobserved(model)
+        return result, _unobserved(model)
+
+    def _active(self, cut: Any, active: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the rows to predict for: all from the cut on of a stream, else the last known ones of subjects."""
+        horizon = self.data.horizon
+        if self.is_stream:
+            return np.flatnonzero((self.time >= cut) & ~horizon)
+        ended_before = horizon[active] & (self.time[active] < cut)  # not followed up to the cut
+        return np.asarray(active[~ended_before])
+
+    def _subjects(self, rows: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
+        """Return the number of the subject of each row, (N,), or of its block of a stream."""
+        if self.is_stream:
+            n_blocks = max(2, len(rows) // (_BLOCK * steps))
+            return np.arange(len(rows)) * n_blocks // max(1, len(rows))
+        subject = self.data.episode
+        if self.data.groups is not None:
+            subject = self.data.groups
+        _, number = numbered(subject[rows])
+        return np.asarray(number)
 
     def _fitted(self, estimator: BaseEstimator, known: Flags, ended: Flags, active: NDArray[np.intp]) -> Any:
         """Fit a clone to the known rows, in which active subjects have their horizon rows."""
         y = np.array(self.data.y)
         y[active] = np.nan
-        names = ("discount", "trace_coefficient", "weight", "groups")
-        columns = {name: column[known] for name in names if (column := getattr(self.data, name)) is not None}
+        columns = {}
+        for name in ("discount", "trace_coefficient", "weight", "groups"):
+            column = getattr(self.data, name)
+            if column is not None:
+                columns[name] = column[known]
         if self.sums_steps:
             columns["time"] = self.time[known]  # which must grow by equal steps
         X = _safe_indexing(self.X, np.flatnonzero(known))
@@ -533,21 +624,27 @@ class _Log(NamedTuple):
     def _values(self, model: Any, rows: NDArray[np.intp], later: NDArray[np.intp], steps: int) -> list[Array]:
         """Return the predictions for rows, and those k steps later, which are zero for the sum of k steps."""
         if self.sums_steps:
-            return [np.ravel(model.predict(_safe_indexing(self.X, rows), horizon=steps)), np.zeros(len(rows))]
-        return [np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later)]
+            sums = model.predict(_safe_indexing(self.X, rows), horizon=steps)
+            return [np.ravel(sums), np.zeros(len(rows))]
+        return [np.ravel(model.predict(_safe_indexing(self.X, some))) for some in (rows, later)]
 
     def _followed(self, rows: NDArray[np.intp], steps: int) -> tuple[NDArray[np.intp], Array, Array]:
         """Return the row k steps later, or the last one of the episode, the discount up to it, and R."""
-        later, factor, observed = rows, np.ones(len(rows)), np.zeros(len(rows))
+        later = rows
+        factor = np.ones(len(rows))
+        observed = np.zeros(len(rows))
         for _ in range(steps):
-            observed = np.where(factor > 0.0, observed + factor * np.nan_to_num(self.data.y[later]), observed)
-            factor = np.where(factor > 0.0, factor * self.discount[later], 0.0)
+            goes_on = factor > 0.0
+            reward = np.nan_to_num(self.data.y[later])
+            observed = np.where(goes_on, observed + factor * reward, observed)
+            factor = np.where(goes_on, factor * self.discount[later], 0.0)
             later = np.minimum(later + 1, self.last[rows])
             if not factor.any():
                 break
         return later, factor, observed
 
     def _check_known(self, cut: Any, known: Flags, active: NDArray[np.intp]) -> None:
+        """Refuse a cut before which no transition lies, or after which nothing does."""
         if known.sum() > len(active) and not known.all():
             return
         raise InvalidInputError(
@@ -556,7 +653,14 @@ class _Log(NamedTuple):
         )
 
     def _check_enough(self, cut: Any, steps: int, n_active: int, rows: NDArray[np.intp], number: NDArray[Any]) -> None:
-        what, n, least = ("rows", len(rows), FOLDS * steps) if self.is_stream else ("subjects", len({*number}), FOLDS)
+        """Refuse too few rows or subjects, and warn if many subjects were not observed for long enough."""
+        what = "subjects"
+        n = len({*number})
+        least = FOLDS
+        if self.is_stream:
+            what = "rows"
+            n = len(rows)
+            least = FOLDS * steps
         if n < least:
             raise InvalidInputError(
                 f"`cut` must leave at least {least} {what} that are active then and observed for `steps` = {steps} "

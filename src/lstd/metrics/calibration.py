@@ -58,9 +58,13 @@ class Calibration:
 
 
 def calibration(
-    prediction: ArrayLike, returns: ArrayLike | ObservedReturns, n_bins: int = 10, *,
-    groups: ArrayLike | None = None, **others: Any,
-) -> Calibration:  # fmt: skip
+    prediction: ArrayLike,
+    returns: ArrayLike | ObservedReturns,
+    n_bins: int = 10,
+    *,
+    groups: ArrayLike | None = None,
+    **others: Any,
+) -> Calibration:
     """Compare the mean return with the mean prediction, in bins of about the same number of rows.
 
     Rows of equal predictions share a bin, so there may be fewer bins. With at most `n_bins` different predictions,
@@ -112,58 +116,84 @@ def calibration(
     predicted = check_array("prediction", prediction, (None,))
     if not isinstance(returns, ObservedReturns):
         returns = ObservedReturns.whole(check_array("returns", returns, predicted.shape))
-    found, kept = check_array("returns", returns.returns, predicted.shape), returns.weight > 0.0
+    values = check_array("returns", returns.returns, predicted.shape)
+    kept = returns.weight > 0.0
     if not kept.any():
         raise InvalidInputError("`prediction` must have at least one row, with a weight above 0; got none.")
-    names = np.arange(len(predicted)) if groups is None else check_ids("groups", groups, len(predicted), "prediction")
-    group = numbered(names[kept])[1]
-    arrays = (predicted, found, returns.unobserved, returns.completion, returns.weight)
-    predicted, found, unobserved, completion, weight = (array[kept] for array in arrays)
+    names = np.arange(len(predicted))
+    if groups is not None:
+        names = check_ids("groups", groups, len(predicted), "prediction")
+    _, group = numbered(names[kept])
+    predicted = predicted[kept]
+    values = values[kept]
+    unobserved = returns.unobserved[kept]
+    weight = returns.weight[kept]
+
     place = bins_of(predicted, check_integer("n_bins", n_bins, 1))
-    bins, ahead = place(predicted), place(completion)
-    n_rows, total = np.bincount(bins), np.bincount(bins, weight)
-    average = sparse.csr_array((weight / total[bins], (bins, np.arange(len(bins)))))  # (n_bins, T)
-    expected, share = average @ predicted, average @ (1.0 - unobserved)
-    behind = average @ sparse.csr_array((unobserved, (np.arange(len(bins)), ahead)), shape=average.shape[::-1])
-    change = _corrections(behind, (average @ found - expected)[:, np.newaxis])[:, 0]
-    found = found + np.where(unobserved > 0.0, unobserved * change[ahead], 0.0)
-    mean = average @ found
-    members = sparse.csr_array((np.ones(len(bins)), (np.arange(len(bins)), group)))
-    sums = average.multiply(found - mean[bins]) @ members  # (n_bins, n_groups)
+    bins = place(predicted)
+    ahead = place(returns.completion[kept])  # bins of the predictions that complete returns
+    row = np.arange(len(bins))
+    total = np.bincount(bins, weight)
+    average = sparse.csr_array((weight / total[bins], (bins, row)))  # (n_bins, T)
+    expected = average @ predicted
+
+    completed_in = sparse.csr_array((unobserved, (row, ahead)), shape=average.shape[::-1])
+    U = average @ completed_in
+    residual = average @ values - expected
+    delta = _corrections(U, residual[:, np.newaxis])[:, 0]
+    values = values + np.where(unobserved > 0.0, unobserved * delta[ahead], 0.0)
+    mean = average @ values
+
+    members = sparse.csr_array((np.ones(len(bins)), (row, group)))
+    sums = average.multiply(values - mean[bins]) @ members  # (n_bins, n_groups)
     n_groups = np.diff((average @ members).indptr)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        influence = _corrections(behind, np.nan_to_num((sums @ sums.T).toarray()))
-        squared = _corrections(behind, influence.T).diagonal() * n_groups / (n_groups - 1.0)
-    error = np.where(n_groups > 1, np.sqrt(squared), np.nan)
-    return Calibration(expected, mean, share, error, n_rows, n_groups)
+        covariance = np.nan_to_num((sums @ sums.T).toarray())
+        one_side = _corrections(U, covariance)
+        squared = _corrections(U, one_side.T).diagonal() * n_groups / (n_groups - 1.0)
+    return Calibration(
+        predicted=expected,
+        observed=mean,
+        share=average @ (1.0 - unobserved),
+        standard_error=np.where(n_groups > 1, np.sqrt(squared), np.nan),
+        count=np.bincount(bins),
+        n_groups=n_groups,
+    )
 
 
-def _corrections(behind: Any, right: Array) -> Array:
-    """Solve (I − U) x = right; NaN where rows lead to bins from which no end is seen."""
-    if not behind.count_nonzero():
+def _corrections(shares: Any, right: Array) -> Array:
+    """Solve (I − U) x = right, U the sparse `shares`; NaN where rows lead to bins from which no end is seen."""
+    if not shares.count_nonzero():
         return right
-    U = behind.toarray()
+    U = shares.toarray()
     lost = ~_leading_to(U, U.sum(axis=1) < 1.0 - 1e-12)
     known = ~_leading_to(U, lost)
     solution = np.full(right.shape, np.nan)
-    solution[known] = np.linalg.solve(np.eye(known.sum()) - U[np.ix_(known, known)], right[known])
+    among_known = U[np.ix_(known, known)]
+    solution[known] = np.linalg.solve(np.eye(known.sum()) - among_known, right[known])
     return solution
 
 
 def _leading_to(U: Array, bins: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return `bins` and those from which U leads to one of them."""
-    while not np.array_equal(more := bins | ((U > 0.0) @ bins), bins):
+    leads = U > 0.0
+    while True:
+        more = bins | (leads @ bins)
+        if np.array_equal(more, bins):
+            return bins
         bins = more
-    return bins
 
 
 def bins_of(predicted: Array, n_bins: int) -> Callable[[Array], NDArray[np.intp]]:
     """Return a function that gives the bins of predictions, 0, 1, … in their order."""
-    low, span = predicted.min(), np.ptp(predicted)
+    low = predicted.min()
+    span = np.ptp(predicted)
 
     def key(values: Array) -> Array:
+        if not span > 0.0:
+            return np.zeros_like(values)
         # Predictions of equal features may differ in their last digits; states differ by more than 1e-9 of the range.
-        return np.zeros_like(values) if not span > 0.0 else np.rint((values - low) / span * 1e9)
+        return np.asarray(np.rint((values - low) / span * 1e9))
 
     keys = key(predicted)
     edges = np.unique(keys)

@@ -35,9 +35,14 @@ REFERENCES = ("values", "best_fit")
 
 
 def value_error(
-    prediction: Any, model: MRP, features: ArrayLike | None = None, *, reference: str = "values",
-    weights: ArrayLike | None = None, normalise: bool = False,
-) -> float:  # fmt: skip
+    prediction: Any,
+    model: MRP,
+    features: ArrayLike | None = None,
+    *,
+    reference: str = "values",
+    weights: ArrayLike | None = None,
+    normalise: bool = False,
+) -> float:
     """Compute Σ_s d(s) (v̂(s) − v(s))², the mean squared error of predictions against the exact values of a model.
 
     Parameters
@@ -81,7 +86,9 @@ def value_error(
     """
     k = model.n_states
     check_choice("reference", reference, REFERENCES)
-    phi = None if features is None else check_array("features", features, (k, None))
+    phi = None
+    if features is not None:
+        phi = check_array("features", features, (k, None))
     if hasattr(prediction, "predict"):
         prediction = prediction.predict(_needed(phi, "a fitted estimator")).reshape(k, -1)
         if prediction.shape[1] != 1:
@@ -96,7 +103,9 @@ def value_error(
     else:
         phi = _needed(phi, 'reference="best_fit"')
         target = np.asarray(phi @ model.best_fit(phi))
-    share = model.stationary if weights is None else _shares(weights, k)
+    share = model.stationary
+    if weights is not None:
+        share = _shares(weights, k)
     error = float(share @ (predicted - target) ** 2)
     if not normalise:
         return error
@@ -107,12 +116,14 @@ def value_error(
 
 
 def _needed(phi: Array | None, what: str) -> Array:
+    """Return features; raises InvalidInputError where `what` needs them and they were not given."""
     if phi is None:
         raise InvalidInputError(f"`features` must be given with {what}: one row of features per state of the model.")
     return phi
 
 
 def _shares(weights: ArrayLike, k: int) -> Array:
+    """Return checked weights of the k states, which add up to one."""
     given = check_array("weights", weights, (k,))
     if given.min() < 0.0 or not given.sum() > 0.0:
         raise InvalidInputError(
@@ -123,10 +134,19 @@ def _shares(weights: ArrayLike, k: int) -> Array:
 
 
 def observed_returns(
-    y: ArrayLike, *, gamma: float, prediction: ArrayLike | None = None, episode: PerRow = None,
-    terminated: PerRow = None, discount: PerRow = None, importance_ratio: PerRow = None, weight: PerRow = None,
-    unobserved: str = "predict", tolerance: float = TOLERANCE, **others: Any,
-) -> ObservedReturns:  # fmt: skip
+    y: ArrayLike,
+    *,
+    gamma: float,
+    prediction: ArrayLike | None = None,
+    episode: PerRow = None,
+    terminated: PerRow = None,
+    discount: PerRow = None,
+    importance_ratio: PerRow = None,
+    weight: PerRow = None,
+    unobserved: str = "predict",
+    tolerance: float = TOLERANCE,
+    **others: Any,
+) -> ObservedReturns:
     """Compute the discounted returns that :meth:`lstd.LSTD.score` compares with predictions, and the rows' weights.
 
     Parameters
@@ -162,9 +182,12 @@ def observed_returns(
     tolerance = check_treatment(unobserved, tolerance)
     rewards = to_real_array("y", y)
     columns: dict[str, Any] = {
-        "episode": episode, "terminated": terminated, "discount": discount, "importance_ratio": importance_ratio,
+        "episode": episode,
+        "terminated": terminated,
+        "discount": discount,
+        "importance_ratio": importance_ratio,
         "weight": weight,
-    }  # fmt: skip
+    }
     if rewards.ndim not in (1, 2):
         raise InvalidInputError(f"`y` must have shape (n_rows,) or (n_rows, n_rewards); got {rewards.shape}.")
     for name, column in columns.items():
@@ -179,7 +202,9 @@ def observed_returns(
             '`prediction` must be given with unobserved="predict": it completes the returns. Pass the predictions '
             "of a model for all rows."
         )
-    values = np.zeros(rewards.shape) if prediction is None else check_array("prediction", prediction, rewards.shape)
+    values = np.zeros(rewards.shape)
+    if prediction is not None:
+        values = check_array("prediction", prediction, rewards.shape)
     return observed(rows, values.reshape(rows.y.shape), unobserved=unobserved, tolerance=tolerance)
 
 
