@@ -41,7 +41,8 @@ class BoyanChain(MRP):
         k = check_integer("n_states", n_states, 3)
         transition = 0.5 * (np.eye(k, k=1) + np.eye(k, k=2))
         reward = np.where(transition > 0.0, -3.0, 0.0)
-        transition[k - 2, k - 1], reward[k - 2, k - 1] = 1.0, -2.0
+        transition[k - 2, k - 1] = 1.0
+        reward[k - 2, k - 1] = -2.0
         super().__init__(transition, reward, gamma=gamma)
 
     @property
@@ -50,7 +51,9 @@ class BoyanChain(MRP):
         k = self.n_states
         if (k - 1) % 4:
             raise InvalidInputError(f"`n_states` must be 1 more than a multiple of 4 for these features; got {k}.")
-        return np.asarray(np.maximum(0.0, 1.0 - np.abs(np.arange(k)[:, None] - np.arange(0, k, 4)) / 4.0))
+        centres = np.arange(0, k, 4)
+        distance = np.abs(np.arange(k)[:, np.newaxis] - centres)
+        return np.asarray(np.maximum(0.0, 1.0 - distance / 4.0))
 
 
 class RandomWalk(MRP):
@@ -129,7 +132,7 @@ class RandomMRP(MRP):
         k = check_integer("n_states", n_states, 1)
         b = check_integer("branching", branching, 1, k)
         generator = np.random.RandomState(check_integer("seed", seed, 0, 2**32 - 1))
-        generator.random_sample((k, k))
+        generator.random_sample((k, k))  # not used, here and below, but drawn by the library of van Seijen et al.
         transition = np.zeros((k, k))
         for s in range(k):
             successors = generator.choice(k, b, replace=False)

@@ -23,7 +23,7 @@ from lstd.data.arguments import check_array, check_integer, check_real
 from lstd.data.convert import to_real_array
 from lstd.errors import InvalidInputError
 from lstd.mrp.simulate import Chain, Trajectory, simulate
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
 
@@ -83,8 +83,9 @@ class MRP:
         self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.start = _frozen(_check_start(start, k))
-        final = np.zeros(k) if termination_reward is None else termination_reward
-        self.termination_reward = _frozen(check_array("termination_reward", final, (k,)))
+        if termination_reward is None:
+            termination_reward = np.zeros(k)
+        self.termination_reward = _frozen(check_array("termination_reward", termination_reward, (k,)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n_states={self.n_states}, gamma={self.gamma:g})"
@@ -103,7 +104,8 @@ class MRP:
     @cached_property
     def expected_reward(self) -> Array:
         """Expected reward on leaving each state, shape (k,)."""
-        return np.asarray((self.transition * self.reward).sum(axis=1) + self.termination * self.termination_reward)
+        by_transition = (self.transition * self.reward).sum(axis=1)
+        return np.asarray(by_transition + self.termination * self.termination_reward)
 
     @cached_property
     def values(self) -> Array:
@@ -128,7 +130,8 @@ class MRP:
     @cached_property
     def stationary(self) -> Array:
         """Long-run fraction of time in each state, shape (k,); zero for transient states."""
-        return _stationary_distribution(self.transition + np.outer(self.termination, self.start), self.start)
+        restarting = self.transition + np.outer(self.termination, self.start)  # a start state follows termination
+        return _stationary_distribution(restarting, self.start)
 
     def best_fit(self, features: ArrayLike) -> Array:
         """Compute the least-squares fit of the values, weighted by the stationary distribution.
@@ -145,7 +148,9 @@ class MRP:
         """
         phi = check_array("features", features, (self.n_states, None))
         root = np.sqrt(self.stationary)
-        return np.asarray(np.linalg.lstsq(root[:, None] * phi, root * self.values, rcond=None)[0])
+        # Not by normal equations: these are singular where states are transient.
+        weights, *_ = np.linalg.lstsq(root[:, np.newaxis] * phi, root * self.values, rcond=None)
+        return np.asarray(weights)
 
     def lstd_limit(self, features: ArrayLike, lmbda: float) -> tuple[Array, Array]:
         """Compute the limits of A_T/T and b_T/T, common to all three estimators (Osogami 2020, Theorem 2).
@@ -164,11 +169,14 @@ class MRP:
         phi = check_array("features", features, (self.n_states, None))
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         self._check_convergence(lmbda * self.gamma)
-        identity, P = np.eye(self.n_states), self.transition
+        identity = np.eye(self.n_states)
+        P = self.transition
         columns = np.column_stack([phi, self.expected_reward])
-        discounted = np.linalg.solve(identity - lmbda * self.gamma * P, columns)
-        weighted = phi.T * self.stationary
-        return weighted @ (identity - self.gamma * P) @ discounted[:, :-1], weighted @ discounted[:, -1]
+        discounted = np.linalg.solve(identity - lmbda * self.gamma * P, columns)  # (I − λγP)⁻¹ (Φ, r)
+        weighted = phi.T * self.stationary  # ΦᵀD
+        A = weighted @ (identity - self.gamma * P) @ discounted[:, :-1]
+        b = weighted @ discounted[:, -1]
+        return A, b
 
     def fixed_point(self, features: ArrayLike, lmbda: float) -> Array:
         """Compute the weights to which all three LSTD(λ) estimators converge, shape (n,).
@@ -176,7 +184,9 @@ class MRP:
         Takes the smallest solution if transient states leave weights undetermined.
         """
         self._check_convergence(self.gamma)
-        return np.asarray(np.linalg.lstsq(*self.lstd_limit(features, lmbda), rcond=None)[0])
+        A, b = self.lstd_limit(features, lmbda)
+        weights, *_ = np.linalg.lstsq(A, b, rcond=None)
+        return np.asarray(weights)
 
     def simulate(self, n_steps: int, seed: int) -> Trajectory:
         """Draw `n_steps` transitions from ``numpy.random.RandomState(seed)``.
@@ -189,32 +199,38 @@ class MRP:
         Trajectory
             States (n_steps + 1,), rewards (n_steps,), discounts (n_steps + 1,) and terminated (n_steps,).
         """
-        n_steps, seed = check_integer("n_steps", n_steps, 0), check_integer("seed", seed, 0, 2**32 - 1)
+        n_steps = check_integer("n_steps", n_steps, 0)
+        seed = check_integer("seed", seed, 0, 2**32 - 1)
         return simulate(self._chain, self.reward_std, self.gamma, n_steps, seed)
 
     @cached_property
     def _chain(self) -> Chain:
+        """Tables for the simulation, with termination as the last outcome."""
         outcomes = np.column_stack([self.transition, self.termination])
-        return Chain.of(outcomes, np.column_stack([self.reward, self.termination_reward]), self.start)
+        rewards = np.column_stack([self.reward, self.termination_reward])
+        return Chain.of(outcomes, rewards, self.start)
 
 
 def _stationary_distribution(P: Array, start: Array) -> Array:
     """Compute the Cesàro limit of startᵀPᵗ: each closed class's distribution times the probability of entering it."""
-    _, label = connected_components(csr_array(P > 0), directed=True, connection="strong")
-    leaves = np.array([(P[i, label != label[i]] > 0).any() for i in range(len(P))])
-    closed = [c for c in range(label.max() + 1) if not leaves[label == c].any()]
-    recurrent = np.isin(label, closed)
-    visits = np.zeros(len(P))
-    if not recurrent.all():
-        Q = P[np.ix_(~recurrent, ~recurrent)]
-        visits[~recurrent] = np.linalg.solve((np.eye(len(Q)) - Q).T, start[~recurrent])
+    _, class_of = connected_components(csr_array(P > 0), directed=True, connection="strong")
+    leaves_class = np.array([(P[i, class_of != class_of[i]] > 0).any() for i in range(len(P))])
+    closed_classes = [c for c in range(class_of.max() + 1) if not leaves_class[class_of == c].any()]
+
+    transient = ~np.isin(class_of, closed_classes)
+    visits = np.zeros(len(P))  # expected number of visits to transient states
+    if transient.any():
+        Q = P[np.ix_(transient, transient)]
+        visits[transient] = np.linalg.solve((np.eye(len(Q)) - Q).T, start[transient])
+
     d = np.zeros(len(P))
-    for c in closed:
-        members = np.flatnonzero(label == c)
+    for c in closed_classes:
+        members = np.flatnonzero(class_of == c)
         entered = start[members].sum() + (visits @ P[:, members]).sum()
-        ones = np.ones((len(members), len(members)))
+        own = P[np.ix_(members, members)]
+        ones = np.ones_like(own)
         # π(I − P + 11ᵀ) = 1ᵀ has the stationary distribution as its only solution for an irreducible class.
-        pi = np.linalg.solve((np.eye(len(members)) - P[np.ix_(members, members)] + ones).T, ones[0])
+        pi = np.linalg.solve((np.eye(len(members)) - own + ones).T, ones[0])
         d[members] = entered * pi
     return np.asarray(d / d.sum())
 
@@ -226,6 +242,7 @@ def _frozen(array: Array) -> Array:
 
 
 def _check_transition(transition: ArrayLike) -> Array:
+    """Return a matrix of probabilities whose rows sum to one at most."""
     P = check_array("transition", transition, (None, None))
     given = getattr(transition, "dtype", np.float64)
     if given in (np.float16, np.float32):
@@ -235,18 +252,25 @@ def _check_transition(transition: ArrayLike) -> Array:
         )
     if P.shape[0] != P.shape[1] or P.size == 0:
         raise InvalidInputError(f"`transition` must be square with at least one state; got shape {P.shape}.")
+    least = P.min(axis=1)
+    _refuse_row(least < 0, least)
     sums = P.sum(axis=1)
-    for bad, found in ((P.min(axis=1) < 0, P.min(axis=1)), (sums > 1 + _SUM_TOLERANCE, sums)):
-        if bad.any():
-            s = int(np.argmax(bad))
-            raise InvalidInputError(
-                f"`transition` must hold probabilities, each row summing to at most 1; row {s} has {found[s]:.15g}. "
-                "Divide each row by its sum, in float64."
-            )
+    _refuse_row(sums > 1 + _SUM_TOLERANCE, sums)
     return P
 
 
+def _refuse_row(bad: Flags, found: Array) -> None:
+    """Raise InvalidInputError if a row is bad, with what was found in the first such row."""
+    if bad.any():
+        s = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"`transition` must hold probabilities, each row summing to at most 1; row {s} has {found[s]:.15g}. "
+            "Divide each row by its sum, in float64."
+        )
+
+
 def _check_start(start: int | ArrayLike, n_states: int) -> Array:
+    """Return the probabilities of start states, given as such or as one state."""
     if isinstance(start, (numbers.Number, np.generic)):
         point = np.zeros(n_states)
         point[check_integer("start", start, 0, n_states - 1)] = 1.0

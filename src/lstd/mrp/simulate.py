@@ -62,7 +62,8 @@ def simulate(chain: Chain, reward_std: float, gamma: float, n_steps: int, seed: 
     noisy = reward_std > 0
     first, uniforms, normals, restarts = _drawn(_generator(seed), n_steps, noisy, chain.random_start)
     states, terminated = walk(chain.outcomes, chain.start, first, uniforms, restarts)
-    received = chain.rewards[states[:-1], np.where(terminated, len(chain.start), states[1:])]
+    outcomes = np.where(terminated, len(chain.start), states[1:])
+    received = chain.rewards[states[:-1], outcomes]
     if noisy:
         received += reward_std * normals
     discounts = np.full(n_steps + 1, gamma)
@@ -79,15 +80,20 @@ def _drawn(
     """
     from lstd._kernels.chain import deal
 
-    drawn = np.zeros((3, n_steps))
-    for_normals = n_steps + n_steps // 2 + 64 if noisy else 0  # they take 4/π numbers each on average
-    numbers = generator.random_sample((n_steps + 1) * (1 + random_start) + for_normals)
+    uniforms, normals, restarts = np.zeros((3, n_steps))
+    n_numbers = (n_steps + 1) * (1 + random_start)
+    if noisy:
+        n_numbers += n_steps + n_steps // 2 + 64  # a normal takes 4/π numbers on average
+    numbers = generator.random_sample(n_numbers)
     while True:
         signed = 2.0 * numbers - 1.0
-        if deal(numbers, signed, signed**2, noisy, random_start, *drawn):
+        if deal(numbers, signed, signed**2, noisy, random_start, uniforms, normals, restarts):
             break
         numbers = np.concatenate((numbers, generator.random_sample(len(numbers))))
-    return float(numbers[0]) if random_start else 0.0, *drawn
+    first = 0.0
+    if random_start:
+        first = float(numbers[0])
+    return first, uniforms, normals, restarts
 
 
 _memory = threading.local()
