@@ -13,10 +13,11 @@ column of ones alone.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ from lstd.statistics.intervals import Influence, check_blocks, check_ends
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge import NOTHING, warn_of_movement
 from lstd.statistics.solve import Solution, check_range
-from lstd.statistics.system import NO_LEVEL, ONLY_CUTS_OF_LEVEL, System
+from lstd.statistics.system import NO_LEVEL, ONLY_CUTS_OF_LEVEL, System, with_ones_free
 from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array
 
@@ -73,15 +74,22 @@ class MatrixFreeSystem:
     common = 0.0  # sum of each row beside a column of ones, which ridge terms alone tell apart; zero if there is none
 
     def __init__(self, rows: Rows, settings: Settings, ridge: Array, *, ones: bool) -> None:
-        self.rows, self.n, self._ones = rows, rows.n_features, ones
-        self._X, given, cut = parts_of(rows.X), rows.X_next is not None, rows.last & ~rows.terminated
-        self._next = parts_of(rows.X_next) if given else (self._X[0][:0], *self._X[1:])
+        self.rows = rows
+        self.n = rows.n_features
+        self._ones = ones
+        self._X = parts_of(rows.X)
+        cut = rows.last & ~rows.terminated
+        if rows.X_next is None:
+            self._next = (self._X[0][:0], *self._X[1:])
+            cut = np.append(cut[1:], False)  # at the row before a horizon row
+        else:
+            self._next = parts_of(rows.X_next)
         self._marks = FULL * rows.full.view(np.uint8)
         self._marks |= LAST * rows.last.view(np.uint8)
-        self._marks |= CUT * (cut if given else np.append(cut[1:], False)).view(np.uint8)
+        self._marks |= CUT * cut.view(np.uint8)
         self._rewards = [np.ascontiguousarray(column) for column in rows.y.T]
-        factors = rows.importance_ratio, rows.trace_coefficient, rows.weight
-        self._columns = np.ascontiguousarray(rows.discount), *(column_of(factor) for factor in factors)
+        factors = (rows.importance_ratio, rows.trace_coefficient, rows.weight)
+        self._columns = (np.ascontiguousarray(rows.discount), *map(column_of, factors))
         self._parts = rows.whole_episodes(max(-(-len(rows) // _PARTS), 2 * self.n, LEAST_ROWS))
         self._squares = self.squares()
         check_range(self._squares)
@@ -90,21 +98,35 @@ class MatrixFreeSystem:
 
     def choose(self, settings: Settings, ridge: Array) -> None:
         """Set the trace decay, and the ridge coefficients, (n,)."""
-        self._factors = settings.lmbda, boundary_share(settings.variant, settings.lmbda)
-        self.ridge = np.append(ridge, 0.0)
+        self._factors = (settings.lmbda, boundary_share(settings.variant, settings.lmbda))
+        self.ridge = with_ones_free(ridge)
+
+    def with_half_the_ridge(self) -> MatrixFreeSystem:
+        """Return the system with half of each ridge coefficient."""
+        other = copy.copy(self)
+        other.ridge = 0.5 * self.ridge
+        return other
 
     def residual(
         self, weights: Array, reward: int | None = None, leave: Part = NO_ROWS, within: Part | None = None
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """Return b − A v, or −A v without a reward, of the transitions in all or some rows but those to leave out."""
         factors = np.array([float(reward is not None), *self._factors])
 
         def over(part: Part) -> Array:
             goal = np.zeros(self.n + 1)
             add_td_errors(
-                *self._X, *self._next, self._rewards[reward or 0], *self._columns, self._marks, factors, weights,
-                (*part, *leave), np.empty((2, BATCH + 1)), goal,
-            )  # fmt: skip
+                *self._X,
+                *self._next,
+                self._rewards[reward or 0],
+                *self._columns,
+                self._marks,
+                factors,
+                weights,
+                (*part, *leave),
+                np.empty((2, BATCH + 1)),
+                goal,
+            )
             return goal
 
         parts = self._parts if within is None else [within]
@@ -116,16 +138,19 @@ class MatrixFreeSystem:
 
     def squares(self, part: Part | None = None) -> Array:
         """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ over all or some rows."""
-        part = part or (0, len(self.rows))
-        goal, rows = np.zeros(self.n + 1), slice(*part)
+        first, end = part or (0, len(self.rows))
+        rows = slice(first, end)
         own = self.rows.importance_ratio[rows] * self.rows.weight[rows]
         own *= self.rows.full[rows]
-        add_squares(*self._X, own, part[0], goal)
+        goal = np.zeros(self.n + 1)
+        add_squares(*self._X, own, first, goal)
         return goal
 
     def remaining(self, leave: Part = NO_ROWS) -> Array:
         """Return the diagonal of Σ w_t ρ_t φ_t φ_tᵀ without some rows; zero where rounding is all that remains."""
-        rest = self._squares - self.squares(leave) if leave != NO_ROWS else self._squares.copy()
+        rest = self._squares.copy()
+        if leave != NO_ROWS:
+            rest -= self.squares(leave)
         rest[rest < _ROUNDING * self._squares] = 0.0
         return rest
 
@@ -138,18 +163,18 @@ class MatrixFreeSystem:
 
     def solve(
         self, right: Array, scale: Array, solver: Solver, leave: Part = NO_ROWS, start: Array | None = None
-    ) -> Found:  # fmt: skip
+    ) -> Found:
         """Solve for a right-hand side, which is overwritten, from the weights `start` or zero.
 
         Equations that `scale` leaves out have weights of zero.
         """
-        from scipy.sparse.linalg import LinearOperator, bicgstab, gmres  # takes 0.1 s to import
-
-        count, fixed, tol = 0, scale == 0.0, solver.tol
+        n_products = 0
+        fixed = scale == 0.0
 
         def times(x: Array) -> Array:
-            nonlocal count
-            count += 1
+            """Return S x of the scaled system."""
+            nonlocal n_products
+            n_products += 1
             out = scale * x
             less = self.residual(out, leave=leave)
             out *= self.ridge
@@ -158,32 +183,56 @@ class MatrixFreeSystem:
             out[fixed] = x[fixed]
             return out
 
+        def weights_of(x: Array | float) -> Array:
+            """Return the weights of a solution of the scaled system."""
+            if np.any(x):
+                x = self._levelled(np.asarray(x), target, times, scale, leave)
+            return scale * x
+
         target = np.multiply(scale, right, out=right)
-        size, rest = float(np.linalg.norm(target)), target
-        x: Any = 0.0  # an array takes 8 bytes a feature
+        size = float(np.linalg.norm(target))
+        x: Array | float = 0.0  # an array takes 8 bytes a feature
+        rest = target
         if start is not None:
             x = np.divide(start, scale, out=np.zeros_like(target), where=scale > 0.0)
             rest = target - times(x)
-        left, matrix = float(np.linalg.norm(rest)), LinearOperator((self.n + 1,) * 2, times, dtype=np.float64)
+        left = float(np.linalg.norm(rest))
         for attempt in range(_ATTEMPTS):
-            most = solver.max_iter - count - 1  # one is for the residual
-            if not left > tol * size or most < 2:
+            most = solver.max_iter - n_products - 1  # one is for the residual
+            if not left > solver.tol * size or most < 2:
                 break
-            cycle = min(_RESTART, most - 1) + 1
-            method, options = (gmres, {"restart": cycle - 1}) if attempt % 2 else (bicgstab, {})
-            steps = most // (cycle if attempt % 2 else 2)
-            step, failed = method(matrix, rest, rtol=0.5 * tol * size / left, atol=0.0, maxiter=steps, **options)
-            if not failed and tol > _TOL_TO_CHECK:
-                return Found(scale * self._levelled(x + step, target, times, scale, leave), count, tol)
+            step, failed = self._step(times, rest, 0.5 * solver.tol * size / left, most, restarts=attempt % 2 == 1)
+            if not failed and solver.tol > _TOL_TO_CHECK:
+                return Found(weights_of(x + step), n_products, solver.tol)
             tried = target - times(x + step)
-            if (norm := float(np.linalg.norm(tried))) < left:
-                x, rest, left = x + step, tried, norm
-        x = self._levelled(x, target, times, scale, leave) if np.any(x) else x
-        return Found(scale * x, count, left / size if size else 0.0)
+            norm = float(np.linalg.norm(tried))
+            if norm < left:
+                x = x + step
+                rest = tried
+                left = norm
+        weights = weights_of(x)
+        if size:
+            left /= size
+        return Found(weights, n_products, left)
 
-    def _levelled(
-        self, x: Array, target: Array, times: Callable[[Array], Array], scale: Array, leave: Part
-    ) -> Array:  # fmt: skip
+    def _step(
+        self, times: Callable[[Array], Array], rest: Array, tol: float, most: int, *, restarts: bool
+    ) -> tuple[Array, int]:
+        """Solve for what is left by BiCGSTAB, or by GMRES, which restarts, with at most so many products.
+
+        Returns the step and whether the relative residual is above `tol`.
+        """
+        from scipy.sparse.linalg import LinearOperator, bicgstab, gmres  # takes 0.1 s to import
+
+        matrix = LinearOperator((self.n + 1,) * 2, times, dtype=np.float64)
+        if restarts:
+            cycle = min(_RESTART, most - 1)
+            step, failed = gmres(matrix, rest, restart=cycle, rtol=tol, atol=0.0, maxiter=most // (cycle + 1))
+        else:
+            step, failed = bicgstab(matrix, rest, rtol=tol, atol=0.0, maxiter=most // 2)
+        return step, failed
+
+    def _levelled(self, x: Array, target: Array, times: Callable[[Array], Array], scale: Array, leave: Part) -> Array:
         """Solve for the change that moves no row's value: it is small in the residual even where it is large."""
         if not self.common:
             return x
@@ -191,85 +240,152 @@ class MatrixFreeSystem:
         change = np.divide(1.0, scale, out=np.zeros_like(target), where=some)
         change[-1] *= -self.common
         size = change @ times(change)
-        return x + change * (change @ (target - times(x)) / size) if size > 0.0 else x
+        if not size > 0.0:
+            return x
+        return np.asarray(x + change * (change @ (target - times(x)) / size))
+
+
+# ------------------------------------------------------------ fits: counts, weights, influence
+
+
+class _Level(NamedTuple):
+    """What decides the level of predictions: the column of ones, or features that add up to a constant."""
+
+    has_ones: bool  # whether the column of ones has a weight
+    common: float  # sum of each row's features, if all are the same; else zero
+    has_penalty: bool  # whether some feature has a ridge coefficient
+
+    @classmethod
+    def of(cls, rows: Rows, of_ones: System, settings: Settings, *, has_penalty: bool) -> _Level:
+        """Find what decides the level, and warn if no end does; `of_ones` is the system of the ones alone."""
+        has_ones = False
+        if settings.fit_intercept:
+            of_ones.solve(report=True)
+            has_ones = not of_ones.endless[-1]
+        common = 0.0
+        if has_ones or of_ones.is_without_end:
+            common = _common_sum(rows)
+        if common and not settings.fit_intercept:
+            _warn_of_level(of_ones, has_penalty=has_penalty)
+        return cls(has_ones, common, has_penalty)
+
+    @property
+    def needs_ends(self) -> bool:
+        """Whether ends alone decide the level, as no ridge term does."""
+        return self.has_ones or (bool(self.common) and not self.has_penalty)
+
+    @property
+    def repeats_ones(self) -> bool:
+        """Whether the other features repeat the ones, and no ridge term tells them apart."""
+        return self.has_ones and bool(self.common) and not self.has_penalty
+
+    def shaped(self, weights: Array, *, intercept: bool, all_seen: bool) -> Array:
+        """Return weights (…, n + 1) in the shape of those of a direct solution; no prediction changes."""
+        if self.repeats_ones and all_seen:  # as a vanishing ridge term
+            mean = weights[..., :-1].mean(axis=-1, keepdims=True)
+            weights[..., :-1] -= mean
+            weights[..., -1:] = self.common * mean
+        if intercept:
+            return weights
+        return weights[..., :-1]
 
 
 def fit_without_matrix(
     rows: Rows, settings: Settings, solver: Solver, options: Mapping[str, Any], **fields: Any
-) -> Model:  # fmt: skip
+) -> Model:
     """Return the solved model of checked rows without the column of ones; not solved if none is a full transition."""
-    limits, ridge = Limits.of_rows(rows), settings.ridge(rows.n_features)
+    limits = Limits.of_rows(rows)
+    ridge = settings.ridge(rows.n_features)
     rows = _sparse(rows)
     ones_alone = _ones_in_blocks(rows, settings, options["n_blocks"])
-    blocks = _marked(ones_alone, rows)
-    matrix_free = MatrixFree(rows.names, np.zeros(rows.n_features, np.bool_), 0, 0.0)
-    warned = warned_of(rows, settings) | ({"unused"} if not len(unused_rows(rows, len(rows) - 1)) else set())
-    model = Model(blocks, settings, options=options, limits=limits, matrix_free=matrix_free, warned=warned, **fields)
-    if not blocks.total.total_weight > 0.0:
+    model = _counted(rows, ones_alone, settings, options, limits=limits, **fields)
+    if not model.statistics.total_weight > 0.0:
         return model
+
     of_ones = System.of(ones_alone.total, settings.variant, np.empty(0), intercept=True)
-    ones = False
-    common = 0.0
-    if settings.fit_intercept:
-        of_ones.solve(report=True)
-        ones = not of_ones.endless[-1]
-    if ones or of_ones.is_without_end:
-        common = _common_sum(rows)
-    has_penalty = bool(ridge.any())
-    is_level = bool(common) and not ones  # whether a sum of the features stands for the ones
-    if is_level and not settings.fit_intercept:
-        _warn_of_level(of_ones, has_penalty=has_penalty)
-    repeated = 0.0 if has_penalty else common
-    system = MatrixFreeSystem(rows, settings, ridge, ones=ones and not repeated)
-    del ridge
+    level = _Level.of(rows, of_ones, settings, has_penalty=bool(ridge.any()))
+    system = MatrixFreeSystem(rows, settings, ridge, ones=level.has_ones and not level.repeats_ones)
+    del ridge  # 8 bytes a feature
     system.threads = blas_threads()
-    found = [system.solve(system.right(j), system.scale(), solver) for j in range(rows.y.shape[1])]
-    thetas, counts, residuals = zip(*found, strict=True)
-    check_range(*thetas)
-    if max(residuals) > solver.tol:
-        _warn_of_convergence(_not_converged(sum(counts), max(residuals), solver.tol, settings))
-    elif system.ridge.any():
-        _warn_of_ridge(system, thetas, settings, solver, chosen=model.selection is not None)
-    matrix_free = replace(matrix_free, unseen=system.unseen, n_iter=sum(counts), residual=max(residuals))
-    model = model.changed(matrix_free=matrix_free)
-
-    def shaped(weights: Array) -> Array:
-        """Return weights (…, n + 1) of which no prediction has changed in the shape of those of a direct solution."""
-        if ones and repeated and not system.unseen.any():  # as a vanishing ridge term
-            mean = weights[..., :-1].mean(axis=-1, keepdims=True)
-            weights[..., :-1] -= mean
-            weights[..., -1:] = repeated * mean
-        return weights if settings.fit_intercept else weights[..., :-1]
-
-    solution = Solution(np.ascontiguousarray(shaped(np.array(thetas)).T), np.inf)
+    found = _solve(system, settings, solver, chosen=model.selection is not None)
+    shape = partial(level.shaped, intercept=settings.fit_intercept, all_seen=not system.unseen.any())
+    solution = Solution(np.ascontiguousarray(shape(np.array(found.weights)).T), np.inf)
+    model = model.changed(matrix_free=MatrixFree(rows.names, system.unseen, found.n_products, found.residual))
     try:
-        check_blocks(blocks)
-        if ones or (is_level and not has_penalty):
+        check_blocks(model.blocks)
+        if level.needs_ends:
             check_ends(ones_alone, of_ones)
     except InvalidInputError as error:
         return model.changed(known=Solved(solution, None, str(error)))
-    system.common = 0.0 if repeated or not ones else common
-    q, shift = map(shaped, _influence(system, blocks, thetas, solver.loose))
-    influence = Influence(q, shift, blocks.shares, settings.fit_intercept, blocks.marks)
+    if level.has_ones and level.has_penalty:
+        system.common = level.common
+    vectors, shift = map(shape, _influence(system, model.blocks, found.weights, solver.loose))
+    influence = Influence(vectors, shift, model.blocks.shares, settings.fit_intercept, model.blocks.marks)
     return model.changed(known=Solved(solution, influence, ""))
+
+
+def _counted(rows: Rows, ones_alone: Blocks, settings: Settings, options: Mapping[str, Any], **fields: Any) -> Model:
+    """Return the model of rows before it is solved: with counts and blocks of the rows, and no sums of features."""
+    warned = warned_of(rows, settings)
+    if not len(unused_rows(rows, len(rows) - 1)):
+        warned |= {"unused"}
+    unseen = np.zeros(rows.n_features, np.bool_)
+    return Model(
+        _marked(ones_alone, rows),
+        settings,
+        options=options,
+        matrix_free=MatrixFree(rows.names, unseen, 0, 0.0),
+        warned=warned,
+        **fields,
+    )
+
+
+class _AllFound(NamedTuple):
+    """Weights of all rewards, (n + 1,) each, with the products that they took together and the largest residual."""
+
+    weights: Sequence[Array]
+    n_products: int
+    residual: float
+
+
+def _solve(system: MatrixFreeSystem, settings: Settings, solver: Solver, *, chosen: bool) -> _AllFound:
+    """Solve for the weights of each reward, and warn if they are not exact, or the ridge term decides them."""
+    found = [system.solve(system.right(j), system.scale(), solver) for j in range(len(system.rows.y.T))]
+    weights = [one.weights for one in found]
+    n_products = sum(one.n_products for one in found)
+    residual = max(one.residual for one in found)
+    check_range(*weights)
+    if residual > solver.tol:
+        _warn_of_convergence(_not_converged(n_products, residual, solver.tol, settings))
+    elif system.ridge.any():
+        _warn_of_ridge(system, weights, settings, solver, chosen=chosen)
+    return _AllFound(weights, n_products, residual)
 
 
 def _warn_of_ridge(
     system: MatrixFreeSystem, thetas: Sequence[Array], settings: Settings, solver: Solver, *, chosen: bool
 ) -> None:
     """Give a RidgeWarning as :func:`lstd.statistics.ridge.warn_of_ridge` does, after one solve for a reward."""
-    intercept, loose, moves = bool(system.scale()[-1]), replace(solver, tol=_TOL_OF_MOVEMENT), []
-    about_mean, unit = intercept and not chosen, np.append(np.zeros(system.n), intercept)
-    system.ridge *= 0.5
+    intercept = bool(system.scale()[-1])
+    about_mean = intercept and not chosen
+    loose = replace(solver, tol=_TOL_OF_MOVEMENT)
+    halved = system.with_half_the_ridge()
+    unit = np.append(np.zeros(system.n), intercept)
+    column = -system.residual(unit)  # of the ones in A
+    moves = []
     for j, theta in enumerate(thetas):
-        change = system.solve(system.ridge * theta, system.scale(), loose).weights
-        b, column = system.right(j), -system.residual(unit)  # of the ones in A
-        total = b[-1] ** 2 / abs(column[-1]) if intercept else 0.0
-        b -= column * (b[-1] / column[-1]) if intercept else 0.0
+        change = halved.solve(halved.ridge * theta, halved.scale(), loose).weights
+        b = system.right(j)
+        total = 0.0
+        if intercept:  # about the mean
+            total = float(b[-1] ** 2 / abs(column[-1]))
+            b -= column * (b[-1] / column[-1])
         size = abs(b[:-1] @ theta[:-1])
-        some = size > NOTHING * (size + total)
-        moves.append(abs(b[:-1] @ change[:-1]) / (size if about_mean else size + total) if some else 0.0)
-    system.ridge *= 2.0
+        move = 0.0
+        if size > NOTHING * (size + total):
+            beside = size if about_mean else size + total
+            move = float(abs(b[:-1] @ change[:-1]) / beside)
+        moves.append(move)
     warn_of_movement(
         np.array(moves),
         system.ridge,
@@ -282,13 +398,15 @@ def _warn_of_ridge(
 
 def solve_grid(
     rows: Rows, settings: Settings, lmbdas: Sequence[float], ridges: Sequence[Array], solver: Solver, leave: Part
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Solve for each λ and each of some ridge coefficients (n,), in ascending order, each from the weights of the last.
 
     Returns weights, (λ, α, n, m), and the largest number of products of a solve, (λ, α), infinite without convergence.
     """
-    system, m = MatrixFreeSystem(_sparse(rows), settings, ridges[0], ones=False), rows.y.shape[1]
-    weights, counts = np.empty((len(lmbdas), len(ridges), system.n, m)), np.zeros((len(lmbdas), len(ridges)))
+    system = MatrixFreeSystem(_sparse(rows), settings, ridges[0], ones=False)
+    m = rows.y.shape[1]
+    weights = np.empty((len(lmbdas), len(ridges), system.n, m))
+    counts = np.zeros((len(lmbdas), len(ridges)))
     starts: list[Array | None] = [None] * m
     for i, k in product(range(len(lmbdas)), reversed(range(len(ridges)))):
         system.choose(replace(settings, lmbda=lmbdas[i]), ridges[k])
@@ -296,17 +414,21 @@ def solve_grid(
         for j in range(m):
             right = system.residual(np.zeros(system.n + 1), j, leave)
             found = system.solve(right, scale, solver, leave, starts[j])
-            starts[j], weights[i, k, :, j] = found.weights, found.weights[:-1]
-            counts[i, k] = max(counts[i, k], found.n_products if found.residual <= solver.tol else np.inf)
+            starts[j] = found.weights
+            weights[i, k, :, j] = found.weights[:-1]
+            count = found.n_products if found.residual <= solver.tol else np.inf
+            counts[i, k] = max(counts[i, k], count)
     check_range(weights)
     return weights, counts
 
 
 def _sparse(rows: Rows) -> Rows:
     """Return rows with compressed sparse features, which are finite."""
-    X, X_next = (None if phi is None else sparse.csr_array(phi, dtype=np.float64) for phi in (rows.X, rows.X_next))
+    X = sparse.csr_array(rows.X, dtype=np.float64)
     check_finite("X", X)
-    if X_next is not None:
+    X_next = None
+    if rows.X_next is not None:
+        X_next = sparse.csr_array(rows.X_next, dtype=np.float64)
         check_finite("X_next", X_next)
     return rows.changed(X=X, X_next=X_next)
 
@@ -321,7 +443,9 @@ def _ones_in_blocks(rows: Rows, settings: Settings, n_blocks: int | str) -> Bloc
         appended=1,
         intercept=True,
     )
-    limit = _N_BLOCKS if isinstance(n_blocks, str) and n_blocks == "auto" else n_blocks
+    limit = n_blocks
+    if isinstance(n_blocks, str) and n_blocks == "auto":
+        limit = _N_BLOCKS
     return no_blocks(ones, settings.lmbda, limit).extended(ones)
 
 
@@ -329,7 +453,8 @@ def _marked(blocks: Blocks, rows: Rows) -> Blocks:
     """Return blocks of the ones, whose counts are used alone, with the marks of the features of rows."""
 
     def marked(one: LSTDStatistics) -> LSTDStatistics:
-        counts = one.counts.changed(mark=int(marks_until(rows, [one.n_rows])[0, 0]), unused=one.n_unused_rewards)
+        mark = int(marks_until(rows, [one.n_rows])[0, 0])
+        counts = one.counts.changed(mark=mark, unused=one.n_unused_rewards)
         return one.changed(first=None, last=None, cuts=None, counts=counts)
 
     return blocks.changed(total=marked(blocks.total), prefixes=tuple(map(marked, blocks.prefixes)))
@@ -345,10 +470,11 @@ def _warn_of_level(of_ones: System, *, has_penalty: bool) -> None:
 
 def _common_sum(rows: Rows) -> float:
     """Return the sum of each row if all are the same but for rounding, so that ones repeat the features; else zero."""
-    ones, after = np.ones(rows.n_features), []
+    ones = np.ones(rows.n_features)
+    sums = rows.X @ ones
     if rows.X_next is not None:
-        after = [(rows.X_next @ ones)[~rows.terminated]]
-    sums = np.concatenate([rows.X @ ones, *after])
+        after = rows.X_next @ ones
+        sums = np.concatenate([sums, after[~rows.terminated]])
     is_common = np.abs(sums - sums[0]) <= _ROUNDING * abs(sums[0])
     if not is_common.all():
         return 0.0
@@ -359,20 +485,29 @@ def _influence(
     system: MatrixFreeSystem, blocks: Blocks, thetas: Sequence[Array], solver: Solver
 ) -> tuple[Array, Array]:
     """Return q_e of each block, (E, m, n + 1), and α S⁻¹ θ, (m, n + 1); they are solved for loosely."""
-    shares, m, whole = blocks.shares, len(thetas), system.scale()
-    vectors, shift = np.zeros((len(shares), m, system.n + 1)), np.zeros((m, system.n + 1))
+    shares = blocks.shares
+    m = len(thetas)
+    whole = system.scale()
+    vectors = np.zeros((len(shares), m, system.n + 1))
+    shift = np.zeros((m, system.n + 1))
     rests = [system.residual(theta, j) for j, theta in enumerate(thetas)]
-    for j, theta in enumerate(thetas if system.ridge.any() else ()):
-        shift[j] = system.solve(system.ridge * theta, whole, solver).weights
-    threads, system.threads = system.threads, 1
+    if system.ridge.any():
+        for j, theta in enumerate(thetas):
+            shift[j] = system.solve(system.ridge * theta, whole, solver).weights
+    threads = system.threads
+    system.threads = 1  # the blocks share the threads
 
     def without(block: tuple[int, Part]) -> float:
         """Solve for q_e; return the largest residual."""
-        (e, leave), residuals = block, []
-        scale, before = system.scale(leave), 0 if not blocks.by_episode else leave[0]
+        e, leave = block
+        first, end = leave
+        before = first if blocks.by_episode else 0
+        scale = system.scale(leave)
         alone = (system.remaining(leave) == 0.0) & (whole > 0.0)  # features that no other block has lose their weights
+        residuals = []
         for j, theta in enumerate(thetas):
-            right = system.residual(theta, j, (before, leave[0]), (before, leave[1])) - shares[e] * rests[j]
+            own = system.residual(theta, j, (before, first), (before, end))
+            right = own - shares[e] * rests[j]
             if alone.any():
                 vectors[e, j] = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
                 right += system.residual(vectors[e, j], leave=leave) - system.ridge * vectors[e, j]

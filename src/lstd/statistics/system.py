@@ -57,6 +57,11 @@ _ROUNDING = 1e-12  # of a sum whose terms cancel, relative to their size
 _OF_OTHERS = 1e3  # the same of entries beside the diagonal, whose terms may be larger
 
 
+def with_ones_free(ridge: Array) -> Array:
+    """Return ridge coefficients with that of the column of ones in the last place, which is zero."""
+    return np.append(ridge, 0.0)
+
+
 class Sums(Protocol):
     """Sums over data, such as :class:`lstd.LSTDStatistics`."""
 
@@ -153,7 +158,7 @@ class System:
         rounding = _ROUNDING * np.abs(sums.A.diagonal())
         only_cuts = False
         if intercept:
-            ridge = np.append(ridge, 0.0)
+            ridge = with_ones_free(ridge)
             penalty[-1] = 0.0
             rounding[-1] += _ROUNDING * sums.total_weight
             of_ends = abs(sums.A[-1, -1] - sums.boundary_at(-1))
