@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,12 +58,16 @@ from lstd.types import Array, Flags
 
 OnProgress = Callable[[str, float, float], None]  # called with the name of the task, the work done and in all
 Choice = tuple[Settings, Selection, Checks]
+T = TypeVar("T")
 
 STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
-CAUTION_OF_EPISODES, CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
-SMALLEST_ALPHA, LARGEST_ALPHA = 2.0**-20, 2.0**8  # bounds of the grid, in units of α
+CAUTION_OF_EPISODES = 1.0  # standard errors, in the last stage
+CAUTION_OF_ROWS = 0.25
+SMALLEST_ALPHA = 2.0**-20  # bounds of the grid, in units of α
+LARGEST_ALPHA = 2.0**8
 _FAR = 16.0  # spreads between zero and a centre that is subtracted
-CAUTION_OF_GROWTH, _GAIN = 2.0, 1e-4  # standard errors, and R², by which a pair beyond the grid must be better
+CAUTION_OF_GROWTH = 2.0  # standard errors by which a pair beyond the grid must be better
+_GAIN = 1e-4  # R² by which it must be better
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
 _FEW_FOLDS = 5  # without the matrix, where each pair and fold is a solve
@@ -102,27 +106,34 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
         if on_progress is not None:
             on_progress(text, done * work, total * work)
 
-    return choose_settings(
-        rows, settings,
-        lmbdas=None if "lmbda" in settings.choose else [settings.lmbda],
-        alphas=None if "alpha" in settings.choose else [settings.alpha], on_progress=report,
-    )  # fmt: skip
+    lmbdas = None
+    if "lmbda" not in settings.choose:
+        lmbdas = [settings.lmbda]
+    alphas = None
+    if "alpha" not in settings.choose:
+        alphas = [settings.alpha]
+    return choose_settings(rows, settings, lmbdas=lmbdas, alphas=alphas, on_progress=report)
 
 
 def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     """Choose λ and α, then check the model of some rows for bias and misfit; `options` are those of `select`."""
     selection, settings, rows = select(rows, settings, **options)
-    free = options.get("solver") is not None
-    if free:
+    if options.get("solver") is not None:
         return settings, selection, Checks(needs_matrix("bias_check"), needs_matrix("misfit_check"))
     return settings, selection, checks_of_choice(rows, replace(settings, centre=None))
 
 
 def select(
-    rows: Rows, settings: Settings, *, lmbdas: ArrayLike | None = None, alphas: ArrayLike | None = None,
-    cv: int | None = None, n_jobs: int | None = None, solver: Solver | None = None,
+    rows: Rows,
+    settings: Settings,
+    *,
+    lmbdas: ArrayLike | None = None,
+    alphas: ArrayLike | None = None,
+    cv: int | None = None,
+    n_jobs: int | None = None,
+    solver: Solver | None = None,
     on_progress: OnProgress | None = None,
-) -> tuple[Selection, Settings, Rows]:  # fmt: skip
+) -> tuple[Selection, Settings, Rows]:
     """Choose λ and α for rows from `check_rows`; with an intercept, the rows must have the column of ones.
 
     The other parameters are those of :class:`LSTDCV`; a `solver` works without the matrix. After each trace decay, or
@@ -135,6 +146,36 @@ def select(
         When a parameter breaks a rule, there are too few transitions to hold some out, or no pair has a
         well-conditioned system.
     """
+    n_full = _check_enough_rows(rows)
+    if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
+        raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
+    rows, settings, unit = in_units(rows, settings)
+    n_features = rows.n_features - settings.fit_intercept
+    grid = _usual_grid(n_features, solver)
+    tried = grid.lmbdas
+    if lmbdas is not None:
+        tried = check_grid("lmbdas", lmbdas, 0.0, 1.0)
+    if solver is None:
+        search = _Search(rows, folds_of(rows, cv), settings, tried, unit, n_jobs)
+    else:
+        folds = folds_of(rows, _FEW_FOLDS if cv is None else cv)
+        search = _SearchWithoutMatrix(solver, rows, folds, settings, tried, unit, n_jobs)
+
+    if alphas is None:
+        with np.errstate(over="ignore"):
+            first_alphas = alphas_for(n_features, n_full)[:: grid.step] * unit
+    else:
+        first_alphas = check_grid("alphas", alphas, 0.0, np.inf)
+    search.add(first_alphas, on_progress)
+    search.choose()
+    if alphas is None:
+        search.grow(grid.growth)
+    selection = search.selection()
+    return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
+
+
+def _check_enough_rows(rows: Rows) -> int:
+    """Return the number of full transitions, of which some can be held out; raises InvalidInputError."""
     check_finite("X", rows.X, rows.names)
     n_full = int(rows.full.sum())
     if n_full < 2:
@@ -143,22 +184,7 @@ def select(
             f"{n_full}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
         )
     check_weighted(float((rows.full * rows.weight).sum()), n_full)
-    if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
-        raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
-    rows, settings, unit = in_units(rows, settings)
-    grid = _usual_grid(rows.n_features - settings.fit_intercept, solver)
-    lmbdas = grid.lmbdas if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
-    folds = folds_of(rows, _FEW_FOLDS if cv is None and solver is not None else cv)
-    search = (_Search if solver is None else partial(_FreeSearch, solver))(rows, folds, settings, lmbdas, unit, n_jobs)
-    with np.errstate(over="ignore"):
-        default = alphas_for(rows.n_features - settings.fit_intercept, n_full)[:: grid.step] * unit
-    search.add(default if alphas is None else check_grid("alphas", alphas, 0.0, np.inf), on_progress)
-    search.choose()
-    while alphas is None and len(more := search.beyond(grid.growth)):
-        search.add(more)
-        search.improve(STAGES[-1], CAUTION_OF_GROWTH, _GAIN)
-    selection = search.selection()
-    return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
+    return n_full
 
 
 def _usual_grid(n_features: int, solver: Solver | None) -> _Grid:
@@ -177,14 +203,20 @@ def held_out_score(rows: Rows, model: Model) -> float | None:
     """
     if model.selection is not None:
         return model.selection.score
-    s, n = model.settings, rows.n_features
-    settings = replace(s, choose=(), alpha=1.0, centre=None, penalty=tuple(model.ridge[:n].tolist()))
-    rows = rows_from_all_over(rows.with_ones() if s.fit_intercept else rows, _ENTRIES_OF_SCORE // (n + 1))
+    if model.matrix_free:
+        return None
+    n = rows.n_features
+    penalty = tuple(model.ridge[:n].tolist())
+    settings = replace(model.settings, choose=(), alpha=1.0, centre=None, penalty=penalty)
+    if settings.fit_intercept:
+        rows = rows.with_ones()
+    some = rows_from_all_over(rows, _ENTRIES_OF_SCORE // (n + 1))
     with warnings.catch_warnings(action="ignore"):
         try:
-            return None if model.matrix_free else select(rows, settings, lmbdas=[s.lmbda], alphas=[1.0])[0].score
+            selection, _, _ = select(some, settings, lmbdas=[settings.lmbda], alphas=[1.0])
         except InvalidInputError:
             return None
+    return selection.score
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is out of range is refused
@@ -195,21 +227,80 @@ def in_units(rows: Rows, settings: Settings) -> tuple[Rows, Settings, float]:
     unit is the sum over the features of their mean square about the centre, each divided by the penalty. With an
     intercept, no prediction depends on the centre but for rounding, so only features far from zero are centred.
     """
-    full, n = rows.full, rows.n_features - settings.fit_intercept
-    weights = rows.weight[full] if "weight" in rows.given else None
-    X = rows.X if full.all() else rows.X[full]
+    full = rows.full
+    n = rows.n_features - settings.fit_intercept
+    X = rows.X
+    if not full.all():
+        X = X[full]
+    weights = None
+    if "weight" in rows.given:
+        weights = rows.weight[full]
     centre, spread, square = column_spread(X[:, :n], weights, about_zero=not settings.fit_intercept)
-    penalty = spread if settings.penalty is None else np.array(settings.penalty)
-    if settings.penalty is not None and "alpha" in settings.choose:  # 0 or 1, by name
-        penalty = penalty * spread
+
+    penalty = spread
+    if settings.penalty is not None:
+        penalty = np.array(settings.penalty)
+        if "alpha" in settings.choose:  # 0 or 1, by name
+            penalty = penalty * spread
     terms = np.divide(square, penalty, out=np.zeros(n), where=penalty > 0.0)
     unit = float(terms.sum() * rows.weight[full].mean())
     check_range(penalty, np.array(unit))
     settings = replace(settings, penalty=tuple(penalty.tolist()))
+
     centre = np.where(centre**2 > _FAR**2 * spread, centre, 0.0)
-    if centre.any() and not any(sparse.issparse(features) for features in (rows.X, rows.X_next)):
-        rows, settings = rows.less(np.append(centre, 0.0)), replace(settings, centre=tuple(centre.tolist()))
+    has_sparse = sparse.issparse(rows.X) or sparse.issparse(rows.X_next)
+    if centre.any() and not has_sparse:
+        rows = rows.less(np.append(centre, 0.0))
+        settings = replace(settings, centre=tuple(centre.tolist()))
     return rows, settings, unit or 1.0
+
+
+class _Solved(NamedTuple):
+    """Solutions for J ridge coefficients; n weights, m rewards, K folds. Those of L trace decays are stacked."""
+
+    weights: Array  # from all data, (J, n, m) or (L, J, n, m)
+    outside: Array  # without each fold, (K, J, n, m) or (K, L, J, n, m)
+    condition: Array  # largest condition number, (J,) or (L, J)
+
+
+class _Systems(NamedTuple):
+    """The systems of one trace decay: of all data, and then without each fold."""
+
+    systems: list[System]
+    shares: Array  # of the weight of all data, (K + 1,)
+    have_weight: Flags  # (K + 1,)
+
+    @classmethod
+    def of(cls, folds: list[Rows], lmbda: float, settings: Settings) -> _Systems:
+        """Sum the folds, and merge them to all data and to the data without each fold."""
+        sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
+        with np.errstate(over="ignore", invalid="ignore"):  # the solver checks the sums
+            total, rests = left_out(sums)
+        parts = [total, *rests]
+        intercept = settings.fit_intercept
+        no_ridge = np.zeros(total.n_features - intercept)
+        systems = [System.of(part, settings.variant, no_ridge, intercept=intercept) for part in parts]
+
+        whole = total.total_weight or 1.0
+        weight = np.array([part.total_weight for part in parts])
+        assumed = np.full(len(parts), whole / len(folds))  # where all weights are zero
+        assumed[0] = whole
+        has_weight = weight > 0.0
+        return cls(systems, np.where(has_weight, weight, assumed) / whole, has_weight)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the sums."""
+        return sum(system.A.nbytes + system.b.nbytes for system in self.systems)
+
+    def solved(self, alphas: Array, ridge: Array) -> _Solved:
+        """Solve with the ridge coefficients α times those of the features, in proportion to the weight of the data."""
+        factors = alphas * self.shares[:, np.newaxis]
+        ridges = factors[:, :, np.newaxis] * ridge
+        stacked = len(ridge) <= _MANY_FEATURES
+        weights, conditions = solve_for_ridges(self.systems, ridges, stacked=stacked)
+        condition = np.max(conditions, axis=0, where=self.have_weight[:, np.newaxis], initial=0.0)
+        return _Solved(weights[0], weights[1:], condition)
 
 
 class _Search:
@@ -223,42 +314,73 @@ class _Search:
     def __init__(
         self, rows: Rows, folds: list[Rows], settings: Settings, lmbdas: Array, unit: float, n_jobs: int | None
     ) -> None:
-        self.rows, self.folds, self.settings, self.lmbdas, self.unit, self.n_jobs = (
-            rows, folds, settings, lmbdas, unit, n_jobs,
-        )  # fmt: skip
-        weights, edges = rows.full * rows.weight, np.cumsum([0, *map(len, folds)])
-        self.held = [np.flatnonzero(weights[a:b]) + a for a, b in pairwise(edges.tolist())]
+        self.rows = rows
+        self.folds = folds
+        self.settings = settings
+        self.lmbdas = lmbdas
+        self.unit = unit
+        self.n_jobs = n_jobs
+        weights = rows.full * rows.weight
+        self.held = [np.flatnonzero(weights[first:end]) + first for first, end in self._edges]
         self.counts = np.array([weights[fold].sum() for fold in self.held])
-        L, K, n, m = len(lmbdas), len(folds), rows.n_features, rows.y.shape[1]
-        self.alphas, self.pair = np.empty(0), (0, 0)
         self.ridge = np.append(np.array(settings.penalty), [0.0] * settings.fit_intercept)
-        self.weights, self.outside = np.empty((L, 0, n, m)), np.empty((K, L, 0, n, m))
-        self.condition, self.quadratic = np.empty((L, 0)), np.empty((K, L, 0, m))
         self.systems: dict[float, _Systems] = {}  # by trace decay, as far as memory allows
 
+        n_lmbdas = len(lmbdas)
+        n_folds = len(folds)
+        n = rows.n_features
+        m = rows.y.shape[1]
+        self.alphas = np.empty(0)
+        self.pair = (0, 0)
+        self.weights = np.empty((n_lmbdas, 0, n, m))
+        self.outside = np.empty((n_folds, n_lmbdas, 0, n, m))
+        self.condition = np.empty((n_lmbdas, 0))
+        self.quadratic = np.empty((n_folds, n_lmbdas, 0, m))
+
     @property
-    def allowed(self) -> NDArray[np.bool_]:
+    def _edges(self) -> list[tuple[int, int]]:
+        """First row and end of each fold."""
+        edges = np.cumsum([0, *map(len, self.folds)])
+        return list(pairwise(edges.tolist()))
+
+    @property
+    def allowed(self) -> Flags:
         """Whether the system of each pair is well-conditioned, (λ, α)."""
         return np.asarray(self.condition < _LARGEST_CONDITION)
+
+    # ------------------------------------------------------------ pairs
 
     def add(self, alphas: Array, report: OnProgress | None = None) -> None:
         """Solve for more ridge coefficients, all below or all above those so far."""
         check_range(alphas)
-        weights, outside, condition = self._solutions(alphas, report)
+        solved = self._solutions(alphas, report)
         with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the errors
-            quadratic = np.stack([self._squares(*fold) for fold in zip(self.held, outside, strict=True)])
+            squares = [self._squares(fold, outside) for fold, outside in zip(self.held, solved.outside, strict=True)]
         below = len(self.alphas) > 0 and bool(alphas[-1] < self.alphas[0])
-        self.pair = self.pair[0], self.pair[1] + below * len(alphas)
-        new = {"alphas": alphas, "weights": weights, "outside": outside, "condition": condition, "quadratic": quadratic}
-        for (name, array), axis in zip(new.items(), (0, 1, 2, 1, 2), strict=True):
-            both = [array, getattr(self, name)] if below else [getattr(self, name), array]
-            setattr(self, name, np.concatenate(both, axis=axis))
+        if below:
+            i, j = self.pair
+            self.pair = (i, j + len(alphas))
 
-    def _solutions(self, alphas: Array, report: OnProgress | None) -> tuple[Array, Array, Array]:
-        """Weights from all data (λ, α, n, m) and without each fold (K, λ, α, n, m), largest condition (λ, α)."""
+        def joined(before: Array, new: Array, axis: int) -> Array:
+            if below:
+                return np.concatenate([new, before], axis=axis)
+            return np.concatenate([before, new], axis=axis)
+
+        self.alphas = joined(self.alphas, alphas, 0)
+        self.weights = joined(self.weights, solved.weights, 1)
+        self.outside = joined(self.outside, solved.outside, 2)
+        self.condition = joined(self.condition, solved.condition, 1)
+        self.quadratic = joined(self.quadratic, np.stack(squares), 2)
+
+    def _solutions(self, alphas: Array, report: OnProgress | None) -> _Solved:
+        """Solve for all trace decays."""
         tasks = [partial(self._solved, lmbda, alphas) for lmbda in self.lmbdas.tolist()]
-        weights, outside, condition = map(np.stack, zip(*self._in_parallel(tasks, report), strict=True))
-        return weights, outside.swapaxes(0, 1), condition
+        solved = self._in_parallel(tasks, report)
+        return _Solved(
+            weights=np.stack([one.weights for one in solved]),
+            outside=np.stack([one.outside for one in solved], axis=1),
+            condition=np.stack([one.condition for one in solved]),
+        )
 
     def _solved(self, lmbda: float, alphas: Array) -> _Solved:
         """Solve the systems of one trace decay, whose sums are kept for further ridge coefficients."""
@@ -269,24 +391,27 @@ class _Search:
             self.systems[lmbda] = systems
         return systems.solved(alphas, self.ridge)
 
-    def _in_parallel(self, tasks: Sequence[Callable[[], Any]], report: OnProgress | None) -> list[Any]:
+    def _in_parallel(self, tasks: Sequence[Callable[[], T]], report: OnProgress | None) -> list[T]:
         """Return the results of tasks."""
         from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
 
-        results, parallel = [], Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        results: list[T] = []
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
         with one_blas_thread():  # several threads would be slower: the systems are small
-            for done, result in enumerate(parallel(delayed(task)() for task in tasks), 1):
+            for result in parallel(delayed(task)() for task in tasks):
                 results.append(result)
                 if report is not None:
-                    report("choosing lmbda and alpha", done, len(tasks))
+                    report("choosing lmbda and alpha", len(results), len(tasks))
         return results
 
     def _squares(self, fold: NDArray[np.intp], outside: Array) -> Array:
+        """Compute wᵀ G w on a fold, (λ, α, m), for the weights without it, (λ, α, n, m)."""
         phi = self.rows.X[fold]
         gram = dense(phi.T @ times_weights(phi, self.rows.weight[fold]))
-        return np.asarray(
-            np.einsum("lanm,lanm->lam", outside, np.einsum("ij,lajm->laim", gram, outside, optimize=True))
-        )
+        projected = np.einsum("ij,lajm->laim", gram, outside, optimize=True)
+        return np.asarray(np.einsum("lanm,lanm->lam", outside, projected))
+
+    # ------------------------------------------------------------ the choice
 
     def choose(self) -> None:
         """Choose a pair in three stages, from the one nearest to the first reference.
@@ -296,15 +421,41 @@ class _Search:
         self._check_allowed()
         with np.errstate(over="ignore"):  # of units near the least float
             distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (ALPHA * self.unit)))
-        start = np.argmin(np.abs(self.lmbdas - LMBDA)), np.argmin(distance)
-        near = np.argwhere(self.allowed)
-        i, j = near[np.abs(near - start).sum(axis=1).argmin()].tolist()
-        self.pair = i, j
-        caution = CAUTION_OF_EPISODES if are_whole(self.rows) else CAUTION_OF_ROWS
-        for decay in STAGES:
-            self.improve(decay, caution if decay == STAGES[-1] else 0.0)
+        start = (np.argmin(np.abs(self.lmbdas - LMBDA)), np.argmin(distance))
+        allowed = np.argwhere(self.allowed)
+        nearest = np.abs(allowed - start).sum(axis=1).argmin()
+        i, j = allowed[nearest].tolist()
+        self.pair = (i, j)
+
+        caution = CAUTION_OF_ROWS
+        if are_whole(self.rows):
+            caution = CAUTION_OF_EPISODES
+        *first_stages, last_stage = STAGES
+        for decay in first_stages:
+            self.improve(decay, 0.0)
+        self.improve(last_stage, caution)
+
+    def grow(self, steps: Array) -> None:
+        """Try ridge coefficients these powers of two beyond the end at which the pair lies, while they are better."""
+        more = self._beyond(steps)
+        while len(more):
+            self.add(more)
+            self.improve(STAGES[-1], CAUTION_OF_GROWTH, _GAIN)
+            more = self._beyond(steps)
+
+    def _beyond(self, steps: Array) -> Array:
+        """Return the next ridge coefficients beyond the end at which the pair lies; none inside, or at the bounds."""
+        _, j = self.pair
+        if j == 0:
+            more = self.alphas[0] * np.exp2(-steps[::-1])
+            return np.asarray(more[more >= 0.99 * SMALLEST_ALPHA * self.unit])
+        if j < len(self.alphas) - 1:
+            return np.empty(0)
+        more = self.alphas[-1] * np.exp2(steps)
+        return np.asarray(more[more <= 1.01 * LARGEST_ALPHA * self.unit])
 
     def _check_allowed(self) -> None:
+        """Raise InvalidInputError when no system is well-conditioned."""
         if self.allowed.any():
             return
         if self.measure == "n_iter":
@@ -322,38 +473,40 @@ class _Search:
             f"{self.condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
         )
 
-    def beyond(self, steps: Array) -> Array:
-        """Return the next ridge coefficients beyond the end at which the pair lies; none inside, or at the bounds.
-
-        They are these powers of two beyond it.
-        """
-        if self.pair[1] == 0:
-            more = self.alphas[0] * np.exp2(-steps[::-1])
-            return np.asarray(more[more >= 0.99 * SMALLEST_ALPHA * self.unit])
-        more = self.alphas[-1] * np.exp2(steps)
-        at_end = self.pair[1] == len(self.alphas) - 1
-        return np.asarray(more[(more <= 1.01 * LARGEST_ALPHA * self.unit) & at_end])
-
     def improve(self, decay: float, caution: float, gain: float = 0.0) -> None:
         """Move to the pair of least cost on λ*-returns bootstrapped by the weights of the pair, which others must beat.
 
         Among ties up to rounding, the pair wins, else the largest α and then the smallest λ.
         """
-        targets, pair = lambda_returns(self.rows, decay, self.weights[self.pair]), self.pair
+        i, j = self.pair
+        targets = lambda_returns(self.rows, decay, self.weights[i, j])
         with np.errstate(over="ignore", invalid="ignore"):
-            self.sums, variance = self._errors(targets), self._variance(targets)
+            self.sums = self._errors(targets)
+            variance = self._variance(targets)
         check_range(self.sums, variance)
         self.squared = _in_units(self.sums, variance)  # (K, λ, α)
-        self.difference = self.squared - self.squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
-        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
-            spread = np.nan_to_num(np.sqrt(len(self.folds)) * self.difference.std(axis=0, ddof=1), nan=np.inf)
-        penalty = np.full_like(spread, gain * self.counts.sum()) + (caution * spread if caution else 0.0)
-        penalty[pair] = 0.0
+        of_pair = self.squared[:, i, j]
+        self.difference = self.squared - of_pair[:, np.newaxis, np.newaxis]
+
+        penalty = np.full(self.condition.shape, gain * self.counts.sum())
+        if caution:
+            penalty += caution * self._spread()
+        penalty[i, j] = 0.0
         self.cost = np.where(self.allowed, self.difference.sum(axis=0) + penalty, np.inf)
-        ties = np.argwhere(self.cost <= self.cost.min() + 1e-12 * max(1e-3, abs(self.cost.min()))).tolist()
-        if [*pair] not in ties:
+        least = self.cost.min()
+        is_tie = self.cost <= least + 1e-12 * max(1e-3, abs(least))
+        if not is_tie[i, j]:
+            ties = np.argwhere(is_tie).tolist()
             i, j = min(ties, key=lambda tie: (-tie[1], tie[0]))
-            self.pair = i, j
+            self.pair = (i, j)
+
+    def _spread(self) -> Array:
+        """Compute the standard error of the sum of the differences over the folds, (λ, α)."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
+            spread = np.sqrt(len(self.folds)) * self.difference.std(axis=0, ddof=1)
+        return np.asarray(np.nan_to_num(spread, nan=np.inf))
+
+    # ------------------------------------------------------------ errors and scores
 
     def _errors(self, targets: Array) -> Array:
         """Compute Σ (target − prediction)² on each fold, (K, λ, α, m)."""
@@ -363,8 +516,9 @@ class _Search:
             along = np.asarray(self.rows.X[fold].T @ weighted)  # (n, m)
             crossed = np.einsum("lanm,nm->lam", self.outside[k], along)
             own = np.sum(targets[fold] * weighted, axis=0)
-            squared[k] = self.quadratic[k] - 2.0 * crossed + own
-            squared[k][squared[k] <= 32.0 * np.finfo(float).eps * (self.quadratic[k] + own)] = 0.0  # rounding alone
+            of_fold = self.quadratic[k] - 2.0 * crossed + own
+            rounding = 32.0 * np.finfo(float).eps * (self.quadratic[k] + own)
+            squared[k] = np.where(of_fold <= rounding, 0.0, of_fold)
         return squared
 
     def _variance(self, targets: Array) -> Array:
@@ -377,41 +531,67 @@ class _Search:
 
     def selection(self) -> Selection:
         """Return the pair with the scores of all pairs."""
-        differences = np.abs(self.difference[:, self.allowed])
-        if self.allowed.sum() > 1 and differences.max() <= 1e-12 * max(self.counts.max(), self.squared.max()):
+        self._warn_if_alike()
+        i, j = self.pair
+        scores = self._scores()
+        lmbda, alpha = np.meshgrid(self.lmbdas, self.alphas, indexing="ij")
+        order = self.cost.reshape(-1)
+        columns = {
+            "lmbda": lmbda,
+            "alpha": alpha,
+            **{name: np.where(self.allowed, score, np.nan) for name, score in scores.items()},
+            "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
+            self.measure: self.condition,
+            "observed_share": np.full(lmbda.shape, self._observed_share()),
+        }
+        results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
+        return Selection(
+            float(self.lmbdas[i]),
+            float(self.alphas[j]),
+            float(scores["mean_test_score"][i, j]),
+            len(self.counts),
+            len(self.rows),
+            results,
+        )
+
+    def _scores(self) -> dict[str, Array]:
+        """Compute R² of all pairs, (λ, α), by the names of `cv_results_`."""
+        total = self.counts.sum()
+        counts = np.where(self.counts > 0.0, self.counts, 1.0)
+        nothing = np.zeros_like(self.weights[0, 0])
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread of scores beyond float64 counts as infinite
+            of_folds = 1.0 - self.squared / counts[:, np.newaxis, np.newaxis]
+            mean = 1.0 - self.squared.sum(axis=0) / total
+            observed = self._variance(lambda_returns(self.rows, STAGES[-1], nothing))
+            return {
+                "mean_test_score": mean,
+                "std_test_score": of_folds.std(axis=0),
+                "cautious_test_score": mean[self.pair] - (self.cost - self.cost[self.pair]) / total,
+                "observed_test_score": 1.0 - _in_units(self.sums, observed).sum(axis=0) / total,
+                **{f"split{k}_test_score": score for k, score in enumerate(of_folds)},
+            }
+
+    def _observed_share(self) -> float:
+        """Compute the share of the discounted weight of the returns that was observed."""
+        share = 1.0 - unobserved_shares(self.rows)
+        full = self.rows.full
+        return float(np.average(share[full], weights=self.rows.weight[full]))
+
+    def _warn_if_alike(self) -> None:
+        """Warn if all pairs have the same errors."""
+        if self.allowed.sum() < 2:
+            return
+        largest = np.abs(self.difference[:, self.allowed]).max()
+        if largest <= 1e-12 * max(self.counts.max(), self.squared.max()):
             warn(
                 "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: "
                 "the returns are all the same (as with equal rewards and no ends), or the features, the rewards, the "
                 "importance ratios or the penalties are all zero. The pair nearest to (0.9, 1) is used.",
                 NothingToChooseWarning,
             )
-        pair, counts, total = self.pair, self.counts, self.counts.sum()
-        nothing = np.zeros_like(self.weights[pair])
-        with np.errstate(over="ignore", invalid="ignore"):  # a spread of scores beyond float64 counts as infinite
-            scores = 1.0 - self.squared / np.where(counts > 0.0, counts, 1.0)[:, np.newaxis, np.newaxis]
-            mean = 1.0 - self.squared.sum(axis=0) / total
-            observed = self._variance(lambda_returns(self.rows, STAGES[-1], nothing))
-            tests = {
-                "mean_test_score": mean, "std_test_score": scores.std(axis=0),
-                "cautious_test_score": mean[pair] - (self.cost - self.cost[pair]) / total,
-                "observed_test_score": 1.0 - _in_units(self.sums, observed).sum(axis=0) / total,
-                **{f"split{k}_test_score": score for k, score in enumerate(scores)},
-            }  # fmt: skip
-        lmbda, alpha = np.meshgrid(self.lmbdas, self.alphas, indexing="ij")
-        order, share = self.cost.reshape(-1), 1.0 - unobserved_shares(self.rows)
-        full = self.rows.full
-        columns = {
-            "lmbda": lmbda, "alpha": alpha,
-            **{name: np.where(self.allowed, test, np.nan) for name, test in tests.items()},
-            "rank_test_score": np.searchsorted(np.sort(order), order) + 1, self.measure: self.condition,
-            "observed_share": np.full(mean.shape, np.average(share[full], weights=self.rows.weight[full])),
-        }  # fmt: skip
-        results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
-        chosen = float(lmbda[pair]), float(alpha[pair]), float(mean[pair])
-        return Selection(*chosen, len(counts), len(self.rows), results)
 
 
-class _FreeSearch(_Search):
+class _SearchWithoutMatrix(_Search):
     """The same without the matrix: a pair is allowed if all of its systems are solved within `max_iter` products."""
 
     measure = "n_iter"
@@ -420,75 +600,37 @@ class _FreeSearch(_Search):
         super().__init__(*args)
         self.solver = replace(solver, tol=max(solver.tol, _TOL_OF_CHOICE))
 
-    def _solutions(self, alphas: Array, report: OnProgress | None) -> tuple[Array, Array, Array]:
-        rows, edges = self.rows, np.cumsum([0, *map(len, self.folds)]).tolist()
+    def _solutions(self, alphas: Array, report: OnProgress | None) -> _Solved:
+        """Solve from all data, and without each fold; the counts of products take the place of condition numbers."""
+        tasks = [partial(self._solved_without, fold, alphas) for fold in [(0, 0), *self._edges]]
+        solved = self._in_parallel(tasks, report)
+        weights, *outside = (theta for theta, _ in solved)
+        counts = [count for _, count in solved]
+        return _Solved(weights, np.stack(outside), np.maximum.reduce(counts))
+
+    def _solved_without(self, fold: tuple[int, int], alphas: Array) -> tuple[Array, Array]:
+        """Solve without a fold for all pairs: the rows before it and those after it are two streams."""
+        rows = self.rows
+        first, end = fold
+        last = rows.last.copy()
+        last[first - 1 : first] = True
+        last[end - 1 : end] = True
+        rest = rows.changed(last=last)
+        weight = rest.full * rest.weight
+        weight[first:end] = 0.0
         whole = float((rows.full * rows.weight).sum()) or 1.0
-
-        def solved(fold: tuple[int, int]) -> tuple[Array, Array]:
-            """Solve without a fold: the rows before it and those after it are two streams."""
-            (first, end), last = fold, rows.last.copy()
-            last[first - 1 : first] = last[end - 1 : end] = True
-            rest = rows.changed(last=last)
-            kept = rest.full * rest.weight
-            kept[first:end] = 0.0
-            share = (float(kept.sum()) or whole / len(self.folds)) / whole
-            ridges = [alpha * share * self.ridge for alpha in alphas]
-            return solve_grid(rest, self.settings, self.lmbdas.tolist(), ridges, self.solver, fold)
-
-        tasks = [partial(solved, fold) for fold in [(0, 0), *pairwise(edges)]]
-        (weights, *outside), counts = zip(*self._in_parallel(tasks, report), strict=True)
-        return weights, np.stack(outside), np.maximum.reduce(counts)
+        share = (float(weight.sum()) or whole / len(self.folds)) / whole
+        ridges = [alpha * share * self.ridge for alpha in alphas]
+        return solve_grid(rest, self.settings, self.lmbdas.tolist(), ridges, self.solver, fold)
 
     def _squares(self, fold: NDArray[np.intp], outside: Array) -> Array:
-        phi, weight = self.rows.X[fold], self.rows.weight[fold]
-        return np.array([[weight @ (phi @ one) ** 2 for one in of_lmbda] for of_lmbda in outside])
+        """Compute wᵀ G w from the predictions, without the matrix G."""
+        phi = self.rows.X[fold]
+        weight = self.rows.weight[fold]
+        return np.array([[weight @ (phi @ theta) ** 2 for theta in of_lmbda] for of_lmbda in outside])
 
 
 def _in_units(squared: Array, variance: Array) -> Array:
     """Divide squared errors (…, m) by the variance of each reward's returns, (m,), and average over the rewards."""
-    return np.asarray(np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1))
-
-
-class _Solved(NamedTuple):
-    """Solutions for one trace decay and J ridge coefficients; n weights, m rewards, K folds."""
-
-    weights: Array  # from all data, (J, n, m)
-    outside: Array  # without each fold, (K, J, n, m)
-    condition: Array  # largest condition number, (J,)
-
-
-class _Systems(NamedTuple):
-    """The systems of one trace decay: of all data, and then without each fold."""
-
-    systems: list[System]
-    shares: Array  # of the weight of all data, (K + 1,)
-    have_weight: Flags  # (K + 1,)
-
-    @classmethod
-    def of(cls, folds: list[Rows], lmbda: float, settings: Settings) -> _Systems:
-        """Sum the folds, and merge them to all data and to the data without each fold."""
-        sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
-        with np.errstate(over="ignore", invalid="ignore"):  # the solver checks the sums
-            total, rests = left_out(sums)
-        no_ridge = np.zeros(total.n_features - settings.fit_intercept)
-        intercept = settings.fit_intercept
-        parts = [total, *rests]
-        systems = [System.of(part, settings.variant, no_ridge, intercept=intercept) for part in parts]
-        whole = total.total_weight or 1.0
-        weight = np.array([part.total_weight for part in parts])
-        assumed = np.full(len(parts), whole / len(folds))  # where all weights are zero
-        assumed[0] = whole
-        return cls(systems, np.where(weight > 0.0, weight, assumed) / whole, weight > 0.0)
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory of the sums."""
-        return sum(system.A.nbytes + system.b.nbytes for system in self.systems)
-
-    def solved(self, alphas: Array, ridge: Array) -> _Solved:
-        """Solve with the ridge coefficients α times those of the features, in proportion to the weight of the data."""
-        ridges = alphas[np.newaxis, :, np.newaxis] * self.shares[:, np.newaxis, np.newaxis] * ridge
-        stacked = len(ridge) <= _MANY_FEATURES
-        weights, conditions = solve_for_ridges(self.systems, ridges, stacked=stacked)
-        condition = np.max(conditions, axis=0, where=self.have_weight[:, np.newaxis], initial=0.0)
-        return _Solved(weights[0], weights[1:], condition)
+    units = np.where(variance > 0.0, variance, 1.0)
+    return np.asarray(np.mean(squared / units, axis=-1))
