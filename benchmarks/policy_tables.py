@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from pages import newest, write_between
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, GUIDE = DOCS / "results" / "policy-evaluation.md", DOCS / "guide" / "which-policy.md"
+PAGE = DOCS / "results" / "policy-evaluation.md"
+GUIDE = DOCS / "guide" / "which-policy.md"
 SOURCE = "benchmarks/policy_evaluation.py"
 KINDS = ("fine", "coarse")
-CHOICE, REFERENCE, OLD = "first choice", "state values", "LSTD(0), ratios, α = 1"
+CHOICE = "first choice"
+REFERENCE = "state values"
+OLD = "LSTD(0), ratios, α = 1"
 RIGHT = ("lake", "cliff", "taxi", *(f"random process {i}" for i in range(1, 6)), "long", "queue", "wind")
 UNSEEN = ("queue", "wind", "random process 4", "random process 5", "drift")  # did not make the first choice
 MISSES = 0.6  # of the intervals, from which features count as too coarse
@@ -40,7 +43,9 @@ class Cell(NamedTuple):
         """Root mean squared error in units of the bound; infinite if an estimate is missing."""
         values = np.array([one[0] for one in self.methods[method]], dtype=float)
         error = float(np.sqrt(np.mean((values - self.truth) ** 2))) / self.bound
-        return error if np.isfinite(error) else float("inf")
+        if np.isfinite(error):
+            return error
+        return float("inf")
 
     def held(self, method: str) -> NDArray[np.bool_]:
         low, high = np.array([one[1:3] for one in self.methods[method]], dtype=float).T
@@ -49,7 +54,9 @@ class Cell(NamedTuple):
     def warned(self, letters: str = "", method: str = CHOICE) -> NDArray[np.bool_]:
         """Whether each repeat gave a warning of these letters, or any one."""
         said = [one[3] for one in self.methods[method]]
-        return np.array([bool(set(one) & set(letters)) if letters else bool(one) for one in said])
+        if letters:
+            said = [set(one) & set(letters) for one in said]
+        return np.array([bool(one) for one in said])
 
     @property
     def safe(self) -> float:
@@ -76,18 +83,21 @@ def cells(found: dict[str, Any], others: dict[str, Any]) -> Iterator[Cell]:
     """Yield what was measured, with the repeats that both files have."""
     for name, cell in found["cells"].items():
         problem, log, target, size = name.split(" | ")
+        methods = cell["methods"]
+        n = len(cell["repeats"])
         beside = others["cells"].get(name)
-        n = min(len(cell["repeats"]), len(beside["repeats"]) if beside else len(cell["repeats"]))
-        assert not beside or cell["repeats"][:n] == beside["repeats"][:n]
-        methods = cell["methods"] | (beside["methods"] if beside else {})
+        if beside:
+            methods = methods | beside["methods"]
+            n = min(n, len(beside["repeats"]))
+            assert cell["repeats"][:n] == beside["repeats"][:n]
         for kind in KINDS:
             if f"{CHOICE}, {kind}" not in methods:
                 continue
             other = tuple(f", {k}" for k in KINDS if k != kind)
-            own = {
-                method.removesuffix(f", {kind}"): estimates[:n]
-                for method, estimates in methods.items() if not method.endswith(other) and len(estimates) >= n
-            }  # fmt: skip
+            own = {}
+            for method, estimates in methods.items():
+                if not method.endswith(other) and len(estimates) >= n:
+                    own[method.removesuffix(f", {kind}")] = estimates[:n]
             bound = cell["deviation"] / np.sqrt(int(size))
             yield Cell((problem, log, target, kind), int(size), cell["truth"], bound, own)
 
@@ -128,15 +138,21 @@ def measured(every: list[Cell]) -> dict[tuple[str, str, float], float]:
 
 def goals(every: list[Cell]) -> list[str]:
     """Return what was asked and what was found, on the processes that did not make the rule and on the others."""
-    parts = [[cell for cell in every if cell.enough and (cell.name[0] in UNSEEN) == new] for new in (True, False)]
-    new, old = (measured(part) if part else {} for part in parts)
+    of_new, of_rule = judged(every)
+    new = measured(of_new) if of_new else {}
+    old = measured(of_rule) if of_rule else {}
     lines = [
-        f"| | goal | new processes, {len(parts[0])} rows | processes of the rule, {len(parts[1])} rows |",
+        f"| | goal | new processes, {len(of_new)} rows | processes of the rule, {len(of_rule)} rows |",
         "|---|---|---|---|",
     ]
 
     def met(found: dict[tuple[str, str, float], float], what: tuple[str, str, float]) -> bool:
-        return what not in found or (found[what] <= what[2] if what[1] == "≤" else found[what] >= what[2])
+        _, sign, goal = what
+        if what not in found:
+            return True
+        if sign == "≤":
+            return found[what] <= goal
+        return found[what] >= goal
 
     for what in sorted({**new, **old}, key=lambda what: (met(new, what), met(old, what))):
         numbers = [f"{found[what]:.2f}" if what in found else "—" for found in (new, old)]
@@ -148,27 +164,39 @@ def goals(every: list[Cell]) -> list[str]:
     return lines
 
 
+def judged(every: list[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Return the rows that goals are judged on: of processes that did not make the rule, and of the others."""
+    enough = [cell for cell in every if cell.enough]
+    new = [cell for cell in enough if cell.name[0] in UNSEEN]
+    return new, [cell for cell in enough if cell.name[0] not in UNSEEN]
+
+
 def misses(every: list[Cell]) -> list[str]:
     """Return the rows in which the truth is neither in the interval nor a warning given often enough."""
     rows = sorted((cell for cell in every if cell.enough and cell.safe < 0.8), key=lambda cell: cell.safe)
     if not rows:
         return ["No row has the truth in the interval, or a warning, in less than 80 % of its repeats."]
-    return [
-        "Rows with the truth in the interval, or a warning, in less than 80 % of their repeats:", "",
+    lines = [
+        "Rows with the truth in the interval, or a warning, in less than 80 % of their repeats:",
+        "",
         "| process, log, target, features | episodes | repeats | held or warned | first choice | state values |",
         "|" + "---|" * 6,
-        *(
-            f"| {', '.join(cell.name)} | {cell.size} | {len(cell.methods[CHOICE])} | {cell.safe:.2f} "
-            f"| {cell.error(CHOICE):.2g} | {cell.error(REFERENCE):.2g} |" for cell in rows
-        ),
-    ]  # fmt: skip
+    ]
+    lines += [_miss(cell) for cell in rows]
+    return lines
+
+
+def _miss(cell: Cell) -> str:
+    """Return the line of a row that misses its goal."""
+    repeats = len(cell.methods[CHOICE])
+    errors = f"{cell.error(CHOICE):.2g} | {cell.error(REFERENCE):.2g}"
+    return f"| {', '.join(cell.name)} | {cell.size} | {repeats} | {cell.safe:.2f} | {errors} |"
 
 
 def in_short(every: list[Cell]) -> str:
     """Return the sentences of the guide."""
-    parts = [[cell for cell in every if cell.enough and (cell.name[0] in UNSEEN) == new] for new in (True, False)]
     lines = []
-    for own, which in zip(parts, ("did not make the rule", "made the rule, with other logs"), strict=True):
+    for own, which in zip(judged(every), ("did not make the rule", "made the rule, with other logs"), strict=True):
         if own:
             found = {what[0]: value for what, value in measured(own).items()}
             low = sum(cell.safe < 0.8 for cell in own)
@@ -192,7 +220,8 @@ def by_process(every: list[Cell]) -> list[str]:
     ]
     for place in worst_first(every, lambda cell: (cell.name[0], cell.size)):
         own = [cell for cell in every if (cell.name[0], cell.size) == place]
-        ratios, repeats = [cell.ratio for cell in own], min(len(cell.methods[CHOICE]) for cell in own)
+        ratios = [cell.ratio for cell in own]
+        repeats = min(len(cell.methods[CHOICE]) for cell in own)
         beside = max(max(cell.error(REFERENCE), 0.5) / max(cell.best[0], 0.5) for cell in own)
         lines.append(
             f"| {place[0]}, {place[1]} | {repeats} | {np.median(ratios):.2f} | {max(ratios):.2f} "
@@ -213,11 +242,12 @@ def by_target(every: list[Cell]) -> list[str]:
     for process in worst_first(every, lambda cell: cell.name[0]):
         own = sorted((cell for cell in every if cell.name[0] == process), key=lambda cell: -cell.ratio)
         lines += [
-            f"<details><summary>{process}: {len(own)} rows</summary>", "",
+            f"<details><summary>{process}: {len(own)} rows</summary>",
+            "",
             "| log, target, features | episodes | repeats | first choice | truth held | warned "
             "| best single method | its error | state values | α = 1 | WDR | fitted Q, boosting |",
             "|" + "---|" * 12,
-        ]  # fmt: skip
+        ]
         for cell in own:
             beside = (REFERENCE, OLD, "WDR", "fitted Q, boosting")
             other = [f"{cell.error(name):.2g}" if name in cell.methods else "—" for name in beside]
@@ -247,10 +277,11 @@ def by_method(every: list[Cell]) -> list[str]:
 def weighted_pairs(found: dict[str, Any]) -> list[str]:
     """Compare action values of rows as they are with those of rows that count by the ratios of their actions."""
     lines = [
-        f"Least-squares action values, `LSTDQ(0)`, with rows as they are and weighted by π/μ, on {found['date']}:", "",
+        f"Least-squares action values, `LSTDQ(0)`, with rows as they are and weighted by π/μ, on {found['date']}:",
+        "",
         "| features | rows | repeats | error | weighted | truth held | weighted | much better | much worse |",
         "|" + "---|" * 9,
-    ]  # fmt: skip
+    ]
     for kind in KINDS:
         own = []
         for name, cell in found["cells"].items():
@@ -269,23 +300,39 @@ def weighted_pairs(found: dict[str, Any]) -> list[str]:
 
 
 def text(found: dict[str, Any], others: dict[str, Any], pairs: dict[str, Any]) -> str:
+    """Return the tables of the page as Markdown."""
     every = list(cells(found, others))
     counts = sorted(len(cell.methods[CHOICE]) for cell in every)
-    machine, repeats = found["machine"], " to ".join(map(str, sorted({counts[0], counts[-1]})))
+    machine = found["machine"]
+    repeats = " to ".join(map(str, sorted({counts[0], counts[-1]})))
     lines = [
         f"Measured by `python {SOURCE}` on {found['date']}: {machine['cores']} cores, Python {machine['python']}; "
         f"seeds from {found['seed']}; {len(every)} rows, {repeats} repeats of each.",
         f"Goals are judged on rows with at least {ENOUGH} repeats.",
-        "", *goals(every), "", *misses(every), "",
+        "",
+        *goals(every),
+        "",
+        *misses(every),
+        "",
         "The error of the first choice beside that of the best single method of the same row, how often its interval "
         "held the truth, and how often that or a warning came. State values are beside it. The fewer the repeats, the "
-        "luckier the best of many methods.", "",
-        *by_process(every), "", "![Errors in units of the bound](figures/policy-evaluation.png)", "",
+        "luckier the best of many methods.",
+        "",
+        *by_process(every),
+        "",
+        "![Errors in units of the bound](figures/policy-evaluation.png)",
+        "",
         "Errors of each method beside the least one of the same row, both at least half the bound, in the rows that "
-        "goals are judged on, as in the figure:", "",
-        *by_method([cell for cell in every if cell.enough]), "", *weighted_pairs(pairs), "",
-        "Each row, with errors as multiples of the bound, the worst of the first choice first:", "", *by_target(every),
-    ]  # fmt: skip
+        "goals are judged on, as in the figure:",
+        "",
+        *by_method([cell for cell in every if cell.enough]),
+        "",
+        *weighted_pairs(pairs),
+        "",
+        "Each row, with errors as multiples of the bound, the worst of the first choice first:",
+        "",
+        *by_target(every),
+    ]
     return "\n".join(lines)
 
 
@@ -320,7 +367,9 @@ def draw(every: list[Cell], path: Path) -> None:
 
 def write() -> None:
     """Write the tables and the figure from the newest results."""
-    found, others, pairs = newest("policies"), newest("policy-baselines"), newest("policy-pairs")
+    found = newest("policies")
+    others = newest("policy-baselines")
+    pairs = newest("policy-pairs")
     every = list(cells(found, others))
     draw([cell for cell in every if cell.enough], PAGE.parent / "figures" / "policy-evaluation.png")
     write_between(GUIDE, SOURCE, in_short(every))
