@@ -55,14 +55,13 @@ from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ bounds by rewards
 
-MOST, MOST_OF_SPREAD = 0.15, 0.1  # certain error, as a share of the variance, and of the standard deviation
+MOST = 0.15  # certain error, as a share of the variance of predictions,
+MOST_OF_SPREAD = 0.1  # and as one of their standard deviation
 FEWEST = 30  # rows below which nothing is said
 _ROUNDING = 1e-9  # relative to the bounds and the predictions
 
 
-def bounds_of(
-    least: Array, most: Array, gamma: float, *, ends: bool, intercept: bool, steps: float = np.inf
-) -> Array:  # fmt: skip
+def bounds_of(least: Array, most: Array, gamma: float, *, ends: bool, intercept: bool, steps: float = np.inf) -> Array:
     """Return the least and the greatest value that rewards from `least` to `most` allow, (2, m); ±inf without a bound.
 
     They are of the sum over some `steps`. Without an intercept, the ridge term shrinks predictions to zero, which is
@@ -76,10 +75,14 @@ def bounds_of(
     [[1.0], [6.0]]
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        far = np.divide(1.0 - gamma**steps, 1.0 - gamma) if gamma < 1.0 else steps
+        far = np.divide(1.0 - gamma**steps, 1.0 - gamma) if gamma < 1.0 else steps  # 1 + γ + … + γ^(H−1)
         near = 1.0 if ends or far == np.inf else far
-        low, high = np.where(least < 0.0, far, near) * least, np.where(most > 0.0, far, near) * most
-    return np.stack([low, high] if intercept else [np.minimum(low, 0.0), np.maximum(high, 0.0)])
+        low = np.where(least < 0.0, far, near) * least
+        high = np.where(most > 0.0, far, near) * most
+    if not intercept:
+        low = np.minimum(low, 0.0)
+        high = np.maximum(high, 0.0)
+    return np.stack([low, high])
 
 
 @np.errstate(all="ignore")  # an overflow shows as inf or NaN
@@ -87,21 +90,23 @@ def distance(prediction: Array, bounds: Array) -> Array:
     """Return how far predictions (T, m) are outside of bounds (2, m) or (2, T, m); 0 inside and for rounding."""
     low, high = bounds
     outside = np.maximum(low - prediction, prediction - high)
-    size = np.abs(prediction) + np.where(prediction < low, np.abs(low), np.where(prediction > high, np.abs(high), 0.0))
+    bound = np.where(prediction > high, np.abs(high), 0.0)
+    bound = np.where(prediction < low, np.abs(low), bound)
+    size = np.abs(prediction) + bound
     return np.where(outside > _ROUNDING * size, outside, 0.0)
 
 
 def sides(prediction: Array, bounds: Array) -> str:
     """Say of predictions (T,) which share is below and above bounds (2,) or (2, T), of which the last are shown."""
     low, high = bounds
-    return " and ".join(
-        f"{percent(outside.mean())} are {side} {np.ravel(bound)[-1]:.4g}, {far} {extreme:.4g}"
-        for outside, side, bound, far, extreme in (
-            (prediction < low, "below", low, "down to", prediction.min()),
-            (prediction > high, "above", high, "up to", prediction.max()),
-        )
-        if outside.any()
-    )
+    texts = []
+    below = prediction < low
+    if below.any():
+        texts.append(f"{percent(below.mean())} are below {np.ravel(low)[-1]:.4g}, down to {prediction.min():.4g}")
+    above = prediction > high
+    if above.any():
+        texts.append(f"{percent(above.mean())} are above {np.ravel(high)[-1]:.4g}, up to {prediction.max():.4g}")
+    return " and ".join(texts)
 
 
 def percent(share: float) -> str:
@@ -158,7 +163,9 @@ def little_observed(share: float | None, hidden: Hidden) -> str:
 
 def with_backtest(text: str, result: str) -> str:
     """Return a text of :func:`little_observed` with what a backtest said, if one was run, in place of its name."""
-    return text.replace(UNTESTED, result) if result else text
+    if not result:
+        return text
+    return text.replace(UNTESTED, result)
 
 
 # Results of backtests by estimator, with the parameters that it had.
@@ -195,15 +202,21 @@ def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
 
     `sizes` (3,) and `off_policy` are those of :class:`lstd.statistics.counts.Sample`.
     """
-    products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
-    rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
-    factors, few = "importance ratios" if off_policy else "trace coefficients", small(sizes, lmbda)
-    for what, size, is_small, why in zip((factors, "weights"), sizes, few, (products, rows), strict=False):
-        if is_small:
-            left = "less than one run" if size < 1.0 else f"{size:.2g} runs"  # products above 1 count as correlations
-            count = f"the data count as {left} of independent rows, and as {sizes[2]:.0f} without them"
-            warn(f"With these {what} {count}: {why}.", EffectiveSampleWarning)
-    return any(few)
+    few_of_ratios, few_of_weights = small(sizes, lmbda)
+    if few_of_ratios:
+        what = "importance ratios" if off_policy else "trace coefficients"
+        why = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
+        warn(f"With these {what} {_counted(sizes[0], sizes[2])}: {why}.", EffectiveSampleWarning)
+    if few_of_weights:
+        why = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
+        warn(f"With these weights {_counted(sizes[1], sizes[2])}: {why}.", EffectiveSampleWarning)
+    return few_of_ratios or few_of_weights
+
+
+def _counted(size: float, without: float) -> str:
+    """Say as how much data the rows count, with and without ratios or weights."""
+    left = "less than one run" if size < 1.0 else f"{size:.2g} runs"  # products above 1 count as correlations
+    return f"the data count as {left} of independent rows, and as {without:.0f} without them"
 
 
 # ------------------------------------------------------------ growing features
@@ -219,10 +232,12 @@ _BACK = 0.02  # most episodes, and most of the sum of all changes, in which a fe
 
 def growing_doubt(rows: Rows) -> str:
     """Say which features only grow within one cohort of episodes, and what to do; empty if none do."""
-    ends, full = np.flatnonzero(rows.last), rows.full
-    first = np.append(0, ends[:-1] + 1)
-    open_ends = ~full[ends] & (ends > first)
-    first, last = first[open_ends], ends[open_ends]
+    full = rows.full
+    ends = np.flatnonzero(rows.last)
+    begins = np.append(0, ends[:-1] + 1)
+    open_ends = ~full[ends] & (ends > begins)
+    first = begins[open_ends]
+    last = ends[open_ends]
     if len(last) < _FEWEST or not _one_way(rows.X[first[:_FEWEST]], rows.X[last[:_FEWEST]]).any():
         return ""
     age = _by_episodes(_ages, rows)
@@ -230,15 +245,23 @@ def growing_doubt(rows: Rows) -> str:
         return ""
     if np.mean(_by_episodes(unobserved_shares, rows), where=full) < _LEAST_UNOBSERVED:
         return ""
-    kept, change = np.arange(rows.X.shape[1]), rows.X[last] - rows.X[first]
+    kept = np.arange(rows.X.shape[1])
+    change = rows.X[last] - rows.X[first]
     if sparse.issparse(change):  # with many features, only those that may be among them are made dense
         kept = np.flatnonzero(np.asarray((change != 0.0).sum(axis=0)) >= _LEAST_GROWING * len(last))
-    start, stop = dense(rows.X[first][:, kept]), dense(rows.X[last][:, kept])
-    grown, fallen = (
-        [j for at, j in enumerate(kept.tolist()) if moved[at] and _outgrows(rows, j, stop[:, at], sign)]
-        for sign in (1.0, -1.0) for moved in [_moves(sign * start, sign * stop)]
-    )  # fmt: skip
-    return _text_of_growing(rows, grown, fallen) if grown or fallen else ""
+    start = dense(rows.X[first][:, kept])
+    stop = dense(rows.X[last][:, kept])
+    grown = _growing(rows, kept, start, stop, 1.0)
+    fallen = _growing(rows, kept, start, stop, -1.0)
+    if not (grown or fallen):
+        return ""
+    return _text_of_growing(rows, grown, fallen)
+
+
+def _growing(rows: Rows, kept: NDArray[np.intp], start: Array, stop: Array, sign: float) -> list[int]:
+    """Return which of the features `kept`, times `sign`, only grow; `start` and `stop` are their values, (I, k)."""
+    moved = _moves(sign * start, sign * stop)
+    return [j for at, j in enumerate(kept.tolist()) if moved[at] and _outgrows(rows, j, stop[:, at], sign)]
 
 
 def _moves(start: Array, stop: Array) -> Flags:
@@ -250,10 +273,13 @@ def _moves(start: Array, stop: Array) -> Flags:
 
 def _text_of_growing(rows: Rows, grown: list[int], fallen: list[int]) -> str:
     """Say which features, by number, only grow and only fall, and what to do."""
-    both = [
-        f"that only {moves} within an episode ({listed([_name(rows, j) for j in found], 5)}) have their {most} values"
-        for found, moves, most in ((grown, "grow", "largest"), (fallen, "fall", "least")) if found
-    ]  # fmt: skip
+    both = []
+    if grown:
+        names = listed([_name(rows, j) for j in grown], 5)
+        both.append(f"that only grow within an episode ({names}) have their largest values")
+    if fallen:
+        names = listed([_name(rows, j) for j in fallen], 5)
+        both.append(f"that only fall within an episode ({names}) have their least values")
     return (
         f"Features {' and those '.join(both)} in horizon rows, where no row "
         "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
@@ -268,8 +294,9 @@ def _name(rows: Rows, j: int) -> str:
 
 def _one_way(start: Features, stop: Features) -> Flags:
     """Whether each feature, (n,), is almost never less, or almost never more, in the last rows than in the first."""
-    back = [np.asarray((less < more).sum(axis=0)) for less, more in ((stop, start), (start, stop))]
-    return np.asarray(np.minimum(*back) <= max(1.0, _BACK * start.shape[0]))
+    fell = np.asarray((stop < start).sum(axis=0))
+    grew = np.asarray((start < stop).sum(axis=0))
+    return np.asarray(np.minimum(fell, grew) <= max(1.0, _BACK * start.shape[0]))
 
 
 def _by_episodes(function: Callable[[Rows], Array], rows: Rows) -> Array:
@@ -282,8 +309,10 @@ def _by_episodes(function: Callable[[Rows], Array], rows: Rows) -> Array:
 
 def _ages(rows: Rows) -> Array:
     """Time since each episode began, (T,), in steps, or by the discounts of rows if they have their own."""
-    steps = np.where((rows.discount > 0.0) & (rows.discount < 1.0), rows.discount, np.exp(-1.0))
-    passed = np.append(0.0, np.cumsum(-np.log(steps))[:-1]) if rows.own_discounts else np.arange(float(len(rows)))
+    passed = np.arange(float(len(rows)))
+    if rows.own_discounts:
+        steps = np.where((rows.discount > 0.0) & (rows.discount < 1.0), rows.discount, np.exp(-1.0))
+        passed = np.append(0.0, np.cumsum(-np.log(steps))[:-1])
     begins = np.append(True, rows.last[:-1])
     return np.asarray(passed - passed[begins][np.cumsum(begins) - 1])
 
@@ -294,7 +323,8 @@ def _outgrows(rows: Rows, j: int, stop: Array, sign: float) -> bool:
     `stop` has its values there.
     """
     x = sign * dense(rows.X[:, [j]])[:, 0]
-    seen, change = x[rows.full], np.diff(x)[~rows.last[:-1]]
+    seen = x[rows.full]
+    change = np.diff(x)[~rows.last[:-1]]
     if not seen.max() > seen.min() or np.mean(seen >= (sign * stop).max()) > _AT_TOP:
         return False
     return bool(-change[change < 0.0].sum() <= _BACK * change[change > 0.0].sum())
@@ -308,7 +338,9 @@ _TOLD = 0.7  # of the largest difference: the first choice of rows with so much 
 _LARGER = 1.5  # M over the largest ratio
 _SHARES = 0.25 ** np.arange(5)  # values of κ, in units of the largest
 _FINE = 2.0 ** -np.arange(0.0, 12.0, 0.25)  # those at which the largest M is looked for
-_PARTS, _MOST, _FOR_MEANS = 8, 2**15, 2**12  # parts of the log, rows, and rows for means of features, at most
+_PARTS = 8  # of the log, at most,
+_MOST = 2**15  # rows,
+_FOR_MEANS = 2**12  # and rows for means of features
 TENTHS = np.arange(1, 10) / 10
 _AT_ONCE = 2**17  # entries of dense features
 _FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many, that a mean needs
@@ -329,18 +361,23 @@ def support_doubt(rows: Rows, ratio: Array, value: Array | None = None) -> str:
     low = _SHARES / (_LARGER * max(1.0, float(ratio.max())))
     factors = np.log1p(np.append(-low, 0.5 * _SHARES) * (ratio - 1.0)[:, np.newaxis])
     block = np.searchsorted(np.flatnonzero(rows.begins), chosen, side="right")
-    block = block if block[-1] - block[0] >= 2 * _FEW else np.arange(len(chosen))
-    choices = _Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW), value)
+    if block[-1] - block[0] < 2 * _FEW:
+        block = np.arange(len(chosen))
+    n_parts = min(_PARTS, 1 + (block[-1] - block[0]) // _FEW)
+    choices = _Choices(rows, chosen, n_parts, value)
     sums = choices.sums(np.column_stack([np.ones_like(ratio), ratio, factors]))
     mean = sums[:, 1] / np.maximum(sums[:, 0], 1.0)
     evidence = np.logaddexp.reduce(sums[:, 2:], axis=1) - np.log(factors.shape[1])
     chance = _CHANCE / np.count_nonzero(sums[:, 0])
     off = np.where(evidence > -np.log(chance), np.abs(mean - 1.0), 0.0)
-    for choice in np.argsort(-np.where(off > _TOLD * off.max(), np.inf, off), kind="stable")[: np.count_nonzero(off)]:
+    order = np.argsort(-np.where(off > _TOLD * off.max(), np.inf, off), kind="stable")
+    for choice in order[: np.count_nonzero(off)]:
         mask, words = choices.described(int(choice))
         error, most = _standard_error(ratio[mask], block[mask], chance)
         if off[choice] > max(_SMALL, most):
-            larger = _larger(ratio[mask], chance / factors.shape[1]) if mean[choice] < 1.0 else np.inf
+            larger = np.inf
+            if mean[choice] < 1.0:
+                larger = _larger(ratio[mask], chance / factors.shape[1])
             return _text(mean[choice], error, mean[0], words, larger)
     return ""
 
@@ -349,9 +386,12 @@ class _Choices:
     """Choices of rows: all, above and not above the mean of each feature, parts of the log, steps, tenths by value."""
 
     def __init__(self, rows: Rows, chosen: NDArray[np.intp], parts: int, value: Array | None) -> None:
-        self.X, self.names, self.rows = rows.X, rows.names, chosen
+        self.X = rows.X
+        self.names = rows.names
+        self.rows = chosen
         n_features = rows.X.shape[1]
-        self.means, at_once = np.zeros(n_features), len(chosen)
+        self.means = np.zeros(n_features)
+        at_once = len(chosen)
         if not sparse.issparse(rows.X):
             self.means = rows.X[chosen[spread(len(chosen), _FOR_MEANS)]].mean(axis=0)
             at_once = max(1, _AT_ONCE // n_features)
@@ -359,18 +399,23 @@ class _Choices:
         first = np.flatnonzero(np.concatenate([[True], rows.last[:-1]]))
         self.step = chosen - first[np.searchsorted(first, chosen, side="right") - 1]
         edges = np.unique(np.quantile(self.step, (0.0, 0.25, 0.5, 0.75), method="lower")) + 1
-        self.labels = [np.arange(len(chosen)) * parts // len(chosen), np.searchsorted(edges, self.step, side="right")]
-        self.value = self.step if value is None else value[chosen]
+        part = np.arange(len(chosen)) * parts // len(chosen)
+        self.labels = [part, np.searchsorted(edges, self.step, side="right")]
+        self.value: NDArray[Any] = self.step
         if value is not None:
+            self.value = value[chosen]
             self.labels.append(np.searchsorted(np.unique(np.quantile(self.value, TENTHS)), self.value))
         self.ends = np.cumsum([1, n_features, n_features, *(label.max() + 1 for label in self.labels[:2])])
 
     def above(self, part: slice, features: slice = slice(None)) -> Features:
         """Return whether features of some rows are above their means, as an array or sparse."""
-        contiguous = isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous and features == slice(None)
         rows = self.rows[part]
-        found: Features = self.X.take(rows, axis=0) if contiguous else self.X[rows, features]  # `take` is faster
-        return found > (0.0 if sparse.issparse(found) else self.means[features])
+        if isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous and features == slice(None):
+            return self.X.take(rows, axis=0) > self.means  # faster than an index
+        found: Features = self.X[rows, features]
+        if sparse.issparse(found):
+            return found > 0.0
+        return found > self.means[features]
 
     def sums(self, values: Array) -> Array:
         """Return sums of values (N, J) over each choice, (K, J)."""
@@ -386,9 +431,11 @@ class _Choices:
             return np.ones(len(self.rows), np.bool_), "of all rows"
         j = int(choice - self.ends[kind - 1])
         if kind < 3:
-            above, name = dense(self.above(slice(None), slice(j, j + 1)))[:, 0], f"x{j}"
-            words = f"{name if self.names is None else self.names[j]} {'above' if kind == 1 else 'not above'}"
-            return above == (kind == 1), f"of rows with {words} {self.means[j]:.3g}"
+            above: Flags = np.asarray(dense(self.above(slice(None), slice(j, j + 1)))[:, 0], np.bool_)
+            name = f"x{j}" if self.names is None else self.names[j]
+            if kind == 1:
+                return above, f"of rows with {name} above {self.means[j]:.3g}"
+            return ~above, f"of rows with {name} not above {self.means[j]:.3g}"
         mask = self.labels[kind - 3] == j
         numbers = (self.rows, self.step, self.value)[kind - 3][mask]
         tenth = "of rows with a predicted value of {:.3g} to {:.3g}"
@@ -400,8 +447,11 @@ def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tup
     """Compute the standard error of a mean of independent blocks, and the difference from it that chance explains."""
     from scipy import special  # takes 0.1 s to import
 
-    n, error = len(np.unique(block)), float(np.linalg.norm(np.bincount(block, ratio - ratio.mean())) / len(ratio))
-    return error, np.inf if n < _FEW else error * float(special.stdtrit(n - 1, 1.0 - 0.5 * chance))
+    n = len(np.unique(block))
+    error = float(np.linalg.norm(np.bincount(block, ratio - ratio.mean())) / len(ratio))
+    if n < _FEW:
+        return error, np.inf
+    return error, error * float(special.stdtrit(n - 1, 1.0 - 0.5 * chance))
 
 
 def _larger(ratio: Array, chance: float) -> float:
@@ -412,15 +462,17 @@ def _larger(ratio: Array, chance: float) -> float:
 
 
 def _text(mean: float, error: float, whole: float, rows: str, larger: float) -> str:
+    """Say that the mean ratio of some rows is not 1, why that may be, and what to do; `whole` is that of all rows."""
     below = (
         f"the log does not take all actions of the target policy, or takes some more than {larger:.2g} times less "
         "often, so that these rows have too few of them; or the probabilities behind the ratios are wrong"
     )
     above = "the probabilities behind the ratios are wrong; those of logged actions are too small"
+    why = below if mean < 1.0 else above
+    of_all = "" if mean == whole else f" (of all rows {whole:.3g})"
     return (
-        f"The mean importance ratio {rows} is {mean:.3g}, with a standard error of {error:.2g}, and not 1"
-        f"{'' if mean == whole else f' (of all rows {whole:.3g})'}: {below if mean < 1.0 else above}. "
-        "Values of the target policy may be far off. Check the probabilities with "
+        f"The mean importance ratio {rows} is {mean:.3g}, with a standard error of {error:.2g}, and not 1{of_all}: "
+        f"{why}. Values of the target policy may be far off. Check the probabilities with "
         "`lstd.ope.action_calibration`, or choose a target policy whose actions the log takes."
     )
 
@@ -438,10 +490,12 @@ _TRACED = (
     "lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`, or use lmbda=0."
 )
 _APART = " Give transitions that do not follow one another different ids in `episode`."
-_ROWS_COUNTED, _FEWEST_COUNTED = 2**12, 20  # rows of which entries are counted: the first ones, and the fewest
+_ROWS_COUNTED = 2**12  # the first rows, of which entries are counted,
+_FEWEST_COUNTED = 20  # and the fewest of them
 _REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
 _FEWEST_ENDS = 10  # subjects that end at the latest time
-_NEARLY_ALL, _MANY = 0.9, 0.3  # of the subjects seen at the latest time, and of all ends
+_NEARLY_ALL = 0.9  # of the subjects seen at the latest time,
+_MANY = 0.3  # and of all ends
 
 
 class Break(NamedTuple):
@@ -467,15 +521,26 @@ def find_break(rows: Rows, lmbda: float, before: Array | None = None, *, ids: bo
     with_ratios = "importance_ratio" in rows.given
     if not traced and with_ratios and _are_mixed(rows):
         return Break(None, traced)
-    if not traced and not (with_ratios and (rows.episode is not None if ids is None else ids)):
+    if ids is None:
+        ids = rows.episode is not None
+    if not traced and not (with_ratios and ids):
         return None
+    row = _first_break(rows, before)
+    if row is None:
+        return None
+    if rows.order is not None:
+        row = int(rows.order[row])
+    return Break(row, traced)
+
+
+def _first_break(rows: Rows, before: Array | None) -> int | None:
+    """Return the first row that is not the successor given for the row before it; None if all are."""
     if before is not None and differ(rows.X[:1], before[np.newaxis, : rows.X.shape[1]])[0]:
-        row: int | None = 0
-    elif (after := first_true(breaks(rows))) is not None:
-        row = after + 1
-    else:
+        return 0
+    row = first_true(breaks(rows))
+    if row is None:
         return None
-    return Break(row if rows.order is None else int(rows.order[row]), traced)
+    return row + 1
 
 
 def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> bool:
@@ -497,16 +562,17 @@ def assumed_cut(what: str = "`episode` was given without `terminated`") -> str:
 
 def warn_of_break(found: Break, where: str = "", *, columns: bool = False) -> None:
     """Warn of a break in the arrays X and X_next, or in named `columns`, of the data named by `where`."""
-    X, X_next, of = ("X", "X_next", " of `X`")
+    names = {"X": "X", "X_next": "X_next", "of": " of `X`"}
     if columns:
-        X, X_next, of = ("features", "next_features", " (the first row of data is 1)")
+        names = {"X": "features", "X_next": "next_features", "of": " (the first row of data is 1)"}
     if found.row is None:
         text = "most rows of `{X_next}` have more entries other than zero than any row of `{X}`" + _COUNTED_TWICE
     else:
         text = "row {row}{of} is not the successor that `{X_next}` gives for the row before it, in the same episode"
         text += _TRACED if found.traced else _COUNTED_TWICE + _APART
-    text = text.format(X=X, X_next=X_next, of=of, row=found.row)
-    warn(f"{where}: {text}" if where else text[0].upper() + text[1:], BrokenEpisodeWarning)
+    text = text.format(**names, row=found.row)
+    text = f"{where}: {text}" if where else text[0].upper() + text[1:]
+    warn(text, BrokenEpisodeWarning)
 
 
 def _are_mixed(rows: Rows) -> bool:
@@ -515,10 +581,11 @@ def _are_mixed(rows: Rows) -> bool:
     Observed successors are rows like others. With dense features, or a policy that takes one action, it does not show.
     """
     first = slice(0, _ROWS_COUNTED)
-    both: tuple[Features, Features] = (rows.X, rows.X_next)
-    X, X_next = ((phi[first] != 0.0).sum(axis=1) for phi in both)
-    of_inner = X_next[~rows.terminated[first]]
-    return len(of_inner) >= _FEWEST_COUNTED and bool(np.mean(of_inner > X.max()) > 0.5)
+    X_next: Features = rows.X_next
+    of_rows = (rows.X[first] != 0.0).sum(axis=1)
+    of_successors = (X_next[first] != 0.0).sum(axis=1)
+    of_inner = of_successors[~rows.terminated[first]]
+    return len(of_inner) >= _FEWEST_COUNTED and bool(np.mean(of_inner > of_rows.max()) > 0.5)
 
 
 # ------------------------------------------------------------ rewards of horizon rows
@@ -540,8 +607,9 @@ def warn_of_unused(lost: int, count: int) -> None:
 
 def unused_rewards(count: int) -> str:
     """Return a sentence about rewards that are not used."""
-    what = "1 reward of a last row is" if count == 1 else f"{count} rewards of last rows are"
-    return f"{what} not used: {'its' if count == 1 else 'their'} successor is unknown."
+    if count == 1:
+        return "1 reward of a last row is not used: its successor is unknown."
+    return f"{count} rewards of last rows are not used: their successor is unknown."
 
 
 # ------------------------------------------------------------ subjects that look closed
@@ -568,17 +636,24 @@ class TimesOfEnds(NamedTuple):
         """Count rows (T,), if they have times; with the `last` rows of episodes of a whole log, within a usual step."""
         if times is None or not len(times):
             return cls()
-        first, latest = times.min(), times.max()
-        early, late = times == first, times == latest
-        within = () if last is None else (times[1:] - times[:-1])[~last[:-1]]
-        if last is not None and len(within):
-            step = np.sort(within)[len(within) // 2]
-            early |= np.append(True, last[:-1]) & (times - first < step)
-            late |= last & (latest - times < step)
-        n_early, n_late, ended_late, ended = map(
-            int, map(np.count_nonzero, (early, late, late & terminated, terminated))
+        first = times.min()
+        latest = times.max()
+        early = times == first
+        late = times == latest
+        if last is not None:
+            steps = (times[1:] - times[:-1])[~last[:-1]]
+            if len(steps):
+                usual = np.sort(steps)[len(steps) // 2]
+                early |= np.append(True, last[:-1]) & (times - first < usual)
+                late |= last & (latest - times < usual)
+        return cls(
+            earliest=first.item(),
+            n_earliest=int(np.count_nonzero(early)),
+            latest=latest.item(),
+            n_latest=int(np.count_nonzero(late)),
+            ended_latest=int(np.count_nonzero(late & terminated)),
+            ended=int(np.count_nonzero(terminated)),
         )
-        return cls(first.item(), n_early, latest.item(), n_late, ended_late, ended)
 
     def scaled(self, factor: int) -> TimesOfEnds:
         """Return the counts with times in another unit."""
@@ -588,23 +663,29 @@ class TimesOfEnds(NamedTuple):
 
     def then(self, other: TimesOfEnds) -> TimesOfEnds:
         """Return the counts of both."""
-        if self.latest is None or other.latest is None:
-            return other if self.latest is None else self
-        first, last = min(self.earliest, other.earliest), max(self.latest, other.latest)
-        starts = [c for c in (self, other) if c.earliest == first]
-        ends = [c for c in (self, other) if c.latest == last]
+        if self.latest is None:
+            return other
+        if other.latest is None:
+            return self
+        earliest = min(self.earliest, other.earliest)
+        latest = max(self.latest, other.latest)
+        at_start = [counts for counts in (self, other) if counts.earliest == earliest]
+        at_end = [counts for counts in (self, other) if counts.latest == latest]
         return TimesOfEnds(
-            first, sum(c.n_earliest for c in starts), last, sum(c.n_latest for c in ends),
-            sum(c.ended_latest for c in ends), self.ended + other.ended,
-        )  # fmt: skip
+            earliest=earliest,
+            n_earliest=sum(counts.n_earliest for counts in at_start),
+            latest=latest,
+            n_latest=sum(counts.n_latest for counts in at_end),
+            ended_latest=sum(counts.ended_latest for counts in at_end),
+            ended=self.ended + other.ended,
+        )
 
     def doubt(self) -> str:
         """Say that nearly all subjects seen at the latest time are marked as ended, and many ends lie there, if so."""
         n = self.ended_latest
-        if (
-            n < max(_FEWEST_ENDS, _NEARLY_ALL * self.n_latest, _MANY * self.ended)
-            or self.n_earliest >= 0.5 * self.ended
-        ):
+        if n < max(_FEWEST_ENDS, _NEARLY_ALL * self.n_latest, _MANY * self.ended):
+            return ""
+        if self.n_earliest >= 0.5 * self.ended:  # the clock may be one of each episode
             return ""
         return (
             f"{n} of {self.ended} ends (`terminated`) lie at the latest time of the log, where {self.n_latest} "

@@ -62,34 +62,26 @@ def read_events(
     `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
     """
     check_choice("first", first, FIRST)
-    terminated = columns["terminated"]
-    if terminated is not None and says_no_ends(terminated, "the name of a column"):
-        columns = {**columns, "terminated": None}
-    roles = {
-        role: [*check_columns(role, given, several=role == "amount")]
-        for role, given in columns.items()
-        if given is not None or role in ("episode", "time")
-    }
-    files = source if isinstance(source, (list, tuple)) else [source]
-    is_file = len(files) > 0 and all(isinstance(file, (str, os.PathLike)) for file in files)
-    error_at = None
-    if is_file:
-        columns_read = list(dict.fromkeys(name for names in roles.values() for name in names))
-        source, error_at = _read_files(files, columns_read)
-    table = FrameRows(source, roles, unit="us", error_at=error_at)
-    table.check()
+    roles = _check_roles(columns)
+    table = _table_of(source, roles)
+    column = roles["time"][0]
     dates, zoned = table.clock()
     times: Any = table.found.marks.times
-    times = times if dates else times.astype(np.float64)
+    if not dates:
+        times = times.astype(np.float64)
     if table.holds_durations:
-        given = {"until": until, "start": start, "step": step}
-        until, start, step = (_microseconds(name, value, roles["time"][0]) for name, value in given.items())
+        until = _microseconds("until", until, column)
+        start = _microseconds("start", start, column)
+        step = _microseconds("step", step, column)
     elif not dates:
-        _check_numbers(roles["time"][0], times, {"until": until, "start": start, "step": step})
-    end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
+        _check_numbers(column, times, {"until": until, "start": start, "step": step})
+    end = _moment("until", until, dates, zoned)
+    since = _moment("start", start, dates, zoned)
     if not dates:
         step = check_real("step", step, 0.0, np.inf, open_low=True)
-        times, since = _snapped(times, end, step), None if since is None else float(_snapped(since, end, step))
+        times = _snapped(times, end, step)
+        if since is not None:
+            since = float(_snapped(since, end, step))
     if since is not None and not _number(since) <= _number(end):
         raise InvalidInputError(f"`start` must not be after `until`; got {start!s} and {until!s}.")
     if not (times < _number(end)).any():
@@ -107,6 +99,31 @@ def read_events(
     if not isinstance(columns["amount"], (list, tuple)):
         arrays["y"] = arrays["y"][:, 0]
     return arrays | {"time": moments[arrays["time"]], "feature_names": names}
+
+
+def _check_roles(columns: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the names of the columns of each role that was given."""
+    terminated = columns["terminated"]
+    if terminated is not None and says_no_ends(terminated, "the name of a column"):
+        columns = {**columns, "terminated": None}
+    roles = {}
+    for role, given in columns.items():
+        if given is not None or role in ("episode", "time"):
+            roles[role] = [*check_columns(role, given, several=role == "amount")]
+    return roles
+
+
+def _table_of(source: Any, roles: dict[str, list[str]]) -> FrameRows:
+    """Return the rows of a data frame, or of one file or several; a bad value raises InvalidInputError."""
+    files = source if isinstance(source, (list, tuple)) else [source]
+    is_file = len(files) > 0 and all(isinstance(file, (str, os.PathLike)) for file in files)
+    error_at = None
+    if is_file:
+        names = [name for named in roles.values() for name in named]
+        source, error_at = _read_files(files, list(dict.fromkeys(names)))
+    table = FrameRows(source, roles, unit="us", error_at=error_at)
+    table.check()
+    return table
 
 
 def _feature_names(amounts: Sequence[str], first: str) -> list[str]:
@@ -138,11 +155,13 @@ def _read_files(files: Sequence[Any], columns: Sequence[str]) -> tuple[Any, Erro
     if not found:
         names = ", ".join(table.file for table in tables)
         raise InvalidInputError(f"{names} must have at least one row of data; got none.")
-    ends = np.cumsum([0 if part is None else len(part) for part in parts])
+    lengths = [0 if part is None else len(part) for part in parts]
+    ends = np.cumsum(lengths)
 
     def error_at(row: int, column: str, text: str) -> InvalidInputError:
         file = int(np.searchsorted(ends, row, side="right"))
-        return at_row(tables[file].file, row - int([0, *ends][file]), column, text)
+        begin = int(ends[file]) - lengths[file]
+        return at_row(tables[file].file, row - begin, column, text)
 
     return pa.concat_tables(_of_one_type(found)), error_at
 
@@ -256,46 +275,72 @@ def _snapped(times: Any, until: float, step: float) -> Any:
 def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
     """Return the edges of steps in ascending order, from one that is not after the earliest event up to `until`."""
     if dates:
-        match = _STEP.fullmatch(step) if isinstance(step, str) else None
-        if match is None:
-            raise InvalidInputError(
-                f"`step` must be one of {', '.join(_UNITS)}, or several as in '2 weeks', for a log with dates; got "
-                f"{shown(step)}."
-            )
-        number, unit = int(match[1] or 1), match[2]
-    length = number * _UNITS[unit] * _DAY if dates else step
-    if not (_number(until) - earliest) / length < _MOST_EDGES:
-        raise InvalidInputError(f"`step` must divide the time of the log into at most {_MOST_EDGES} steps; got {step}.")
-    if not dates:
-        n_steps = int(np.ceil((until - earliest) / length)) + 1
-        edges = until - length * np.arange(n_steps, -1, -1)
+        number, unit = _parsed_step(step)
+        _check_length(step, number * _UNITS[unit] * _DAY, _number(until) - earliest)
+        edges = _edges_of_dates(until, number, unit, earliest)
     else:
-        before = _back(until, number, unit)
-        moments = [until]
-        try:
-            while _number(moments[-1]) > earliest:
-                moments.append(next(before))
-        except (OverflowError, ValueError) as error:
-            raise InvalidInputError("`time` must be years after the year 1; correct the earliest event.") from error
-        edges = np.array([_number(moment) for moment in moments[::-1]])
+        _check_length(step, step, until - earliest)
+        n_steps = int(np.ceil((until - earliest) / step)) + 1
+        edges = until - step * np.arange(n_steps, -1, -1)
     first = int(np.searchsorted(edges, earliest, side="right")) - 1
     return np.asarray(edges[max(0, first) :])
 
 
+def _parsed_step(step: Any) -> tuple[int, str]:
+    """Return the number and the unit of a step of a calendar, such as "2 weeks"."""
+    match = _STEP.fullmatch(step) if isinstance(step, str) else None
+    if match is None:
+        raise InvalidInputError(
+            f"`step` must be one of {', '.join(_UNITS)}, or several as in '2 weeks', for a log with dates; got "
+            f"{shown(step)}."
+        )
+    return int(match[1] or 1), match[2]
+
+
+def _check_length(step: Any, length: float, whole: float) -> None:
+    """Refuse steps of a length that are too many for the whole time of the log."""
+    if not whole / length < _MOST_EDGES:
+        raise InvalidInputError(f"`step` must divide the time of the log into at most {_MOST_EDGES} steps; got {step}.")
+
+
+def _edges_of_dates(until: datetime, number: int, unit: str, earliest: int) -> NDArray[Any]:
+    """Return the edges of steps of a calendar in ascending order, microseconds since 1970."""
+    before = _back(until, number, unit)
+    moments = [until]
+    try:
+        while _number(moments[-1]) > earliest:
+            moments.append(next(before))
+    except (OverflowError, ValueError) as error:
+        raise InvalidInputError("`time` must be years after the year 1; correct the earliest event.") from error
+    return np.array([_number(moment) for moment in reversed(moments)])
+
+
 def _back(until: datetime, number: int, unit: str) -> Iterator[datetime]:
     """Yield the edges before `until`, the latest first, by the clock of its time zone; days of a month are kept."""
-    zone, k = until.tzinfo, 0
+    if unit == "hour" and until.tzinfo is not None:  # on the clock, an hour may be missing or come twice
+        until = until.astimezone(UTC)
+    k = 0
     while True:
         k += number
-        if unit == "hour":  # on the clock, an hour may be missing or come twice
-            moment = until if zone is None else until.astimezone(UTC)
-            yield moment - timedelta(hours=k)
-        elif unit in ("day", "week"):
-            yield until - k * timedelta(days=7 if unit == "week" else 1)
+        if unit == "hour":
+            yield until - timedelta(hours=k)
+        elif unit == "day":
+            yield until - timedelta(days=k)
+        elif unit == "week":
+            yield until - timedelta(days=7 * k)
+        elif unit == "month":
+            yield _months_before(until, k)
         else:
-            months = until.year * 12 + until.month - 1 - k * (12 if unit == "year" else 1)
-            year, month = months // 12, months % 12 + 1
-            yield until.replace(year=year, month=month, day=min(until.day, monthrange(year, month)[1]))
+            yield _months_before(until, 12 * k)
+
+
+def _months_before(moment: datetime, number: int) -> datetime:
+    """Return the same day and time of an earlier month; its last day where it has no such day."""
+    months = moment.year * 12 + moment.month - 1 - number
+    year = months // 12
+    month = months % 12 + 1
+    last_day = monthrange(year, month)[1]
+    return moment.replace(year=year, month=month, day=min(moment.day, last_day))
 
 
 # ------------------------------------------------------------ rows
@@ -303,12 +348,14 @@ def _back(until: datetime, number: int, unit: str) -> Iterator[datetime]:
 
 def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], edges: NDArray[Any]) -> Events:
     """Return the events before `until` in order, with the step in which each falls."""
-    amounts, ended = table.found.rows.X, table.found.rows.terminated
     ids = table.id_values("episode")
     first, code = numbered(ids)
-    order = np.lexsort((ended, times, code))
+    order = np.lexsort((table.found.rows.terminated, times, code))
     order = order[times[order] < edges[-1]]
-    code, at, ended = code[order], times[order], ended[order]
+    code = code[order]
+    at = times[order]
+    amounts = table.found.rows.X[order]
+    ended = table.found.rows.terminated[order]
     late = np.flatnonzero(ended[:-1] & (code[1:] == code[:-1]))
     if len(late):
         text = "is true, but later events of the same id follow. Correct the flag, or give them another id."
@@ -316,13 +363,15 @@ def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], 
     step = np.searchsorted(edges, at, side="right") - 1
     position = step + (at - edges[step]) / (edges[step + 1] - edges[step])
     earliest = at[np.searchsorted(code, code)]  # of the id of each event
-    return Events(ids[first], code, step, position, amounts[order], ended, at == earliest)
+    return Events(ids[first], code, step, position, amounts, ended, at == earliest)
 
 
 def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the edges of the first and of the last row of each id, (I,); the last is before the first without rows."""
-    n_ids, n_edges = len(events.names), len(edges)
-    first, last = np.full(n_ids, n_edges), np.full(n_ids, n_edges - 1)
+    n_ids = len(events.names)
+    n_edges = len(edges)
+    first = np.full(n_ids, n_edges)
+    last = np.full(n_ids, n_edges - 1)
     np.minimum.at(first, events.code, events.step + 1)  # the first edge at which the id is known
     if start is not None:
         first = np.maximum(first, np.searchsorted(edges, start, side="left"))
@@ -339,19 +388,24 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, ap
 
     `first` and `last` are edges of each id, (I,). `apart` says whether features have the first events of an id apart.
     """
+    # The rows: whose they are, (T,), and at which edge.
     lengths = np.maximum(last - first + 1, 0)
     begins = np.cumsum(lengths) - lengths
     who = np.repeat(np.arange(len(first)), lengths)
     edge = first[who] + np.arange(len(who)) - begins[who]
+    some = lengths > 0
+
+    # What each row's step brought: the number of events, and their amounts.
     early = events.step < first[events.code]  # before the first row of the id
     row = ((begins - first)[events.code] + events.step)[~early]
     gains = np.column_stack([np.ones(len(events.code)), events.amounts])
     during = _sums(row, gains[~early], len(who))
+
+    # What was known at its edge: the sums of all steps before.
     counted = gains
     if apart:
         counted = np.where(events.is_first[:, np.newaxis], 0.0, gains)
     known = np.empty_like(during)
-    some = lengths > 0
     known[begins[some]] = _sums(events.code[early], counted[early], len(first))[some]
     brought = _sums(row, counted[~early], len(who))
     for k in range(1, int(lengths.max())):  # sums of each id alone, so that no rounding comes from the others
@@ -360,12 +414,14 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, ap
     if apart:
         at_first = _sums(events.code[events.is_first], events.amounts[events.is_first], len(first))
         known = np.hstack([known, at_first[who]])
+    starts = np.searchsorted(events.code, who)
+    seen = np.column_stack([_before(events, who, edge), starts])  # the last event, and the first one
+    since = edge[:, np.newaxis] - events.position[seen]
+
     is_last = np.zeros(len(who), np.bool_)
     is_last[(begins + lengths - 1)[some]] = True
     terminated = is_last & np.isin(who, events.code[events.ended])
-    starts = np.searchsorted(events.code, who)
-    since = edge[:, np.newaxis] - events.position[np.column_stack([_before(events, who, edge), starts])]
-    y = during[:, 1:] if during.shape[1] > 1 else during
+    y = during[:, 1:] if during.shape[1] > 1 else during  # the amounts, or the number of events without any
     y = np.where((is_last & ~terminated)[:, np.newaxis], np.nan, y)
     return {
         "X": np.hstack([known, since]),
@@ -395,13 +451,19 @@ def _before(events: Events, who: NDArray[np.intp], edge: NDArray[np.intp]) -> ND
 
 
 def write_steps(
-    data: Any, episode: str, time: str, terminated: str, rewards: Sequence[str], file: IO[bytes],
+    data: Any,
+    episode: str,
+    time: str,
+    terminated: str,
+    rewards: Sequence[str],
+    file: IO[bytes],
     make_sink: Callable[..., Any],
-) -> None:  # fmt: skip
+) -> None:
     """Write a row per step: id, start, features, rewards, and whether the id ended, under these names."""
     y = data.y.reshape(len(data), -1)
     columns = [(episode, data.episode), (time, data.time)]
-    columns += [*zip(data.feature_names or (), data.X.T, strict=True), *zip(rewards, y.T, strict=True)]
+    columns += zip(data.feature_names or (), data.X.T, strict=True)
+    columns += zip(rewards, y.T, strict=True)
     columns.append((terminated, data.terminated))
     names = [name for name, _ in columns]
     for name in names:
@@ -416,6 +478,8 @@ def _arrow_of(values: NDArray[Any]) -> Any:
 
     if values.dtype.kind not in "biufmM":
         values = np.array([str(value) for value in values], dtype=object)
-    array = pa.array(values.astype("M8[us]") if values.dtype.kind == "M" else values, from_pandas=True)
-    is_date = values.dtype.kind == "M" and (values == values.astype("M8[D]")).all()
-    return array.cast(pa.date32()) if is_date else array
+    if values.dtype.kind != "M":
+        return pa.array(values, from_pandas=True)
+    array = pa.array(values.astype("M8[us]"), from_pandas=True)
+    are_dates = (values == values.astype("M8[D]")).all()
+    return array.cast(pa.date32()) if are_dates else array

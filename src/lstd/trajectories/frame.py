@@ -47,23 +47,31 @@ def read_frame(
     if "reward" not in roles and not spans:
         raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
     table = FrameRows(frame, roles, check_integer("first_row", first_row, 0), sort=sort)
-    found, episode = table.found, table.id_values("episode")
+    found = table.found
+    episode = table.id_values("episode")
     numbers, last = _follow(table, no_ends)
     terminated = found.rows.terminated
     arrays: dict[str, Any] = {
-        "X": found.rows.X, "y": found.y, **found.numbers, "terminated": terminated, "groups": table.id_values("groups"),
-        "episode": numbers if episode is None else episode, "time": None if spans else table.dates(),
-    }  # fmt: skip
+        "X": found.rows.X,
+        "y": found.y,
+        **found.numbers,
+        "terminated": terminated,
+        "groups": table.id_values("groups"),
+        "episode": numbers if episode is None else episode,
+        "time": None if spans else table.dates(),
+    }
     if isinstance(columns["reward"], str):
         arrays["y"] = np.ascontiguousarray(found.y[:, 0])
     cut = last & ~terminated
     if spans:
         times, arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
-        arrays["y"] = arrays["y"] if "reward" in roles else times
+        if "reward" not in roles:
+            arrays["y"] = times
     if "action" in roles:
         arrays["actions"] = table.labels("action", cut & (not spans))
     if spans:
-        names, stop = roles["features"], table.numbers("stop")
+        names = roles["features"]
+        stop = table.numbers("stop")
         now = {names.index(name): stop for name in roles["start"] if name in names}
         arrays = with_horizon_rows(arrays, cut, now)
     if "episode" in roles and not no_ends and "terminated" not in roles and "truncated" not in roles:
@@ -115,14 +123,14 @@ def with_age(arrays: Mapping[str, Any], name: Any, *, spans: bool) -> dict[str, 
 
 def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     """Check the names of columns; returns the list of names of each argument that was given."""
-    roles = {
-        role: [*check_columns(role, given, several=role in ("features", "reward"))]
-        for role, given in columns.items()
-        if given is not None or role == "features"
-    }
-    known_later = {
-        name: role for role in ("reward", "terminated", "truncated", "stop", "event") for name in roles.get(role, ())
-    }
+    roles = {}
+    for role, given in columns.items():
+        if given is not None or role == "features":
+            roles[role] = [*check_columns(role, given, several=role in ("features", "reward"))]
+    known_later = {}
+    for role in ("reward", "terminated", "truncated", "stop", "event"):
+        for name in roles.get(role, ()):
+            known_later[name] = role
     for name in roles["features"]:
         if name in known_later:
             raise InvalidInputError(
@@ -137,8 +145,11 @@ def _follow(table: FrameRows, no_ends: bool) -> tuple[NDArray[np.int64], Flags]:
 
     Unless the caller says that there are `no_ends`, each episode without a column of ends must be flagged as cut off.
     """
-    roles, marks = table.roles, table.found.marks
-    again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
+    roles = table.roles
+    marks = table.found.marks
+    again = EPISODE_AGAIN
+    if "time" in roles:
+        again += " With sort=True, rows are sorted by the column of time."
     episodes = Episodes(table.columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
     numbers = episodes.follow("", 0, marks, table.found.fault)
     episodes.finish()
@@ -147,7 +158,8 @@ def _follow(table: FrameRows, no_ends: bool) -> tuple[NDArray[np.int64], Flags]:
         warn(episodes.state.times.doubt(), TerminationWarning)
     if "truncated" in roles and "terminated" not in roles and not no_ends:
         flagged = marks.truncated | np.append(False, marks.truncated[:-1] & ~last[:-1])
-        if (row := first_true(last & ~flagged)) is not None:
+        row = first_true(last & ~flagged)
+        if row is not None:
             text = (
                 "is false at the end of its episode, but without `terminated` every episode must be truncated. Name a "
                 "column for `terminated`."
@@ -195,7 +207,10 @@ class FrameRows:
             from lstd.data import arrow_columns, converted, parse_columns
         except ModuleNotFoundError as error:
             raise missing_extra("Reading a data frame", "pyarrow", "data") from error
-        self._frames, self._read, self.roles, self._first_row = arrow_columns, parse_columns, roles, first_row
+        self._frames = arrow_columns
+        self._read = parse_columns
+        self.roles = roles
+        self._first_row = first_row
         self._order: NDArray[np.intp] | None = None
         self._error_at = error_at
         names = list(dict.fromkeys(name for named in roles.values() for name in named))
@@ -221,14 +236,20 @@ class FrameRows:
 
     def _selected(self, frame: Any, names: list[str]) -> Any:
         """Return a frame as Arrow or pandas has it, after a check that it has the columns."""
-        lazy = hasattr(frame, "collect") and hasattr(frame, "select")
-        if not lazy and not self._frames.is_frame(frame):
+        if hasattr(frame, "collect") and hasattr(frame, "select"):  # a lazy one, of which only these are collected
+            self._check_present(frame.collect_schema().names())
+            return self._frames.arrow_table("`frame`", frame.select(names).collect())
+        if not self._frames.is_frame(frame):
             raise InvalidInputError(
                 f"`frame` must be a pandas, Polars or PyArrow table; got {type(frame).__name__}. "
                 "Build one, for example with pandas.DataFrame."
             )
-        data = frame if lazy else self._frames.arrow_table("`frame`", frame)
-        present = [*frame.collect_schema().names()] if lazy else self._frames.names_of(data)
+        data = self._frames.arrow_table("`frame`", frame)
+        self._check_present(self._frames.names_of(data))
+        return data
+
+    def _check_present(self, present: Sequence[Any]) -> None:
+        """Refuse columns of roles that a frame with these names has not, or has twice."""
         for role, named in self.roles.items():
             for column in named:
                 if column not in present:
@@ -238,15 +259,17 @@ class FrameRows:
                         f"`frame` must have one column per name; {column!r} is there {present.count(column)} times. "
                         "Rename or drop columns."
                     )
-        return self._frames.arrow_table("`frame`", frame.select(names).collect()) if lazy else data
 
     def error(self, column: str, row: int, text: str, role: str = "") -> InvalidInputError:
         """Make the error for a row; without `role`, it is that of the column other than a feature."""
-        others = [role for role, names in self.roles.items() if column in names and role != "features"]
-        role = role or (others or ["features"])[0]
+        if not role:
+            others = [role for role, names in self.roles.items() if column in names and role != "features"]
+            role = others[0] if others else "features"
         if text.startswith(NO_VALUE):
             text = quoting(text, self._batch.column(column)[row].as_py())
-        place = row if self._order is None else int(self._order[row])
+        place = row
+        if self._order is not None:
+            place = int(self._order[row])
         if self._error_at is not None:
             return self._error_at(place, column, text)
         place += self._first_row
@@ -291,7 +314,8 @@ class FrameRows:
 
     def labels(self, role: str, horizon: Flags) -> NDArray[Any]:
         """Parse a column of numbers, flags as 0 and 1, or text, (T,); missing on a horizon row is 0, NaN or ""."""
-        array = self._batch.column(column := self.roles[role][0])
+        column = self.roles[role][0]
+        array = self._batch.column(column)
         kind = self._read.kind_of(array)
         if kind == "text":
             texts = self._read.as_text(array).to_pylist()
@@ -302,7 +326,8 @@ class FrameRows:
             missing = np.isnan(values)
             if kind == "whole":
                 values = np.where(missing, 0.0, values).astype(np.int64)
-        if (row := first_true(missing & ~horizon)) is not None:
+        row = first_true(missing & ~horizon)
+        if row is not None:
             text = f"{NO_VALUE}; it may be missing only on a horizon row. Fill it in."
             raise self.error(column, row, text, role)
         return values
@@ -310,8 +335,12 @@ class FrameRows:
 
 def _missing_column(role: str, column: str, present: Sequence[Any]) -> str:
     close = difflib.get_close_matches(column, [name for name in present if isinstance(name, str)], n=1)
-    names = ", ".join(repr(name) for name in present[:20]) + (", …" if len(present) > 20 else "")
-    hint = f" Did you mean {close[0]!r}?" if close else " Name one of these, or rename a column."
+    names = ", ".join(repr(name) for name in present[:20])
+    if len(present) > 20:
+        names += ", …"
+    hint = " Name one of these, or rename a column."
+    if close:
+        hint = f" Did you mean {close[0]!r}?"
     return f"Column {column!r} (`{role}`) is not in the frame, which has {names or 'no columns'}.{hint}"
 
 
@@ -340,9 +369,11 @@ def interval_roles(roles: Mapping[str, list[str]], gamma: Any) -> dict[str, list
 
 def read_lengths(table: FrameRows, last: Flags) -> Array:
     """Read the lengths of intervals, (T,); raises InvalidInputError unless those of a subject follow one another."""
-    start, stop = table.numbers("start"), table.numbers("stop")
+    start = table.numbers("start")
+    stop = table.numbers("stop")
     lengths = np.asarray(stop - start)
-    if (row := first_true(~(lengths > 0.0))) is not None:
+    row = first_true(~(lengths > 0.0))
+    if row is not None:
         what = "equals the start" if lengths[row] == 0.0 else f"is before the start, {start[row]:g}"
         raise table.error(table.roles["stop"][0], row, f"has {stop[row]:g}, which {what}; correct it, or drop the row.")
     ahead = np.where(last[:-1], 0.0, start[1:] - stop[:-1])

@@ -22,7 +22,8 @@ def with_earlier_rows(
     """
     k = check_integer("k", k, 1)
     step = _step(episode)
-    columns, own_names = [X], list(names or (f"x{j}" for j in range(X.shape[1])))
+    columns = [X]
+    own_names = list(names or (f"x{j}" for j in range(X.shape[1])))
     rows_of, of_one_row = _recorded(X, y, actions, own_names)
     found = list(own_names)
     for back in range(1, k + 1):
@@ -47,11 +48,10 @@ def _recorded(X: Any, y: Array, actions: NDArray[Any] | None, names: list[str]) 
     rewards = np.nan_to_num(y.reshape(len(y), -1))
     of_rewards = ["reward"] if y.ndim == 1 else [f"reward_{j}" for j in range(rewards.shape[1])]
     taken, of_actions = _action_columns(actions, len(y))
+    all_names = [*names, *of_actions, *of_rewards]
     if sparse.issparse(X):
-        return sparse.hstack([X, sparse.csr_array(taken), sparse.csr_array(rewards)], format="csr"), [
-            *names, *of_actions, *of_rewards,
-        ]  # fmt: skip
-    return np.hstack([X, taken, rewards]), [*names, *of_actions, *of_rewards]
+        return sparse.hstack([X, sparse.csr_array(taken), sparse.csr_array(rewards)], format="csr"), all_names
+    return np.hstack([X, taken, rewards]), all_names
 
 
 def _action_columns(actions: NDArray[Any] | None, n_rows: int) -> tuple[Array, list[str]]:
@@ -60,7 +60,9 @@ def _action_columns(actions: NDArray[Any] | None, n_rows: int) -> tuple[Array, l
         return np.empty((n_rows, 0)), []
     if actions.ndim > 1 or actions.dtype.kind == "f":
         numbers = np.nan_to_num(np.asarray(actions, np.float64).reshape(n_rows, -1))
-        return numbers, ["action"] if numbers.shape[1] == 1 else [f"action_{j}" for j in range(numbers.shape[1])]
+        if numbers.shape[1] == 1:
+            return numbers, ["action"]
+        return numbers, [f"action_{j}" for j in range(numbers.shape[1])]
     labels = sorted({*actions.tolist()} - {None}, key=str)
     one_hot = np.array([[action == label for label in labels] for action in actions.tolist()], np.float64)
     return one_hot.reshape(n_rows, len(labels)), [f"action_{label}" for label in labels]

@@ -17,9 +17,12 @@ _NEEDED = ("observations", "rewards", "terminations", "truncations")
 
 
 def read_dataset(
-    dataset: Any, features: Function = None, reward: Function = None, behavior_probability: Function = None,
+    dataset: Any,
+    features: Function = None,
+    reward: Function = None,
+    behavior_probability: Function = None,
     progress: Progress = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Read a dataset and return the arguments of `Trajectories`; see `Trajectories.from_minari`."""
     if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
         raise InvalidInputError(
@@ -62,8 +65,10 @@ def _read_episode(number: int, episode: Any, phi: ObservationFeatures, reward: F
             f"Episode {number} must have `{missing}`, as Minari's episodes have; got {type(episode).__name__}. "
             "Load the dataset with minari.load_dataset."
         )
-    n_steps, n_observations = len(episode.rewards), _length(number, episode.observations)
-    terminated, truncated = (_ends_with(number, episode, name) for name in ("terminations", "truncations"))
+    n_steps = len(episode.rewards)
+    n_observations = _length(number, episode.observations)
+    terminated = _ends_with(number, episode, "terminations")
+    truncated = _ends_with(number, episode, "truncations")
     rewards = _rewards(number, episode, reward)
     if n_observations == n_steps and not terminated:
         raise InvalidInputError(
@@ -84,7 +89,8 @@ def _read_episode(number: int, episode: Any, phi: ObservationFeatures, reward: F
 
 def _ends_with(number: int, episode: Any, name: str) -> bool:
     """Return the last flag; raises InvalidInputError if an earlier flag is True."""
-    flags, n_steps = np.asarray(getattr(episode, name), dtype=np.bool_).reshape(-1), len(episode.rewards)
+    flags = np.asarray(getattr(episode, name), dtype=np.bool_).reshape(-1)
+    n_steps = len(episode.rewards)
     if len(flags) != n_steps:
         raise InvalidInputError(f"Episode {number} must have {n_steps} `{name}`, one per reward; got {len(flags)}.")
     if flags[:-1].any():
@@ -96,13 +102,19 @@ def _ends_with(number: int, episode: Any, name: str) -> bool:
 
 
 def _rewards(number: int, episode: Any, reward: Function) -> Array:
-    source, given = ("`rewards`", episode.rewards) if reward is None else ("`reward`", reward(episode))
+    """Return the rewards of an episode, or what the function `reward` makes of it; they must be finite."""
+    source = "`rewards`"
+    given = episode.rewards
+    if reward is not None:
+        source = "`reward`"
+        given = reward(episode)
     try:
         rewards = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{source} must be numbers; episode {number} has {given!r:.80}.") from error
     _check_length(source, number, rewards, episode, most=2)
-    if len(bad := np.argwhere(~np.isfinite(rewards))):
+    bad = np.argwhere(~np.isfinite(rewards))
+    if len(bad):
         step = bad[0, 0]
         raise InvalidInputError(
             f"{source} must be finite; step {step} of episode {number} has {rewards[step]}. Drop that episode first, "
@@ -133,7 +145,8 @@ def _length(number: int, observations: Any) -> int:
 
 def _lengths(observations: Any) -> Iterator[int]:
     if isinstance(observations, (dict, tuple)):
-        for part in observations.values() if isinstance(observations, dict) else observations:
+        parts = observations.values() if isinstance(observations, dict) else observations
+        for part in parts:
             yield from _lengths(part)
     else:
         yield len(observations)

@@ -14,7 +14,7 @@ Disabled
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -71,13 +71,15 @@ class ObservationFeatures:
         self._states: range | None = None  # of a Discrete space, whose features are one-hot
         self._space = space if features is None else None
         if features is None:
-            self._function, self._source = _flattening(space), f"The observation space {space!s:.80}, flattened,"
+            self._function = _flattening(space)
+            self._source = f"The observation space {space!s:.80}, flattened,"
             spaces = import_gymnasium().spaces
             self._flat = isinstance(space, spaces.Box)
             if isinstance(space, spaces.Discrete):
                 self._states = range(int(space.start), int(space.start + space.n))
         elif callable(features):
-            self._function, self._source = features, "`features`"
+            self._function = features
+            self._source = "`features`"
         else:
             raise InvalidInputError(f"`features` must be a function of one observation, or None; got {features!r:.80}.")
 
@@ -132,7 +134,9 @@ class ObservationFeatures:
             X = None
         if X is None:
             return np.stack([self(at(observations, row), where(row)) for row in range(n_rows)])
-        doubtful = ~X.any(axis=1) if self._states is not None else ~np.isfinite(X).all(axis=1)
+        doubtful = ~np.isfinite(X).all(axis=1)
+        if self._states is not None:
+            doubtful = ~X.any(axis=1)
         row = int(doubtful.argmax())
         self(observations[row], where(row))  # raises if the row breaks a rule; without doubt checks the first one
         return X
@@ -160,7 +164,8 @@ def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
     if space is None:
         raise InvalidInputError("`features` is needed, because the observations have no space; got None.")
     spaces = import_gymnasium().spaces
-    if (refused := _not_numeric(space, spaces)) is not None:
+    refused = _not_numeric(space, spaces)
+    if refused is not None:
         raise InvalidInputError(
             f"`features` is needed, because observations of {type(refused).__name__} have no fixed size; "
             "got None. Pass a function of one observation that returns n numbers."
@@ -172,11 +177,18 @@ def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
 
 def _not_numeric(space: Any, spaces: Any) -> Any:
     """Find the first part of a space that cannot be flattened into numbers; None if all can."""
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return next((bad for bad in (_not_numeric(part, spaces) for part in parts) if bad is not None), None)
-    numeric = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-    return None if isinstance(space, numeric) else space
+    parts: Iterable[Any] = ()
+    if isinstance(space, spaces.Dict):
+        parts = space.spaces.values()
+    elif isinstance(space, spaces.Tuple):
+        parts = space.spaces
+    elif not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return space
+    for part in parts:
+        refused = _not_numeric(part, spaces)
+        if refused is not None:
+            return refused
+    return None
 
 
 @dataclass
@@ -195,9 +207,9 @@ class Recorder:
     @property
     def finished(self) -> bool:
         """Whether a limit is reached."""
-        return (self.max_episodes is not None and len(self.episodes) >= self.max_episodes) or (
-            self.max_steps is not None and self.n_steps >= self.max_steps
-        )
+        if self.max_episodes is not None and len(self.episodes) >= self.max_episodes:
+            return True
+        return self.max_steps is not None and self.n_steps >= self.max_steps
 
     @property
     def where(self) -> str:
@@ -206,21 +218,24 @@ class Recorder:
 
     def begin(self, observation: Any) -> None:
         """Begin an episode with its first observation, whose memory the environment may reuse."""
-        self._phis, self._steps = [self.phi(observation, self.where)], []
+        self._phis = [self.phi(observation, self.where)]
+        self._steps = []
 
     def record(self, reward: Any, after: Any, ends: tuple[Any, Any], action: Any, probability: float | None) -> None:
         """Record a step to the observation `after`, not used if it terminated; `ends`: terminated, truncated."""
         terminated, truncated = map(bool, ends)
         if not terminated:
             self._phis.append(self.phi(after, self.where))
-        action = action if isinstance(action, (tuple, dict)) else np.array(action)
+        if not isinstance(action, (tuple, dict)):
+            action = np.array(action)
         self._steps.append((self._check_reward(reward), action, probability))
         self.n_steps += 1
         if terminated or truncated or self.finished:
             rewards, actions, given = zip(*self._steps, strict=True)
             known = [one for one in given if one is not None] or None
             self.episodes.append(Episode(np.stack(self._phis), np.stack(rewards), terminated, actions, known))
-            self._phis, self._steps = [], []
+            self._phis = []
+            self._steps = []
 
     def _check_reward(self, reward: Any) -> Array:
         try:
@@ -232,9 +247,12 @@ class Recorder:
                 f"`env.step` must give a finite reward, or a vector of finite rewards; got {reward!r:.80} "
                 f"{self.where}. Check the environment."
             )
-        if self._steps and value.shape != (first := self._steps[0][0].shape):
+        if not self._steps:
+            return value
+        first = self._steps[0][0]
+        if value.shape != first.shape:
             raise InvalidInputError(
-                f"`env.step` must give rewards of one shape; got {first}, then {value.shape} "
+                f"`env.step` must give rewards of one shape; got {first.shape}, then {value.shape} "
                 f"{self.where}. Check the environment."
             )
         return value
@@ -275,16 +293,23 @@ class _Run(NamedTuple):
 
 
 def collect(
-    env: Any, policy: Callable[[Any], Any], features: Function, n_episodes: int | None,
-    n_steps: int | None, seed: int | None, progress: Progress,
-) -> dict[str, Any]:  # fmt: skip
+    env: Any,
+    policy: Callable[[Any], Any],
+    features: Function,
+    n_episodes: int | None,
+    n_steps: int | None,
+    seed: int | None,
+    progress: Progress,
+) -> dict[str, Any]:
     """Run `policy` and return the arguments of `Trajectories`; see `Trajectories.from_gymnasium`."""
     if n_episodes is None and n_steps is None:
         raise InvalidInputError("`n_episodes` or `n_steps` is needed, a positive integer; got None for both.")
-    for name, value in (("n_episodes", n_episodes), ("n_steps", n_steps)):
-        if value is not None:
-            check_integer(name, value, 1)
-    seed = None if seed is None else check_integer("seed", seed, 0)
+    if n_episodes is not None:
+        check_integer("n_episodes", n_episodes, 1)
+    if n_steps is not None:
+        check_integer("n_steps", n_steps, 1)
+    if seed is not None:
+        seed = check_integer("seed", seed, 0)
     if not callable(policy):
         raise InvalidInputError(f"`policy` must be a function from observation to action; got {policy!r:.80}.")
     vector = _is_vector(env)
@@ -323,12 +348,15 @@ def _is_vector(env: Any) -> bool:
 
 def _share(total: int | None, i: int, number: int) -> int | None:
     """Return the share of sub-environment `i` in a total."""
-    return None if total is None else total // number + (i < total % number)
+    if total is None:
+        return None
+    return total // number + (i < total % number)
 
 
 def _record_single(run: _Run) -> None:
     """Step a single environment until its recorder is finished."""
-    env, (recorder,) = run.env, run.recorders
+    env = run.env
+    (recorder,) = run.recorders
     observation = check_result("reset", env.reset(seed=run.seed))[0]
     recorder.begin(observation)
     while True:
@@ -348,9 +376,12 @@ def _record_vector(run: _Run) -> None:
 
     Raises InvalidInputError when the autoreset mode is not known, or a final observation is missing.
     """
-    env, recorders, mode = run.env, run.recorders, _autoreset_mode(run.env)
+    env = run.env
+    recorders = run.recorders
+    mode = _autoreset_mode(env)
     batch = check_result("reset", env.reset(seed=run.seed))[0]
-    seen, begun = run.split(batch), np.ones(len(recorders), dtype=np.bool_)
+    seen = run.split(batch)
+    begun = np.ones(len(recorders), dtype=np.bool_)
     over = ~begun  # the last step ended the episode
     while True:
         for i, recorder in enumerate(recorders):
@@ -361,7 +392,8 @@ def _record_vector(run: _Run) -> None:
         actions, probabilities = run.act(batch)
         taken, chances = _each(run, actions, probabilities)
         batch, rewards, terminated, truncated, info = check_result("step", env.step(actions))
-        seen, before = run.split(batch), over
+        seen = run.split(batch)
+        before = over
         over = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
         begun = before if mode == "NextStep" else over
         for i, recorder in enumerate(recorders):
@@ -411,7 +443,8 @@ def _each(run: _Run, actions: Any, probabilities: Any) -> tuple[Any, Any]:
 
 def _final(run: _Run, info: dict[str, Any], i: int) -> Any:
     """Return the final observation of sub-environment `i`, whose next episode has begun."""
-    given, present = info.get("final_obs"), info.get("_final_obs")
+    given = info.get("final_obs")
+    present = info.get("_final_obs")
     if given is not None and (present is None or present[i]):
         one_each = isinstance(given, list) or (isinstance(given, np.ndarray) and given.dtype == object)
         final = given[i] if one_each else run.split(given)[i]

@@ -139,17 +139,36 @@ class Trajectories:
     horizon: NDArray[np.bool_]
 
     def __init__(
-        self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
-        importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None,
-        groups: PerRow = None, actions: ArrayLike | None = None, behavior_probability: PerRow = None,
-        time: PerRow = None, feature_names: Sequence[str] | None = None, **others: Any,
-    ) -> None:  # fmt: skip
+        self,
+        X: Any,
+        y: ArrayLike,
+        episode: PerRow = None,
+        terminated: PerRow = None,
+        *,
+        discount: PerRow = None,
+        importance_ratio: PerRow = None,
+        trace_coefficient: PerRow = None,
+        weight: PerRow = None,
+        groups: PerRow = None,
+        actions: ArrayLike | None = None,
+        behavior_probability: PerRow = None,
+        time: PerRow = None,
+        feature_names: Sequence[str] | None = None,
+        **others: Any,
+    ) -> None:
         _TRAJECTORIES.check(others)
         rows = check_rows(
-            X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=episode, terminated=terminated,
-            discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+            X.copy() if sparse.issparse(X) else X,
+            y,
+            gamma=1.0,
+            episode=episode,
+            terminated=terminated,
+            discount=discount,
+            importance_ratio=importance_ratio,
+            trace_coefficient=trace_coefficient,
+            weight=weight,
             groups=groups,
-        )  # fmt: skip
+        )
         horizon = rows.last & ~rows.terminated
         taken = None if actions is None else check_actions(actions, horizon)
         fields = {
@@ -301,11 +320,23 @@ class Trajectories:
 
         _FROM_FRAME.check(others)
         columns = {
-            "features": features, "reward": reward, "episode": episode, "terminated": terminated,
-            "truncated": truncated, "time": time, "discount": discount, "importance_ratio": importance_ratio,
-            "trace_coefficient": trace_coefficient, "weight": weight, "groups": groups, "action": action,
-            "behavior_probability": behavior_probability, "start": start, "stop": stop, "event": event,
-        }  # fmt: skip
+            "features": features,
+            "reward": reward,
+            "episode": episode,
+            "terminated": terminated,
+            "truncated": truncated,
+            "time": time,
+            "discount": discount,
+            "importance_ratio": importance_ratio,
+            "trace_coefficient": trace_coefficient,
+            "weight": weight,
+            "groups": groups,
+            "action": action,
+            "behavior_probability": behavior_probability,
+            "start": start,
+            "stop": stop,
+            "event": event,
+        }
         arrays = read_frame(frame, columns, sort=sort, gamma=gamma, first_row=first_row)
         if age is not None:
             arrays = with_age(arrays, age, spans=start is not None)
@@ -537,9 +568,16 @@ class Trajectories:
 
     @classmethod
     def from_gymnasium(
-        cls, env: Any, policy: Callable[[Any], Any], *, features: Function = None, n_episodes: int | None = None,
-        n_steps: int | None = None, seed: int | None = None, progress: Progress = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        env: Any,
+        policy: Callable[[Any], Any],
+        *,
+        features: Function = None,
+        n_episodes: int | None = None,
+        n_steps: int | None = None,
+        seed: int | None = None,
+        progress: Progress = None,
+    ) -> Self:
         """Run a policy in a Gymnasium environment or vector environment and record the rows.
 
         Each step gives a row with the features of the observation before the step, and the reward. An episode that
@@ -589,9 +627,14 @@ class Trajectories:
 
     @classmethod
     def from_minari(
-        cls, dataset: Any, *, features: Function = None, reward: Function = None,
-        behavior_probability: Function = None, progress: Progress = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        dataset: Any,
+        *,
+        features: Function = None,
+        reward: Function = None,
+        behavior_probability: Function = None,
+        progress: Progress = None,
+    ) -> Self:
         """Read the episodes of a Minari dataset.
 
         The final observation of an episode becomes a horizon row unless the episode terminated. Episodes are numbered
