@@ -116,8 +116,10 @@ def by_recursion(data: Data) -> Array:
 
 
 WAYS: dict[str, Callable[[Data], Array]] = {
-    "`LSTD.fit`": by_fit, "merged": by_merging, "`RecursiveLSTD`": by_recursion,
-}  # fmt: skip
+    "`LSTD.fit`": by_fit,
+    "merged": by_merging,
+    "`RecursiveLSTD`": by_recursion,
+}
 
 
 def outcome(data: Data, way: Callable[[Data], Array], truth: Array) -> Outcome:

@@ -77,9 +77,15 @@ def main() -> None:
                 error = followed - (1.0 - gamma**AHEAD) * model.fit(X, reward, **fit).predict(now[name])
                 real = 1.0 - float(np.mean(error**2) / np.var(followed))
                 found.append(
-                    {"sample": sample, "gamma": gamma, "features": name, "backtest": r2, "real": real,
-                     "held out": model.best_score_}
-                )  # fmt: skip
+                    {
+                        "sample": sample,
+                        "gamma": gamma,
+                        "features": name,
+                        "backtest": r2,
+                        "real": real,
+                        "held out": model.best_score_,
+                    }
+                )
         print(f"sample {sample + 1} of {SAMPLES}", flush=True)
     if arguments.store:
         arguments.store.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

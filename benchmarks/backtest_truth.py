@@ -124,10 +124,15 @@ def measured() -> dict[str, Any]:
     for number, (name, (simulate, weights)) in enumerate(PROCESSES.items()):
         results = [compare(simulate, weights, FIRST_SEED + 1000 * number + k) for k in range(LOGS)]
         truth, ahead, better, deciles = (np.array(column) for column in zip(*results, strict=True))
-        rows.append({
-            "process": name, "r2": float(np.median(truth)), "ahead": float(np.median(ahead, axis=0).max()),
-            "better": float(better.mean()), "deciles": float(deciles.mean()),
-        })  # fmt: skip
+        rows.append(
+            {
+                "process": name,
+                "r2": float(np.median(truth)),
+                "ahead": float(np.median(ahead, axis=0).max()),
+                "better": float(better.mean()),
+                "deciles": float(deciles.mean()),
+            }
+        )
         print(rows[-1], flush=True)
     streams = {str(n): float(np.mean([stream_deciles(n, FIRST_SEED + k) for k in range(STREAMS)])) for n in ROWS}
     date = str(datetime.date.today())

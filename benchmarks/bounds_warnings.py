@@ -144,9 +144,13 @@ def measured() -> dict[str, Any]:
         count = due.setdefault(name, [0, 0])
         count[0], count[1] = count[0] + found, count[1] + 1
     return {
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(), "machine": describe_machine(),
-        "logs": LOGS, "right": right, "due": due, "futures": futures(),
-    }  # fmt: skip
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "machine": describe_machine(),
+        "logs": LOGS,
+        "right": right,
+        "due": due,
+        "futures": futures(),
+    }
 
 
 def table(found: dict[str, Any]) -> Iterator[str]:

@@ -146,9 +146,13 @@ def _measured(results: Results) -> str:
         for name, network in networks.items()
     ]
     head = ("n", "statistics S", "sums per row s", "merge m", "solve v", "rows summed")
-    return "\n\n".join((
-        about, _table(head, costs), _table(("sending statistics", "bandwidth β", "latency ℓ", "per task τ"), sending),
-    ))  # fmt: skip
+    return "\n\n".join(
+        (
+            about,
+            _table(head, costs),
+            _table(("sending statistics", "bandwidth β", "latency ℓ", "per task τ"), sending),
+        )
+    )
 
 
 def _limits(results: Results) -> str:
@@ -158,14 +162,32 @@ def _limits(results: Results) -> str:
             fit = fit_of(results, n, T, 1)
             limit = fit.takes_over()
             workers = [_count(limit[name]) for name in ("scheduler", "tree", "solve")]
-            rows.append([
-                f"{T:.0e}", n, _bytes(8.0 * n * T), _time(T * fit.per_row), f"{fit.s / fit.per_row:.0%}",
-                _count(limit["rows"]), int(fit.R), *workers, _bytes(8.0 * n * fit.R + 4.0 * fit.S),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    f"{T:.0e}",
+                    n,
+                    _bytes(8.0 * n * T),
+                    _time(T * fit.per_row),
+                    f"{fit.s / fit.per_row:.0%}",
+                    _count(limit["rows"]),
+                    int(fit.R),
+                    *workers,
+                    _bytes(8.0 * n * fit.R + 4.0 * fit.S),
+                ]
+            )
     head = (
-        "T", "n", "data", "one core", "of it sums", f"R for {SMALL:.0%}", "R taken", "W: scheduler", "W: tree",
-        "W: solve", "memory per worker",
-    )  # fmt: skip
+        "T",
+        "n",
+        "data",
+        "one core",
+        "of it sums",
+        f"R for {SMALL:.0%}",
+        "R taken",
+        "W: scheduler",
+        "W: tree",
+        "W: solve",
+        "memory per worker",
+    )
     return _table(head, rows)
 
 
@@ -206,8 +228,16 @@ def _bytes(number: float) -> str:
 def draw(results: Results, path: Path) -> None:
     """Draw the time of a fit against the number of workers."""
     workers = np.unique(np.geomspace(1, 1e5, 121).round().astype(int)).tolist()
-    ticks = {0.01: "10 ms", 1.0: "1 s", 60.0: "1 min", 3600.0: "1 h", 86400.0: "1 day", 2.6e6: "1 month",
-             3.16e7: "1 year", 3.16e8: "10 years"}  # fmt: skip
+    ticks = {
+        0.01: "10 ms",
+        1.0: "1 s",
+        60.0: "1 min",
+        3600.0: "1 h",
+        86400.0: "1 day",
+        2.6e6: "1 month",
+        3.16e7: "1 year",
+        3.16e8: "10 years",
+    }
     with figure_style():
         figure = new_figure(WIDE, 4.6)
         axes = figure.subplots(1, 2, sharey=True)

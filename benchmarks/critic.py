@@ -68,9 +68,7 @@ def run(model: Any, n_episodes: int, seed: int) -> Trajectories:
 
 def explained(values: Any, data: Trajectories) -> tuple[float, float]:
     """Return R² and the explained variance of values of the rows."""
-    found = observed_returns(
-        data.y, gamma=GAMMA, prediction=values, episode=data.episode, terminated=data.terminated
-    )  # fmt: skip
+    found = observed_returns(data.y, gamma=GAMMA, prediction=values, episode=data.episode, terminated=data.terminated)
     scored = found.weight > 0
     returns = found.returns[scored]
     error = returns - values[scored]

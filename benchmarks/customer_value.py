@@ -34,8 +34,14 @@ from lstd.errors import ExtrapolationWarning
 TRAIN, CHOOSE, AHEAD = 39, 26, 39  # weeks to train on; those before the weeks that choose λ and α; weeks to predict
 LMBDAS, ALPHAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0), tuple(10.0**k for k in range(-2, 7))
 VARIANTS, WINDOWS = ("boyan", "uncorrected", "mixed"), (13, 26, 39)
-NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)",
-         "ridge": "ridge on observed returns", "bg_nbd": "BG/NBD", "as_before": "same as in weeks 1-39"}  # fmt: skip
+NAMES = {
+    "boyan": "Boyan's LSTD(λ)",
+    "uncorrected": "Uncorrected LSTD(λ)",
+    "mixed": "Mixed LSTD(λ)",
+    "ridge": "ridge on observed returns",
+    "bg_nbd": "BG/NBD",
+    "as_before": "same as in weeks 1-39",
+}
 
 
 class Histories:

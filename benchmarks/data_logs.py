@@ -165,10 +165,19 @@ def codes(random: Any) -> Log:
 
 
 KINDS: dict[str, Callable[[Any], Log]] = {
-    "shop": shop, "purchases": purchases, "arms of a test": arms, "stays in hospital": stays, "worn machines": wear,
-    "sensor": sensor, "claims, heavy tails": heavy, "traffic in bursts": traffic, "Boyan's chain": chain,
-    "random walk": walk, "thirty states": states, "binary codes": codes,
-}  # fmt: skip
+    "shop": shop,
+    "purchases": purchases,
+    "arms of a test": arms,
+    "stays in hospital": stays,
+    "worn machines": wear,
+    "sensor": sensor,
+    "claims, heavy tails": heavy,
+    "traffic in bursts": traffic,
+    "Boyan's chain": chain,
+    "random walk": walk,
+    "thirty states": states,
+    "binary codes": codes,
+}
 
 
 def _log(rows: list[Any], gamma: float) -> Log:

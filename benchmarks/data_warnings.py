@@ -56,9 +56,14 @@ def customers(random: Any, *, joins: int, leave: float, says_so: bool, closes: b
     done = (np.arange(WEEKS + 1) == end[:, np.newaxis] - 1) & (ended | closes)[:, np.newaxis]
     seen = (age >= 0) & (np.arange(WEEKS + 1) <= np.where(ended | closes, end - 1, end)[:, np.newaxis])
     columns = {
-        "total": total, "tenure": age, "rate": (total + 0.25) / (np.maximum(age, 0) + 4.0), "recent": recent,
-        "recency": np.minimum(since, 13), "y": np.where(np.arange(WEEKS + 1) == WEEKS, np.nan, buys), "done": done,
-    }  # fmt: skip
+        "total": total,
+        "tenure": age,
+        "rate": (total + 0.25) / (np.maximum(age, 0) + 4.0),
+        "recent": recent,
+        "recency": np.minimum(since, 13),
+        "y": np.where(np.arange(WEEKS + 1) == WEEKS, np.nan, buys),
+        "done": done,
+    }
     subject, time = np.nonzero(seen)
     return pd.DataFrame({"id": subject, "time": time} | {name: values[seen] for name, values in columns.items()})
 

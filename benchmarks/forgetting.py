@@ -117,8 +117,11 @@ def measured(n_streams: int) -> dict[str, Any]:
             shares.append(float(np.mean(rates < 1.0)))
         kinds[kind] = {"errors": errors, "forgetting": float(np.mean(shares))}
     return {
-        "kinds": kinds, "streams": n_streams, "date": datetime.date.today().isoformat(), "machine": describe_machine(),
-    }  # fmt: skip
+        "kinds": kinds,
+        "streams": n_streams,
+        "date": datetime.date.today().isoformat(),
+        "machine": describe_machine(),
+    }
 
 
 def rows_of(kind: dict[str, Any]) -> list[dict[str, Any]]:
@@ -130,10 +133,16 @@ def rows_of(kind: dict[str, Any]) -> list[dict[str, Any]]:
         best = min(fixed, key=lambda name: fixed[name])
         pairs = zip(kind["errors"]["auto"], kind["errors"][best], strict=True)
         worst = np.sqrt(max(auto[period] / other[period] for auto, other in pairs))
-        rows.append({
-            "period": period, "none": root["None"], "best": fixed[best], "length": best, "auto": root["auto"],
-            "worst": worst,
-        })  # fmt: skip
+        rows.append(
+            {
+                "period": period,
+                "none": root["None"],
+                "best": fixed[best],
+                "length": best,
+                "auto": root["auto"],
+                "worst": worst,
+            }
+        )
     return rows
 
 
@@ -143,11 +152,12 @@ def table(found: dict[str, Any]) -> list[str]:
         f"Printed by `python {SOURCE} --streams {found['streams']}` on {found['date']}. Root mean square errors over "
         f"{found['streams']} streams of 20 000 rows, divided by the spread of the returns; seeds from "
         + ", ".join(f"{first} ({kind})" for kind, first in FIRST_SEED.items())
-        + ".", "",
+        + ".",
+        "",
         '| stream | no forgetting | best fixed rate in hindsight | `forgetting="auto"` | auto ÷ best (worst stream) '
         "| none ÷ best |",
         "|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for name, kind in found["kinds"].items():
         for row in rows_of(kind):
             what = name if row["period"] == "all" else f"{name}, {row['period']}"
@@ -172,10 +182,14 @@ def long_run(n_steps: int, forgetting: float = 0.999, n: int = 5, chunk: int = 1
     weight = np.append(forgetting ** np.arange(chunk - 2, -1, -1.0), 1.0)
     batch = LSTD(0.9, 0.8, forgetting**since, fit_intercept=False, n_blocks=0).fit(X, y, weight=weight)
     return {
-        "steps": n_steps, "n": n, "forgetting": forgetting,
+        "steps": n_steps,
+        "n": n,
+        "forgetting": forgetting,
         "apart": float(np.abs(model.weights - batch.coef_).max() / np.abs(batch.coef_).max()),
-        "seconds": seconds, "date": datetime.date.today().isoformat(), "machine": describe_machine(),
-    }  # fmt: skip
+        "seconds": seconds,
+        "date": datetime.date.today().isoformat(),
+        "machine": describe_machine(),
+    }
 
 
 def sentence(found: dict[str, Any]) -> list[str]:

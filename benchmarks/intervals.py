@@ -52,9 +52,12 @@ EPISODES = (10, 30, 100, 300)
 LENGTHS = (1000, 10_000, 100_000)
 SUBJECTS = 120
 OVERLAPPING = (
-    "Boyan chain, tabular", "Boyan chain, interpolating", "30 random states, tabular", "30 random states, binary",
+    "Boyan chain, tabular",
+    "Boyan chain, interpolating",
+    "30 random states, tabular",
+    "30 random states, binary",
     "30 random states, normal",
-)  # fmt: skip
+)
 RIDGE = 1 / 64
 _VARIES = 1e-3
 
@@ -193,10 +196,12 @@ def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:
     share = (D * counts) / (D * counts).sum()
     rate = hits / np.maximum(seen, 1)
     return Coverage(
-        rate[0] @ share, rate[1] @ share, float(rate[0, 0][counts].min()),
+        rate[0] @ share,
+        rate[1] @ share,
+        float(rate[0, 0][counts].min()),
         float(share @ np.where(counts, half / np.maximum(seen, 1) / np.maximum(1.96 * spread, 1e-300), 0.0)),
         float(share @ (little / np.maximum(seen, 1))),
-    )  # fmt: skip
+    )
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:

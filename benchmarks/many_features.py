@@ -204,9 +204,12 @@ def others() -> Iterator[dict[str, Any]]:
         ridge = Ridge(solver="sparse_cg", tol=1e-8).fit(X, returns.reshape(-1))
     far = float(np.abs(ridge.predict(X) - model.predict(X)).max() / np.abs(model.predict(X)).max())
     yield {
-        "way": "`Ridge(solver=\"sparse_cg\")` of returns, λ = 1", "data": "10⁵ states, 10⁶ rows",
-        "ours": ours[0], "theirs": theirs[0], "difference": far,
-    }  # fmt: skip
+        "way": '`Ridge(solver="sparse_cg")` of returns, λ = 1',
+        "data": "10⁵ states, 10⁶ rows",
+        "ours": ours[0],
+        "theirs": theirs[0],
+        "difference": far,
+    }
 
 
 def larger_uses() -> Iterator[dict[str, Any]]:
@@ -235,9 +238,14 @@ def measured(million: bool) -> dict[str, Any]:
     fitted(states(100, 1000), solver="direct")
     printed, date = printed_by("python benchmarks/many_features.py --million"), datetime.now(UTC).date().isoformat()
     return {
-        "date": date, "printed": printed, "machine": describe_machine(), "runs": [*all_fits(million)],
-        "crossover": [*crossover()], "others": [*others()], "uses": [*larger_uses()],
-    }  # fmt: skip
+        "date": date,
+        "printed": printed,
+        "machine": describe_machine(),
+        "runs": [*all_fits(million)],
+        "crossover": [*crossover()],
+        "others": [*others()],
+        "uses": [*larger_uses()],
+    }
 
 
 def table(found: dict[str, Any]) -> Iterable[str]:
@@ -323,9 +331,13 @@ def main() -> None:
             picture(arguments.picture)
             return
         measure_or_write(
-            "many_features", "benchmarks/many_features.py", arguments.docs or PAGE,
-            lambda: measured(arguments.million), table, docs=arguments.docs is not None,
-        )  # fmt: skip
+            "many_features",
+            "benchmarks/many_features.py",
+            arguments.docs or PAGE,
+            lambda: measured(arguments.million),
+            table,
+            docs=arguments.docs is not None,
+        )
         if arguments.docs is not None:
             draw_crossover(newest("many_features")["crossover"], FIGURE)
 

@@ -31,9 +31,15 @@ its weights are the same to the rounding of float64. It goes through a list of t
 leaves out reading that list, timed after it. All on one thread; seconds per step of TD, and per fit."""
 GAMMA, LMBDA, STEP_SIZE = 0.99, 0.9, 0.01
 SWIFT = {
-    "lambda_": LMBDA, "alpha": STEP_SIZE, "gamma": GAMMA, "epsilon": 0.0, "eta": 1.0, "decay": 1.0,
-    "meta_step_size": 0.0, "eta_min": 1e-10,
-}  # fmt: skip
+    "lambda_": LMBDA,
+    "alpha": STEP_SIZE,
+    "gamma": GAMMA,
+    "epsilon": 0.0,
+    "eta": 1.0,
+    "decay": 1.0,
+    "meta_step_size": 0.0,
+    "eta_min": 1e-10,
+}
 FLOAT32, FLOAT64 = 1e-5, 1e-9  # differences of weights that may come from rounding, as shares of the largest weight
 N_ENTRIES, N_ROWS = 10, 64
 
@@ -79,10 +85,15 @@ def swift_td(quick: bool) -> Iterator[Ratio]:
     sparse, binary = list(zip(places, values, strict=True)), [(place, ones) for place in places]
     kinds: tuple[tuple[str, str, int, list[Any], list[Any]], ...] = (
         ("n = 100", "SwiftTDNonSparse", 100, list(dense), dense.tolist()),
-        (f"{N_ENTRIES} entries of n = 1000", "SwiftTD", 1000, sparse,
-         [list(zip(place.tolist(), value.tolist(), strict=True)) for place, value in sparse]),
+        (
+            f"{N_ENTRIES} entries of n = 1000",
+            "SwiftTD",
+            1000,
+            sparse,
+            [list(zip(place.tolist(), value.tolist(), strict=True)) for place, value in sparse],
+        ),
         (f"{N_ENTRIES} ones of n = 1000", "SwiftTDBinaryFeatures", 1000, binary, [place.tolist() for place in places]),
-    )  # fmt: skip
+    )
     for data, name, n, rows, lists in kinds:
         model, other = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE), _swift(name, n)
         update, step = _steps(model, rows), _swift_steps(other, lists)

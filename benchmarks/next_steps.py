@@ -281,8 +281,18 @@ LONGEST, SHOWN = 52, (1, 12, 52)
 class Chain:
     """A random Markov reward process whose features and steps are those of a log; states stay with a probability."""
 
-    def __init__(self, states: int, branches: int, kind: str, seed: int, size: tuple[int, int], *, noise: float = 1.0,
-                 stay: float = 0.0, longest: int = LONGEST) -> None:  # fmt: skip
+    def __init__(
+        self,
+        states: int,
+        branches: int,
+        kind: str,
+        seed: int,
+        size: tuple[int, int],
+        *,
+        noise: float = 1.0,
+        stay: float = 0.0,
+        longest: int = LONGEST,
+    ) -> None:
         random, bits = np.random.default_rng(seed), int(np.ceil(np.log2(states + 1)))
         moves = np.zeros((states, states))
         for row in moves:
@@ -350,10 +360,11 @@ class Purchases:
 
 
 PROCESSES: dict[str, Callable[[], Any]] = {
-    "tabular": lambda: Chain(10, 3, "tabular", 71_000, (100, 60)), "purchases": lambda: Purchases(71_001),
+    "tabular": lambda: Chain(10, 3, "tabular", 71_000, (100, 60)),
+    "purchases": lambda: Purchases(71_001),
     "coarse features": lambda: Chain(60, 5, "binary", 71_002, (100, 60)),
     "one long stream": lambda: Chain(30, 4, "normal", 71_003, (1, 6000)),
-}  # fmt: skip
+}
 
 
 def coverage(repeats: int = 200) -> Iterable[dict[str, Any]]:
@@ -378,11 +389,15 @@ def coverage(repeats: int = 200) -> Iterable[dict[str, Any]]:
 
 
 CHOICES: dict[str, tuple[tuple[int, int, str], tuple[int, int], float, int]] = {  # states, log, noise, horizon
-    "tabular, few rows": ((10, 3, "tabular"), (20, 20), 1.0, 12), "tabular": ((10, 3, "tabular"), (100, 30), 1.0, 12),
-    "binary": ((30, 4, "binary"), (50, 30), 1.0, 12), "normal": ((30, 4, "normal"), (50, 20), 2.0, 12),
-    "normal, short": ((30, 4, "normal"), (100, 10), 2.0, 12), "normal, many": ((30, 4, "normal"), (300, 30), 1.0, 26),
-    "tabular, noisy": ((30, 4, "tabular"), (60, 30), 3.0, 26), "one stream": ((20, 4, "normal"), (1, 2000), 1.0, 26),
-}  # fmt: skip
+    "tabular, few rows": ((10, 3, "tabular"), (20, 20), 1.0, 12),
+    "tabular": ((10, 3, "tabular"), (100, 30), 1.0, 12),
+    "binary": ((30, 4, "binary"), (50, 30), 1.0, 12),
+    "normal": ((30, 4, "normal"), (50, 20), 2.0, 12),
+    "normal, short": ((30, 4, "normal"), (100, 10), 2.0, 12),
+    "normal, many": ((30, 4, "normal"), (300, 30), 1.0, 26),
+    "tabular, noisy": ((30, 4, "tabular"), (60, 30), 3.0, 26),
+    "one stream": ((20, 4, "normal"), (1, 2000), 1.0, 26),
+}
 
 
 def choices(repeats: int = 12, first: int = 74_000) -> Iterable[dict[str, Any]]:
@@ -438,10 +453,14 @@ def measured(parts: Iterable[str], wheel: str) -> dict[str, Any]:
     """Measure some parts, and add the newest results of the others."""
     measures: dict[str, Callable[[], Any]] = {
         "cdnow": lambda: {name: list(on_log(file)) for name, file in LOGS.items()},
-        "quarters": lambda: list(quarters()), "simulated": lambda: list(on_simulated()),
-        "patients": lambda: list(on_patients(wheel)), "shop": lambda: list(on_shop()),
-        "coverage": lambda: list(coverage()), "choice": lambda: list(choices()), "speed": lambda: list(speeds()),
-    }  # fmt: skip
+        "quarters": lambda: list(quarters()),
+        "simulated": lambda: list(on_simulated()),
+        "patients": lambda: list(on_patients(wheel)),
+        "shop": lambda: list(on_shop()),
+        "coverage": lambda: list(coverage()),
+        "choice": lambda: list(choices()),
+        "speed": lambda: list(speeds()),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the fitters, and of returns of 39 weeks that are never observed whole
         found = {name: measures[name]() for name in parts or measures}
@@ -468,14 +487,21 @@ HEADS = {
     ),
     "coverage": (
         "Coverage of 95 % intervals",
-        {"process": "process", "horizon": "steps", "limit": "what the model converges to", "truth": "truth",
-         "limit of mean": "of the mean: what it converges to", "truth of mean": "of the mean: truth", "logs": "logs"},
+        {
+            "process": "process",
+            "horizon": "steps",
+            "limit": "what the model converges to",
+            "truth": "truth",
+            "limit of mean": "of the mean: what it converges to",
+            "truth of mean": "of the mean: truth",
+            "logs": "logs",
+        },
     ),
     "choice": (
         "Choice of λ and α: mean squared error in units of the variance of values",
         {"process": "process", "chosen": "chosen", "best": "best fixed pair", "excess": "ratio"},
     ),
-}  # fmt: skip
+}
 
 
 def table(found: dict[str, Any]) -> Iterable[str]:
@@ -513,9 +539,13 @@ def main() -> None:
     arguments = parser.parse_args()
     with threadpool_limits(1):
         measure_or_write(
-            "next_steps", "benchmarks/next_steps.py", arguments.docs or Path(),
-            lambda: measured(arguments.parts, arguments.wheel), table, docs=arguments.docs is not None,
-        )  # fmt: skip
+            "next_steps",
+            "benchmarks/next_steps.py",
+            arguments.docs or Path(),
+            lambda: measured(arguments.parts, arguments.wheel),
+            table,
+            docs=arguments.docs is not None,
+        )
 
 
 if __name__ == "__main__":

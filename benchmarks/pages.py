@@ -32,9 +32,14 @@ def show(text: str, source: str, page: Path | None) -> None:
 
 
 def measure_or_write(
-    name: str, source: str, page: Path, measured: Callable[[], dict[str, Any]],
-    table: Callable[[dict[str, Any]], Iterable[str]], *, docs: bool,
-) -> None:  # fmt: skip
+    name: str,
+    source: str,
+    page: Path,
+    measured: Callable[[], dict[str, Any]],
+    table: Callable[[dict[str, Any]], Iterable[str]],
+    *,
+    docs: bool,
+) -> None:
     """Measure, store and print a table; or put the table of the newest results into the page of the documentation."""
     if not docs:
         store(name, measured())

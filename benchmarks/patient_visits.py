@@ -259,10 +259,12 @@ def measured(visits: Visits, repeats: int) -> dict[str, Any]:
                     squares = weight[rows] * (clipped(predicted) - y[rows]) ** 2
                     np.add.at(loss[size][name], np.searchsorted(patients, test.patient), squares / repeats)
     found: dict[str, dict[str, Any]] = {
-        size: {name: summary(loss[size][name], loss[size]["landmark Cox"], len(y)) | {"clipped": share[size][name]}
-               for name in METHODS}
+        size: {
+            name: summary(loss[size][name], loss[size]["landmark Cox"], len(y)) | {"clipped": share[size][name]}
+            for name in METHODS
+        }
         for size in sizes
-    }  # fmt: skip
+    }
     for size in sizes:
         found[size][LESS] = summary(loss[size]["LSTD(0.5)"], loss[size]["LSTD(1)"], len(y))
     about = {
@@ -271,9 +273,13 @@ def measured(visits: Visits, repeats: int) -> dict[str, Any]:
         "deaths": int(visits.died[np.diff(visits.patient, append=-1) != 0].sum()),
     }
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "repeats": repeats, "seed": SEED,
-        "machine": describe_machine(), "data": about, "found": found,
-    }  # fmt: skip
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "repeats": repeats,
+        "seed": SEED,
+        "machine": describe_machine(),
+        "data": about,
+        "found": found,
+    }
 
 
 def summary(loss: Array, other: Array, n_visits: int) -> dict[str, list[float]]:

@@ -184,7 +184,11 @@ def mix(covariance: Array, bias: Array) -> Array:
     scale = np.trace(M) or 1.0
     k = len(bias)
     solved = optimize.minimize(
-        lambda x: x @ M @ x / scale, np.full(k, 1.0 / k), jac=lambda x: 2.0 * M @ x / scale, bounds=[(0.0, 1.0)] * k,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - 1.0, "jac": lambda x: np.ones(k)}, method="SLSQP",
-    )  # fmt: skip
+        lambda x: x @ M @ x / scale,
+        np.full(k, 1.0 / k),
+        jac=lambda x: 2.0 * M @ x / scale,
+        bounds=[(0.0, 1.0)] * k,
+        constraints={"type": "eq", "fun": lambda x: x.sum() - 1.0, "jac": lambda x: np.ones(k)},
+        method="SLSQP",
+    )
     return np.asarray(solved.x)

@@ -88,9 +88,7 @@ class Case(Logged):
 
 def sampling(estimator: str, case: Case) -> Any:
     q = (lambda X: case.q) if estimator.endswith("dr") else None
-    return importance_sampling(
-        case.columns, **case.rows, **case.policies, gamma=case.gamma, estimator=estimator, q=q
-    )  # fmt: skip
+    return importance_sampling(case.columns, **case.rows, **case.policies, gamma=case.gamma, estimator=estimator, q=q)
 
 
 def baselines(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -226,9 +224,7 @@ def begun(path: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else source | {"cells": {}}
     if found := [name for name in source if results[name] != source[name]]:
         raise SystemExit(f"{path} was measured with {found[0]} {results[found[0]]}, not {source[found[0]]}.")
-    return results | {
-        "revision": revision(), "date": str(datetime.date.today()), "machine": describe_machine()
-    }  # fmt: skip
+    return results | {"revision": revision(), "date": str(datetime.date.today()), "machine": describe_machine()}
 
 
 def main() -> None:

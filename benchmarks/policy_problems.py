@@ -283,9 +283,12 @@ def hospital() -> Problem:
     }
     ill = np.where(model.sofa > np.median(model.sofa), 12, 0)
     targets = {
-        "near": one.target, "far": far.target, "best action": best,
-        "threshold": mixed(np.eye(n)[ill], 0.9), "never": mixed(np.eye(n)[0 * ill], 0.9),
-    }  # fmt: skip
+        "near": one.target,
+        "far": far.target,
+        "best action": best,
+        "threshold": mixed(np.eye(n)[ill], 0.9),
+        "never": mixed(np.eye(n)[0 * ill], 0.9),
+    }
 
     def truth(policy: Array) -> Truth:
         return Truth(model.value(policy, GAMMA), model.deviation(policy, GAMMA), 0.0)

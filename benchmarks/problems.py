@@ -142,9 +142,10 @@ def cut_cases(seed: int) -> list[Case]:
     model = MRP(P, np.ones((20, 20)), gamma=1.0, start=np.full(20, 0.05))
     x = np.arange(1, 21)[:, np.newaxis] / 20
     cubic, bumps = x ** np.arange(1, 4), np.exp(-0.5 * ((x - np.linspace(0, 1, 7)) / 0.12) ** 2)
-    return [Case("first passage, " + name, model, phi) for name, phi in (
-        ("tabular", np.eye(20)), ("cubic", cubic), ("bumps", bumps)
-    )]  # fmt: skip
+    return [
+        Case("first passage, " + name, model, phi)
+        for name, phi in (("tabular", np.eye(20)), ("cubic", cubic), ("bumps", bumps))
+    ]
 
 
 def other_cases(seed: int) -> list[Case]:
@@ -153,9 +154,12 @@ def other_cases(seed: int) -> list[Case]:
     walk, place = RandomWalk(51), np.linspace(-1.0, 1.0, 51)[:, np.newaxis]
     types = random.normal(size=(60, 3))
     customers = MRP(
-        0.9 * np.eye(60), np.exp(types @ random.normal(size=3) / 2)[:, np.newaxis] * np.ones(60), reward_std=1.0,
-        gamma=0.95, start=np.full(60, 1 / 60),
-    )  # fmt: skip
+        0.9 * np.eye(60),
+        np.exp(types @ random.normal(size=3) / 2)[:, np.newaxis] * np.ones(60),
+        reward_std=1.0,
+        gamma=0.95,
+        start=np.full(60, 1 / 60),
+    )
     states = [RandomMRP(30, 5, std, seed, gamma=0.95) for std in (0.1, 0.0)]
     correlated = random.normal(size=(30, 12)) @ np.linalg.cholesky(0.95 ** np.abs(np.subtract.outer(*2 * [range(12)])))
     return [

@@ -45,10 +45,15 @@ class Ratio:
             if self.goal is not None:
                 met = met and (ratio["median"] <= self.goal if self.cost else ratio["median"] >= self.goal)
         return {
-            "claim": self.claim, "kind": self._kind, "ratio": ratio,
-            "goal": self.goal, "seconds_goal": self.seconds_goal, "met": met, "pairs": len(pairs),
+            "claim": self.claim,
+            "kind": self._kind,
+            "ratio": ratio,
+            "goal": self.goal,
+            "seconds_goal": self.seconds_goal,
+            "met": met,
+            "pairs": len(pairs),
             "seconds": {"lstd": ours, "beside": _spread(self.beside)},
-        }  # fmt: skip
+        }
 
     @property
     def _kind(self) -> str:

@@ -159,11 +159,16 @@ class Truth:
         normal = np.abs(self.returns - found.prediction[:, np.newaxis]) <= 1.645 * found.std[:, np.newaxis]
         error = np.sqrt(np.mean((found.std - self.std) ** 2) / np.mean(self.std**2))
         return {
-            "inside": inside.mean(), "below": below.mean(), "above": above.mean(),
-            "lower half": inside[~high].mean(), "upper half": (inside[high] if high.any() else inside).mean(),
-            "class 0": inside[self.kind == 0].mean(), "class 1": inside[self.kind == 1].mean(),
-            "normal": normal.mean(), "std": error,
-        }  # fmt: skip
+            "inside": inside.mean(),
+            "below": below.mean(),
+            "above": above.mean(),
+            "lower half": inside[~high].mean(),
+            "upper half": (inside[high] if high.any() else inside).mean(),
+            "class 0": inside[self.kind == 0].mean(),
+            "class 1": inside[self.kind == 1].mean(),
+            "normal": normal.mean(),
+            "std": error,
+        }
 
 
 def on_process(name: str, size: int, repeats: int) -> dict[str, Any]:
@@ -234,9 +239,13 @@ def main() -> None:
     arguments = parser.parse_args()
     with threadpool_limits(1):
         measure_or_write(
-            "return_spread", "benchmarks/return_spread.py", arguments.docs or Path(),
-            lambda: measured(arguments.repeats), table, docs=arguments.docs is not None,
-        )  # fmt: skip
+            "return_spread",
+            "benchmarks/return_spread.py",
+            arguments.docs or Path(),
+            lambda: measured(arguments.repeats),
+            table,
+            docs=arguments.docs is not None,
+        )
 
 
 if __name__ == "__main__":

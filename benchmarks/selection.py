@@ -407,13 +407,15 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     n_sums = N_FOLDS * len(LMBDAS)
     n_fits = n_sums * len(ALPHAS)
     yield Ratio(
-        f"`LSTDCV.fit` {data}, one job, beside {n_fits} fits, one per fold, λ and α", choice,
+        f"`LSTDCV.fit` {data}, one job, beside {n_fits} fits, one per fold, λ and α",
+        choice,
         [n_fits * each for each in fits],
-    )  # fmt: skip
+    )
     yield Ratio(
-        f"`LSTDCV.fit` {data}, one job, beside sums per fold and λ, a solve for each α", choice_again,
+        f"`LSTDCV.fit` {data}, one job, beside sums per fold and λ, a solve for each α",
+        choice_again,
         [n_sums * one + n_fits * each for one, each in zip(sums, solves, strict=True)],
-    )  # fmt: skip
+    )
 
 
 def _choose(X: Array, y: Array, n_jobs: int) -> None:

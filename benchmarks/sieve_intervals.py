@@ -140,9 +140,13 @@ def measured(repeats: int) -> dict[str, Any]:
             rows.append(row)
             print(row, flush=True)
     return {
-        "date": str(datetime.date.today()), "machine": describe_machine(), "repeats": repeats, "truth": value,
-        "error": error, "rows": rows,
-    }  # fmt: skip
+        "date": str(datetime.date.today()),
+        "machine": describe_machine(),
+        "repeats": repeats,
+        "truth": value,
+        "error": error,
+        "rows": rows,
+    }
 
 
 def table(found: dict[str, Any]) -> list[str]:
@@ -169,9 +173,13 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the newest table into the page")
     options = parser.parse_args()
     measure_or_write(
-        "sieve-intervals", "benchmarks/sieve_intervals.py", PAGE, lambda: measured(options.repeats), table,
+        "sieve-intervals",
+        "benchmarks/sieve_intervals.py",
+        PAGE,
+        lambda: measured(options.repeats),
+        table,
         docs=options.docs,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":
