@@ -31,8 +31,12 @@ from lstd.statistics.system import System
 from pages import show
 
 Array = NDArray[np.float64]
-GAMMA, LMBDA, DIGITS = 0.95, 0.8, 50
-N_ROWS, N_FEATURES, SEEDS = 301, 3, (0, 1, 2)  # half of the features; the others repeat them
+GAMMA = 0.95
+LMBDA = 0.8
+DIGITS = 50
+N_ROWS = 301
+N_FEATURES = 3  # half of the features; the others repeat them
+SEEDS = (0, 1, 2)
 CHUNKS = (1, 2, 5, 50, 100, 101, 102, 250)  # rows that chunks begin with
 POWERS = range(1, 16)
 
@@ -75,12 +79,18 @@ def exact(data: Data) -> Array:
     """Compute the weights of Boyan's estimator at 50 digits, and round them."""
     with mpmath.workdps(DIGITS):
         number = np.vectorize(mpmath.mpf, otypes=[object])
-        X, y, n = number(data.X), number(data.y), data.X.shape[1]
-        A, b, z = number(data.alpha * np.eye(n)), number(np.zeros(n)), number(np.zeros(n))
-        gamma, lmbda = mpmath.mpf(GAMMA), mpmath.mpf(LMBDA)
+        X = number(data.X)
+        y = number(data.y)
+        n = data.X.shape[1]
+        A = number(data.alpha * np.eye(n))
+        b = number(np.zeros(n))
+        z = number(np.zeros(n))
+        gamma = mpmath.mpf(GAMMA)
+        lmbda = mpmath.mpf(LMBDA)
         for t in range(len(X) - 1):
             z = lmbda * gamma * z + X[t]
-            A, b = A + np.outer(z, X[t] - gamma * X[t + 1]), b + z * y[t]
+            A = A + np.outer(z, X[t] - gamma * X[t + 1])
+            b = b + z * y[t]
         return np.array([float(w) for w in mpmath.lu_solve(mpmath.matrix(A.tolist()), mpmath.matrix(b.tolist()))])
 
 
@@ -127,7 +137,8 @@ def outcome(data: Data, way: Callable[[Data], Array], truth: Array) -> Outcome:
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         weights = way(data)
-    error, size = data.X @ (weights - truth), data.X @ truth
+    error = data.X @ (weights - truth)
+    size = data.X @ truth
     return Outcome(
         float(np.linalg.norm(weights - truth) / np.linalg.norm(truth)),
         float(np.linalg.norm(error) / np.linalg.norm(size)),

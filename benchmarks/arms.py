@@ -19,8 +19,11 @@ from lstd.inference import difference
 
 Array = NDArray[np.float64]
 
-SEED, WEEKS, GAMMA = 32_000, 20, 0.97
-STAYS, BECOMES = 0.7, 0.5  # chances per week of a new customer to stay, and then to become a regular one
+SEED = 32_000
+WEEKS = 20
+GAMMA = 0.97
+STAYS = 0.7  # chances per week of a new customer to stay
+BECOMES = 0.5  # and then to become a regular one
 LEVELS = (0.95, 0.9)
 NEW = [[1.0, 0.0]]
 
@@ -35,8 +38,11 @@ class Arm(NamedTuple):
 
     def rows(self, seed: int) -> dict[str, Any]:
         """Draw the arguments of `LSTD.fit`, with revenue and cost as rewards."""
-        random, n = np.random.default_rng(seed), self.customers
-        start, alive, regular = random.integers(WEEKS, size=n), np.ones(n, bool), np.zeros(n, bool)
+        random = np.random.default_rng(seed)
+        n = self.customers
+        start = random.integers(WEEKS, size=n)
+        alive = np.ones(n, bool)
+        regular = np.zeros(n, bool)
         there, ends, state = np.zeros((3, n, WEEKS + 1), bool)
         for k in range(WEEKS + 1):
             week = start + k
@@ -62,7 +68,9 @@ def covered(a: Arm, b: Arm | None, lmbda: float, repeats: int) -> Array:
     Without `b`, the difference is that of revenue and cost of the same customers, whose models are paired.
     """
     truth = a.value(a.spends) - (a.value(a.costs) if b is None else b.value(b.spends))
-    hits, found, half = np.zeros(len(LEVELS)), [], []
+    hits = np.zeros(len(LEVELS))
+    found = []
+    half = []
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for repeat in range(repeats):

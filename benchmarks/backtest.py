@@ -25,17 +25,25 @@ from lstd.metrics import backtest
 from pages import write_between
 from provenance import printed_by
 
-KNOWN, CUT, STEPS, AHEAD = 39, 25, 13, 39  # weeks; the last week that is known to the fit of the backtest
+KNOWN = 39  # weeks
+CUT = 25  # the last week that is known to the fit of the backtest
+STEPS = 13
+AHEAD = 39
 GAMMAS = (0.9, 0.95, 0.98)
-SAMPLES, SIZE = 8, 1000
+SAMPLES = 8
+SIZE = 1000
 
 
 def features(data: Histories, customer: Any, week: Any) -> dict[str, Any]:
     """Return seven sets of features after a week, each of shape (rows, n)."""
     x, t_x, age = data.summary(customer, week)
     since = age - t_x
-    lately, recently, rate = np.exp(-since / 4), np.exp(-since / 13), (x + 0.25) / (age + 4)
-    often, recent, products = np.log1p(x), np.minimum(since, 13), (rate * lately, rate * recently)
+    lately = np.exp(-since / 4)
+    recently = np.exp(-since / 13)
+    rate = (x + 0.25) / (age + 4)
+    often = np.log1p(x)
+    recent = np.minimum(since, 13)
+    products = (rate * lately, rate * recently)
     return {
         "frequency, recency, tenure": np.column_stack([x, t_x, age]),
         "frequency, tenure": np.column_stack([x, age]),
@@ -63,7 +71,8 @@ def main() -> None:
     parser.add_argument("--store", type=Path, metavar="JSON", help="also store the results of all samples")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    data, found = Histories(), []
+    data = Histories()
+    found = []
     for sample in range(SAMPLES):
         who = np.sort(np.random.default_rng(sample).choice(data.n, SIZE, replace=False))
         sets, reward, columns = rows(data, who)

@@ -25,9 +25,17 @@ from lstd.metrics import backtest
 from pages import measure_or_write
 from provenance import describe_machine
 
-GAMMA, SUBJECTS, LENGTH, CUT, STEPS = 0.95, 400, 60, 45, 14
-LOGS, FIRST_SEED = 10, 40_000  # of each process
-STREAMS, ROWS = 60, (1000, 2000, 4000)  # streams of each length
+GAMMA = 0.95
+SUBJECTS = 400
+LENGTH = 60
+CUT = 45
+STEPS = 14
+# of each process
+LOGS = 10
+FIRST_SEED = 40_000
+# streams of each length
+STREAMS = 60
+ROWS = (1000, 2000, 4000)
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "backtest.md"
 
 
@@ -35,7 +43,8 @@ class Known(BaseEstimator):  # type: ignore[misc]
     """A model with weights that are given."""
 
     def __init__(self, weights: Any = None, gamma: float = GAMMA) -> None:
-        self.weights, self.gamma = weights, gamma
+        self.weights = weights
+        self.gamma = gamma
 
     def fit(self, X: Any, *_: Any, **__: Any) -> Known:
         """Fit nothing."""
@@ -52,7 +61,8 @@ def autoregressions(*rates: float) -> Any:
 
     def simulate(random: Any) -> tuple[Any, Any, Any]:
         x = random.normal(size=(SUBJECTS, len(rho))) / np.sqrt(1 - rho**2)
-        X, y = [], []
+        X = []
+        y = []
         for _ in range(LENGTH):
             X.append(x)
             x = rho * x + random.normal(size=x.shape)
@@ -64,10 +74,14 @@ def autoregressions(*rates: float) -> Any:
 
 def chain(P: Any, reward: Any, noise: float = 0.0) -> Any:
     """Return a simulator of a Markov chain with a reward for each state entered."""
-    P, reward = np.asarray(P, float), np.asarray(reward, float)
+    P = np.asarray(P, float)
+    reward = np.asarray(reward, float)
 
     def simulate(random: Any) -> tuple[Any, Any, Any]:
-        state, X, y, ends = random.integers(len(P), size=SUBJECTS), [], [], []
+        state = random.integers(len(P), size=SUBJECTS)
+        X = []
+        y = []
+        ends = []
         for _ in range(LENGTH):
             X.append(np.eye(len(P))[state])
             state = (random.random((SUBJECTS, 1)) > P[state].cumsum(axis=1)).sum(axis=1)
@@ -141,7 +155,9 @@ def measured() -> dict[str, Any]:
 
 def stream_deciles(n: int, seed: int) -> float:
     """Return the share of deciles of the truth that are off in a stream of n rows of AR(1), 0.9."""
-    random, x, rho = np.random.default_rng(seed), np.zeros(n), 0.9
+    random = np.random.default_rng(seed)
+    x = np.zeros(n)
+    rho = 0.9
     for t in range(1, n):
         x[t] = rho * x[t - 1] + random.normal()
     truth = Known(np.array([rho / (1 - GAMMA * rho)]))

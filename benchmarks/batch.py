@@ -23,7 +23,9 @@ as it is by default, beside one step of NumPy per row for z, A and b and a solve
 same weights, on one thread. Logged actions: `LSTDQ.fit` of 10 actions with a block of 50 columns each, in episodes of
 100 rows, beside `LSTD.fit` of the 50 dense features; the goal is 3 times the number of actions. `policy_value` is
 timed once after each fit: the first call."""
-GAMMA, LMBDA, ALPHA = 0.99, 0.9, 1.0
+GAMMA = 0.99
+LMBDA = 0.9
+ALPHA = 1.0
 N_FEATURES = 100
 GOAL = 0.85
 
@@ -42,7 +44,8 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
         threading = "one BLAS thread" if threads else "all BLAS threads"
         claim = f"sums of {n_rows} rows of {N_FEATURES} features beside one matrix product, {threading}"
         yield Ratio(claim, *seconds, goal=GOAL)
-    X, y = X[:20_000], y[:20_000]
+    X = X[:20_000]
+    y = y[:20_000]
     with threadpool_limits(limits=1, user_api="blas"):
         model = LSTD(GAMMA, LMBDA, ALPHA, fit_intercept=False)
         weights = model.fit(X, y).coef_
@@ -56,13 +59,16 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
 def logged_actions(n_rows: int, n: int = 50, n_actions: int = 10) -> Iterator[Ratio]:
     """Time the action values of two policies beside a fit to the features of states, and their first values."""
     random = np.random.default_rng(0)
-    X, y, actions = random.standard_normal((n_rows, n)), random.standard_normal(n_rows), np.arange(n_rows) % n_actions
+    X = random.standard_normal((n_rows, n))
+    y = random.standard_normal(n_rows)
+    actions = np.arange(n_rows) % n_actions
     ends = {"episode": np.arange(n_rows) // 100, "terminated": np.arange(n_rows) % 100 == 99}
     policies = {
         "greedy": np.eye(n_actions)[random.integers(n_actions, size=n_rows)],
         "random": random.dirichlet(np.ones(n_actions), size=n_rows),
     }
-    behavior, states = np.full(n_rows, 1.0 / n_actions), LSTD(GAMMA, LMBDA, ALPHA)
+    behavior = np.full(n_rows, 1.0 / n_actions)
+    states = LSTD(GAMMA, LMBDA, ALPHA)
     for name, lmbda in ((name, lmbda) for name in policies for lmbda in (0.0, LMBDA)):
         model = LSTDQ(GAMMA, lmbda)
         data = {"actions": actions, "target_policy": policies[name], "behavior_probability": behavior, **ends}
@@ -79,7 +85,9 @@ def logged_actions(n_rows: int, n: int = 50, n_actions: int = 10) -> Iterator[Ra
 def loop(X: Any, y: Any) -> Any:
     """Compute the weights of Boyan's estimator with a step per row."""
     n = X.shape[1]
-    A, b, z = ALPHA * np.eye(n), np.zeros(n), np.zeros(n)
+    A = ALPHA * np.eye(n)
+    b = np.zeros(n)
+    z = np.zeros(n)
     for t in range(len(X) - 1):
         z = LMBDA * GAMMA * z + X[t]
         A += np.outer(z, X[t] - GAMMA * X[t + 1])

@@ -34,9 +34,11 @@ from pages import measure_or_write
 from provenance import describe_machine
 
 COUNTED = (BoundsWarning,)  # classes that are counted
-LOGS, FIRST = 84, 110_000  # of each kind, and the first seed; thresholds were set with others
+LOGS = 84  # of each kind
+FIRST = 110_000  # seed; thresholds were set with others
 FUTURES = 40  # logs of purchases
-SIZES, SAMPLES = (200, 1000), (10, 11, 12)  # customers, and seeds of samples
+SIZES = (200, 1000)  # customers
+SAMPLES = (10, 11, 12)  # and seeds of samples
 BOYAN = "`RecursiveLSTD`, Boyan's"  # leaves the bounds also with the right features, while data are few
 NAMES = "frequency, recency, tenure", "frequency, tenure", "shrunken rate, limited recency"
 
@@ -51,7 +53,8 @@ def given(act: Callable[[], Any]) -> list[str]:
 
 def uses(log: Log, other: Log) -> dict[str, Callable[[], Any]]:
     """Return what is done with a log and another one of the same process."""
-    model, chosen = LSTD(log.gamma), LSTDCV(log.gamma, [0.0, 0.9], cv=3)
+    model = LSTD(log.gamma)
+    chosen = LSTDCV(log.gamma, [0.0, 0.9], cv=3)
 
     def follow(variant: str) -> None:
         X = np.column_stack([log.X, np.ones(len(log.X))])
@@ -105,7 +108,8 @@ def inflation() -> Iterator[tuple[str, bool]]:
 def futures() -> dict[str, list[float]]:
     """Return R² on futures of ways to choose settings, by name, for logs of purchases of which a third is observed."""
     warnings.simplefilter("ignore")
-    random, kind = np.random.default_rng(1), "purchases"
+    random = np.random.default_rng(1)
+    kind = "purchases"
     lives = [list(buyer(random, 400)) for _ in range(4000)]
     X = np.array([features for life in lives for week, features, _ in life if week == 52])
     G = np.array([sum(0.98 ** (week - 52) * buys for week, _, buys in life if week >= 52) for life in lives])
@@ -121,7 +125,8 @@ def futures() -> dict[str, list[float]]:
         add("`LSTDCV`", model)
         add(f"of these, {'with' if warned else 'without'} a warning", model)
         add("`LSTD` with its defaults", LSTD(log.gamma).fit(log.X, log.y, **log.columns))
-        results, penalty = model.cv_results_, model.ridge_ / model.alpha_
+        results = model.cv_results_
+        penalty = model.ridge_ / model.alpha_
         pairs = [
             LSTD(log.gamma, lmbda, alpha * penalty, n_blocks=0).fit(log.X, log.y, **log.columns)
             for lmbda, alpha in zip(results["lmbda"], results["alpha"], strict=True)
@@ -155,7 +160,8 @@ def measured() -> dict[str, Any]:
 
 def table(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of two tables."""
-    kinds, logs = found["right"], found["logs"]
+    kinds = found["right"]
+    logs = found["logs"]
     yield f"Measured by `python benchmarks/bounds_warnings.py` on {found['date']}."
     yield ""
     yield f"| {logs * len(kinds)} right logs of {len(kinds)} kinds | warning | given | at most, of {logs} of a kind |"
@@ -187,7 +193,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--docs", type=Path, metavar="PAGE", help="write the table of stored results into this page")
     arguments = parser.parse_args()
-    page, docs = arguments.docs or Path(), arguments.docs is not None
+    page = arguments.docs or Path()
+    docs = arguments.docs is not None
     measure_or_write("bounds-warnings", "benchmarks/bounds_warnings.py", page, measured, table, docs=docs)
 
 

@@ -40,7 +40,8 @@ TITLES = {
 }
 NAMES = tuple(TITLES)
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "benchmarks.md"
+RESULTS = HERE / "results"
+PAGE = HERE.parent / "docs" / "results" / "benchmarks.md"
 SOURCE = "benchmarks/claims.py"
 SHOWN = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "distributed", "swifttd", "mushroom-rl")
 # Versions beside those that `describe_machine` gives.
@@ -72,7 +73,8 @@ def run(only: Sequence[str] | None, quick: bool, folder: Path | None) -> None:
     from provenance import describe_machine, source_digest
 
     names = [name for name in NAMES if not only or name in only]
-    begun, source = time.perf_counter(), source_digest()
+    begun = time.perf_counter()
+    source = source_digest()
     results: dict[str, Any] = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "arguments": {"quick": quick, "only": None if len(names) == len(NAMES) else names},

@@ -26,7 +26,9 @@ from provenance import describe_machine
 
 SOURCE = "benchmarks/cluster.py"
 DOCS = Path(__file__).parents[1] / "docs" / "results"
-FEATURES, TRANSITIONS, WORKERS = (100, 1000, 10_000), (1e9, 1e12), (1, 10, 100, 1000, 10_000)
+FEATURES = (100, 1000, 10_000)
+TRANSITIONS = (1e9, 1e12)
+WORKERS = (1, 10, 100, 1000, 10_000)
 ASSUMED = {"bandwidth": 1.25e9, "latency": 1e-3, "task": 1e-3, "reading": 1e9, "chunk": 1e9}  # bytes, seconds
 CHUNKS_PER_WORKER = 4  # at least, so that no worker waits long for the last one
 SMALL = 0.1  # share of a worker's time at which merging and sending count as small
@@ -93,7 +95,8 @@ class Fit:
 
     def takes_over(self) -> dict[str, float]:
         """Rows per chunk, and numbers of workers, from which something else takes longer than reading and sums."""
-        work, chunk = self.T * self.per_row, self.R * self.per_row
+        work = self.T * self.per_row
+        chunk = self.R * self.per_row
         last = self.t + self.tau + self.m
         return {
             "rows": (self.m + self.t) / (SMALL * self.per_row),
@@ -108,7 +111,9 @@ def fit_of(results: Results, n: int, T: float, W: int) -> Fit:
 
     Chunks are as large as memory allows, with at least `CHUNKS_PER_WORKER` for each worker.
     """
-    costs, network, assumed = results["costs"][str(n)], results["messages"]["dask"], results["assumed"]
+    costs = results["costs"][str(n)]
+    network = results["messages"]["dask"]
+    assumed = results["assumed"]
     beta = min(network["bandwidth"], assumed["bandwidth"])
     latency, tau = (max(network[name], assumed[name]) for name in ("latency", "task"))
     R = min(int(assumed["chunk"] / (8 * n)), T / (CHUNKS_PER_WORKER * W))

@@ -47,7 +47,8 @@ def _kept(n: int) -> LSTDStatistics:
 
 def _costs(n: int) -> dict[str, float]:
     """Processor seconds of a row, a merge and a solve."""
-    rows, once = ROWS[n], n >= _ONCE_FROM
+    rows = ROWS[n]
+    once = n >= _ONCE_FROM
     X, y = _rows(n, rows)
     row, sums = _processor(lambda: LSTDStatistics.from_arrays(X, y, **SETTINGS), once)
     received = pickle.loads(pickle.dumps(sums))

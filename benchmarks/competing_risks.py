@@ -69,7 +69,8 @@ def by_lifelines(exits: Any, causes: Any) -> tuple[Any, Any]:
     """Return cumulative incidences and standard errors after each step, (H, J) each."""
     from lifelines import AalenJohansenFitter
 
-    curves, errors = [], []
+    curves = []
+    errors = []
     for cause in range(1, causes.max() + 1):
         fitter = AalenJohansenFitter(calculate_variance=True, seed=0).fit(exits, causes, event_of_interest=cause)
         steps = np.arange(1, HORIZON + 1) + 0.5  # ties were moved by less

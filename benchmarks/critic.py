@@ -27,7 +27,9 @@ from pages import show
 from provenance import printed_by
 
 GAMMA = 0.99
-EPISODES, REPEATS, HELD_OUT = (20, 80, 300), 4, 300
+EPISODES = (20, 80, 300)
+REPEATS = 4
+HELD_OUT = 300
 
 
 def make() -> Any:

@@ -31,9 +31,13 @@ from scipy.special import betaln, gammaln, hyp2f1
 from lstd import LSTD, LSTDStatistics
 from lstd.errors import ExtrapolationWarning
 
-TRAIN, CHOOSE, AHEAD = 39, 26, 39  # weeks to train on; those before the weeks that choose λ and α; weeks to predict
-LMBDAS, ALPHAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0), tuple(10.0**k for k in range(-2, 7))
-VARIANTS, WINDOWS = ("boyan", "uncorrected", "mixed"), (13, 26, 39)
+TRAIN = 39  # weeks to train on
+CHOOSE = 26  # those before the weeks that choose λ and α
+AHEAD = 39  # weeks to predict
+LMBDAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0)
+ALPHAS = tuple(10.0**k for k in range(-2, 7))
+VARIANTS = ("boyan", "uncorrected", "mixed")
+WINDOWS = (13, 26, 39)
 NAMES = {
     "boyan": "Boyan's LSTD(λ)",
     "uncorrected": "Uncorrected LSTD(λ)",
@@ -66,14 +70,17 @@ class Histories:
 
     def summary(self, customer: Any, week: Any) -> Any:
         """Return repeat purchases x, weeks from first to last purchase t_x, and weeks observed T, after `week`."""
-        last, today = self.last[customer, week], 7 * week + 6
+        last = self.last[customer, week]
+        today = 7 * week + 6
         return self.frequency[customer, week], *((day - self.first[customer]) / 7 for day in (last, today))
 
     def features(self, customer: Any, week: Any, to_go: Any) -> Any:
         """Multiply functions of frequency, recency and age by functions of the weeks to go; shape (rows, 30)."""
         x, t_x, age = self.summary(customer, week)
-        lately, recently = np.exp((t_x - age) / 4), np.exp((t_x - age) / 13)
-        often, rate = np.log1p(x), 4 * (x + 0.25) / (age + 4)
+        lately = np.exp((t_x - age) / 4)
+        recently = np.exp((t_x - age) / 13)
+        often = np.log1p(x)
+        rate = 4 * (x + 0.25) / (age + 4)
         mixed = (f * g for f in (often, rate) for g in (1.0, lately, recently))
         state = [np.ones(len(x)), np.log1p(age) / 3, lately, recently, *mixed]
         horizon = [to_go / 39, (to_go / 39) ** 2, 1 - np.exp(-to_go / 6.5)]
@@ -87,7 +94,8 @@ class Histories:
     def episodes(self, end: Any) -> Any:
         """Return arguments of `LSTD.fit` for the data of the first `end` weeks."""
         customer, week = self.weeks(end)
-        cut, passed = week == end - 1, week - self.start[customer]
+        cut = week == end - 1
+        passed = week - self.start[customer]
         reward = np.where(cut, np.nan, self.counts[customer, np.minimum(week + 1, end - 1)])
         parts = []
         for number, window in enumerate(WINDOWS):
@@ -137,7 +145,8 @@ def choose(data: Any, lmbdas: Any) -> Any:
         print(f"choosing λ and α: λ = {lmbda}", file=sys.stderr)
         sums = LSTDStatistics.from_arrays(**arrays, gamma=1.0, lmbda=lmbda)
         for name, alpha in product(VARIANTS, ALPHAS):
-            key, predicted = (("λ", lmbda), ("α", alpha)), now @ sums.solve(alpha, name).weights
+            key = (("λ", lmbda), ("α", alpha))
+            predicted = now @ sums.solve(alpha, name).weights
             errors.setdefault(name, {})[key] = rmse(predicted, observed)
     return {method: dict(min(found, key=found.get)) for method, found in errors.items()}
 
@@ -163,11 +172,13 @@ def compare(predicted: Any, observed: Any, n_resamples: Any, seed: int = 0) -> A
     """Compute RMSE and its difference from that of Boyan's LSTD, with 95 % bootstrap intervals over customers."""
     drawn = np.random.default_rng(seed).integers(len(observed), size=(n_resamples, len(observed)))
     spread = {method: rmse(p[drawn], observed[drawn]) for method, p in predicted.items()}
-    found, unsure = {}, 2 * np.sqrt(0.025 * 0.975 / n_resamples)  # two standard errors of a fraction of resamples
+    found = {}
+    unsure = 2 * np.sqrt(0.025 * 0.975 / n_resamples)  # two standard errors of a fraction of resamples
     for method, p in predicted.items():
         less = spread["boyan"] - spread[method]
         (low, high), lean = np.quantile(less, (0.025, 0.975)), np.sign(less).mean()
-        words, tail = "better than" if lean < 0 else "worse than", (1 - abs(lean)) / 2
+        words = "better than" if lean < 0 else "worse than"
+        tail = (1 - abs(lean)) / 2
         if tail > 0.025 - unsure:
             words = f"possibly {words}" if tail < 0.025 + unsure else "indistinguishable from"
         found[method] = {"rmse": rmse(p, observed), "low": low, "high": high, "judged": words, "total": p.sum()}

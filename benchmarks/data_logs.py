@@ -23,7 +23,9 @@ def shop(random: Any) -> Log:
     """Customers of the first page: a recent mean of what they spent, and weeks since they joined."""
     rows = []
     for customer in range(150):
-        interest, recent, start = random.gamma(4.0, 2.5), 10.0, random.integers(52)
+        interest = random.gamma(4.0, 2.5)
+        recent = 10.0
+        start = random.integers(52)
         for week in range(start, 53):
             spend = random.exponential(2.0 * interest) * (random.random() < 0.5)
             closed = week < 52 and random.random() < (0.12 if recent < 4.0 else 0.02)
@@ -45,14 +47,18 @@ def purchases(random: Any) -> Log:
 
 def buyer(random: Any, weeks: int) -> Iterator[tuple[int, tuple[float, ...], int]]:
     """Yield the week, features and purchases of a customer who never says goodbye."""
-    rate, bought, since = random.gamma(0.8, 0.25), 0, 0
-    first, stays = random.integers(13), random.geometric(0.04)
+    rate = random.gamma(0.8, 0.25)
+    bought = 0
+    since = 0
+    first = random.integers(13)
+    stays = random.geometric(0.04)
     for week in range(first, weeks):
         age = week - first
         buys = random.poisson(rate) if age < stays else 0
         seen = (bought + 0.25) / (age + 4)
         yield week, (seen, min(since, 13), seen * np.exp(-since / 13)), buys
-        bought, since = bought + buys, 0 if buys else since + 1
+        bought = bought + buys
+        since = 0 if buys else since + 1
 
 
 def arms(random: Any) -> Log:
@@ -74,7 +80,8 @@ def stays(random: Any) -> Log:
     """Patients in hospital: days that are left, of two grades that change; some are still there."""
     rows = []
     for patient in range(150):
-        grade, age = random.integers(3), random.normal(60.0, 12.0)
+        grade = random.integers(3)
+        age = random.normal(60.0, 12.0)
         for _ in range(int(random.integers(5, 40)) + 1):
             leaves = random.random() < (0.05, 0.1, 0.25)[grade]
             rows.append((*np.eye(3)[grade], age, 1.0, patient, leaves))
@@ -105,7 +112,8 @@ def wear(random: Any) -> Log:
 
 def sensor(random: Any) -> Log:
     """One stream: three persistent signals, and a sum of them as the reward."""
-    x, rates = random.normal(size=3), np.array([0.5, 0.8, 0.95])
+    x = random.normal(size=3)
+    rates = np.array([0.5, 0.8, 0.95])
     rows = []
     for _ in range(600):
         rows.append((*x, x.sum() + random.normal(), 0, False))
@@ -132,7 +140,8 @@ def heavy(random: Any) -> Log:
 
 def traffic(random: Any) -> Log:
     """One stream of counts in bursts: lognormal loads with memory, and costs above a level."""
-    load, rows = 0.0, []
+    load = 0.0
+    rows = []
     for _ in range(1000):
         load = 0.9 * load + 0.5 * random.normal()
         size = np.exp(load + 0.7 * random.normal())

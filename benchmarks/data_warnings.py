@@ -27,7 +27,8 @@ from provenance import describe_machine
 
 Log = tuple[float, pd.DataFrame]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "data-warnings.md"
-SUBJECTS, WEEKS = 200, 52
+SUBJECTS = 200
+WEEKS = 52
 FIRST_SEED = 30_000  # the seeds below made the rules
 FAR = "far from the fit"
 WARNINGS: dict[str, type[LSTDWarning]] = {
@@ -42,12 +43,14 @@ WARNINGS: dict[str, type[LSTDWarning]] = {
 def customers(random: Any, *, joins: int, leave: float, says_so: bool, closes: bool = False) -> pd.DataFrame:
     """Draw customers who buy at a rate of their own until they leave; with `closes`, each last row is an end."""
     shape = (SUBJECTS, WEEKS + 1)
-    first, life = random.integers(joins, size=SUBJECTS), random.geometric(leave, SUBJECTS)
+    first = random.integers(joins, size=SUBJECTS)
+    life = random.geometric(leave, SUBJECTS)
     rate = random.gamma(0.8, 0.25, (SUBJECTS, 1))
     age: Any = np.arange(WEEKS + 1) - first[:, np.newaxis]
     buys = np.where((age >= 0) & (age < life[:, np.newaxis]), random.poisson(rate, shape), 0)
     total = np.cumsum(buys, axis=1) - buys
-    since, recent = np.zeros(shape), np.zeros(shape)
+    since = np.zeros(shape)
+    recent = np.zeros(shape)
     for week in range(1, WEEKS + 1):
         since[:, week] = np.where((buys[:, week - 1] > 0) | (age[:, week] <= 0), 0.0, since[:, week - 1] + 1.0)
         recent[:, week] = 0.8 * recent[:, week - 1] + 0.2 * buys[:, week - 1]
@@ -111,7 +114,8 @@ def machines(random: Any) -> Log:
             rows.append((number, day, np.nan if day == 59 else wear + 10.0 * scrapped, scrapped and day < 59, wear))
             wear += random.exponential(0.1)
             if scrapped and day < 59:
-                number, wear = number + 1, 0.0
+                number = number + 1
+                wear = 0.0
         number += 1
     return 0.9, pd.DataFrame(rows, columns=["id", "time", "y", "done", "wear"])
 
@@ -128,7 +132,8 @@ def stream(random: Any) -> Log:
 def games(random: Any, starts: int = 1) -> Log:
     """Draw episodes of 20 steps on a clock of their own, or episodes of 5 to 40 that start at many times."""
     length = np.full(SUBJECTS, 20) if starts == 1 else random.integers(5, 41, SUBJECTS)
-    subject, first = np.repeat(np.arange(SUBJECTS), length), random.integers(starts, size=SUBJECTS)
+    subject = np.repeat(np.arange(SUBJECTS), length)
+    first = random.integers(starts, size=SUBJECTS)
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     x = random.normal(size=len(step))
     columns = {"id": subject, "time": first[subject] + step, "y": x + random.normal(size=len(x))}

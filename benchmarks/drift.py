@@ -33,10 +33,13 @@ from pages import measure_or_write
 
 Array = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
-PAGE, SOURCE = ROOT / "docs" / "results" / "drift.md", "benchmarks/drift.py"
+PAGE = ROOT / "docs" / "results" / "drift.md"
+SOURCE = "benchmarks/drift.py"
 
 SEED = 20_000
-STEPS, BEFORE, WORN = 100_000, 20_000, 12_000
+STEPS = 100_000
+BEFORE = 20_000
+WORN = 12_000
 LOOK = 16  # rows learned between two looks after a change
 GIVEN_UP = 200.0  # times 1/(1 − γ), steps after a change
 
@@ -172,7 +175,8 @@ def coverage(n_streams: int, forgetting: float) -> float:
         alarms(model, X, y, {})
         shown = random.normal(size=(50, 5))
         shown[:, -1] = 1.0
-        interval, exact = model.predict_interval(shown), shown[:, 0]  # the features are independent of one another
+        interval = model.predict_interval(shown)
+        exact = shown[:, 0]  # the features are independent of one another
         held.append(((interval.lower <= exact) & (exact <= interval.upper)).mean())
     return float(np.mean(held))
 
@@ -204,7 +208,8 @@ def measured(n_steady: int, n_changed: int, n_coverage: int) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> Iterator[str]:
-    total, n_steps = sum(one["false"] for one in found["streams"].values()), STEPS * found["steady"]
+    total = sum(one["false"] for one in found["streams"].values())
+    n_steps = STEPS * found["steady"]
     yield (
         f"Printed by `python {SOURCE} --steady {found['steady']} --changed {found['changed']} --coverage "
         f"{found['repeats']}` on {found['date']}: {found['cores']} cores, Python {found['python']}, NumPy "
@@ -214,7 +219,8 @@ def table(found: dict[str, Any]) -> Iterator[str]:
     yield "| stream | false alarms per 100 000 steps | noticed within 5/(1−γ) steps | steps to the warning, median |"
     yield "|---|---|---|---|"
     for name, one in found["streams"].items():
-        waits, most = [np.inf if w is None else w for w in one["delays"]], 5.0 / (1.0 - one["gamma"])
+        waits = [np.inf if w is None else w for w in one["delays"]]
+        most = 5.0 / (1.0 - one["gamma"])
         middle = np.median(waits)
         shown = f"{middle:.0f}" if middle < np.inf else "not noticed"
         share = np.mean([w <= most + LOOK for w in waits])

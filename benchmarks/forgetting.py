@@ -84,7 +84,8 @@ KINDS: dict[str, Callable[[int], Stream]] = {
 def errors_of(stream: Stream, forgetting: Any) -> tuple[dict[str, float], Array]:
     """Return mean squared errors by period relative to the variance of the returns, and 1/(1 − f) at each row."""
     X, y, gamma, periods = stream
-    model, lengths = RecursiveLSTD(X.shape[1], gamma, 0.9, 1.0, forgetting=forgetting), []
+    model = RecursiveLSTD(X.shape[1], gamma, 0.9, 1.0, forgetting=forgetting)
+    lengths = []
     if forgetting == "auto":
         predictions = np.empty(len(y))
         for t in range(len(y)):
@@ -172,12 +173,15 @@ def table(found: dict[str, Any]) -> list[str]:
 def long_run(n_steps: int, forgetting: float = 0.999, n: int = 5, chunk: int = 100_000) -> dict[str, Any]:
     """Compare the weights after many transitions with the batch estimator on the last 100 000 of them."""
     random = np.random.default_rng(7)
-    X, y = random.normal(size=(chunk, n)) + 0.5, random.normal(size=chunk) + 1.0
-    model, begin = RecursiveLSTD(n, 0.9, 0.8, 1.0, forgetting=forgetting), time.process_time()
+    X = random.normal(size=(chunk, n)) + 0.5
+    y = random.normal(size=chunk) + 1.0
+    model = RecursiveLSTD(n, 0.9, 0.8, 1.0, forgetting=forgetting)
+    begin = time.process_time()
     for _ in range(n_steps // chunk):
         model.partial_fit(X, y)
     seconds = time.process_time() - begin
-    done, rotation = model.n_updates, round(max(n, 0.1 / (1.0 - forgetting)))
+    done = model.n_updates
+    rotation = round(max(n, 0.1 / (1.0 - forgetting)))
     since = (done - np.arange(n) * rotation // n) % rotation  # transitions since each ridge was restored
     weight = np.append(forgetting ** np.arange(chunk - 2, -1, -1.0), 1.0)
     batch = LSTD(0.9, 0.8, forgetting**since, fit_intercept=False, n_blocks=0).fit(X, y, weight=weight)

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-N_STATES, N_ACTIONS = 713, 25
+N_STATES = 713
+N_ACTIONS = 25
 SURVIVED = 714
-GAMMA, RANDOM, TEMPERATURE = 0.99, 0.1, 0.01
+GAMMA = 0.99
+RANDOM = 0.1
+TEMPERATURE = 0.01
 
 
 class Log(NamedTuple):
@@ -66,7 +69,8 @@ class Hospital:
 
     def optimal_action_values(self, gamma: float) -> Array:
         """Improve the policy of the experts until its value rises no more."""
-        q, best = self.action_values(self.expert, gamma), -1.0
+        q = self.action_values(self.expert, gamma)
+        best = -1.0
         while q.max(1).sum() > best + 1e-9:
             best = q.max(1).sum()
             q = self.action_values(np.eye(N_ACTIONS)[q.argmax(1)], gamma)
@@ -93,12 +97,16 @@ class Hospital:
             pair = state * N_ACTIONS + action
             reached = successors[np.searchsorted(keys, pair + random.uniform(size=len(state)), "right")]
             steps.append((alive, state, action, reached))
-            alive, state = alive[reached < N_STATES], reached[reached < N_STATES]
+            alive = alive[reached < N_STATES]
+            state = reached[reached < N_STATES]
             if not len(alive):
                 break
         episode, state, action, reached = (np.concatenate(column) for column in zip(*steps, strict=True))
         order = np.argsort(episode, kind="stable")
-        episode, state, action, reached = episode[order], state[order], action[order], reached[order]
+        episode = episode[order]
+        state = state[order]
+        action = action[order]
+        reached = reached[order]
         return Log(state, action, (reached == SURVIVED) * 1.0, reached, episode, reached >= N_STATES)
 
 

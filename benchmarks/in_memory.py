@@ -23,7 +23,8 @@ beside `Xᵀ X` of the chunk; the sums are read after every hundred chunks, or a
 `LSTDStatistics.from_arrays`, 10 of 1000 entries, beside `X.T @ X` of SciPy; features of actions are 50 of 500 entries,
 with the mean of the successors over all actions, beside dense rows of the 50. Peaks of memory are those of NumPy's
 arrays, by `tracemalloc`, without the data."""
-GAMMA, LMBDA = 0.99, 0.9
+GAMMA = 0.99
+LMBDA = 0.9
 CHUNKS = ((10, 1), (10, 10), (10, 100), (100, 1), (100, 10), (100, 100), (1000, 100))
 Task = Callable[[], Any]
 PREDICTED = "`LSTD.predict` of"
@@ -66,7 +67,9 @@ def _chunks(quick: bool) -> Iterator[Ratio]:
     count, pairs = (2, 3) if quick else (100, 15)
     for n, n_rows in CHUNKS[::3] if quick else CHUNKS:
         model, (X, y) = LSTD(GAMMA, LMBDA).fit(*_normal(9000, n)), _normal(n_rows, n)
-        fit, product, goal = partial(model.partial_fit, X, y), partial(np.matmul, X.T, X), 5e-3 if n == 1000 else 120e-6
+        fit = partial(model.partial_fit, X, y)
+        product = partial(np.matmul, X.T, X)
+        goal = 5e-3 if n == 1000 else 120e-6
         seconds = _often(fit, product, count, pairs, partial(getattr, model, "statistics_"))
         claim = f"`LSTD.partial_fit` of {n_rows} rows, n = {n}"
         yield Ratio(claim, *seconds, cost=True, seconds_goal=goal)
@@ -88,7 +91,8 @@ def _blocks(quick: bool) -> Iterator[Ratio]:
 
 def _sparse(quick: bool) -> Iterator[Ratio]:
     n_rows, n, pairs = (2000, 1000, 2) if quick else (100_000, 1000, 7)
-    random, y = np.random.default_rng(0), _normal(n_rows, 1)[1]
+    random = np.random.default_rng(0)
+    y = _normal(n_rows, 1)[1]
     columns = 100 * np.arange(10) + random.integers(100, size=(n_rows, 10))
     ends = np.arange(0, 10 * n_rows + 1, 10)
     X = sparse.csr_array((random.standard_normal(10 * n_rows), columns.ravel(), ends), shape=(n_rows, n))
@@ -154,7 +158,8 @@ def _peak(claim: str, X: Any, y: Any, beside: int, columns: dict[str, Any]) -> R
 def _predictions(quick: bool) -> Iterator[Ratio]:
     model, (X, y) = LSTD(), _normal(2000 if quick else 1_000_000, 10)
     weights = model.fit(X[:1000], y[:1000]).coef_
-    row, count = X[:1], 3 if quick else 200
+    row = X[:1]
+    count = 3 if quick else 200
     seconds = _often(lambda: model.predict(row), lambda: row @ weights, count, 3 if quick else 15)
     yield Ratio(f"{PREDICTED} 1 row, n = 10, beside `X @ w`", *seconds, cost=True, seconds_goal=25e-6)
     for name, rows in (("float64", X), ("float32", X.astype(np.float32))):

@@ -139,7 +139,8 @@ def table(name: str, cases: Sequence[Case], repeats: int, must: bool) -> Iterato
     for i, lmbda in enumerate(LMBDAS):
         some = coverages[i * len(cases) : (i + 1) * len(cases)]
         of_fixed_point = np.array([one.of_fixed_point for one in some])
-        low, high = of_fixed_point[:, 0].min(), of_fixed_point[:, 0].max()
+        low = of_fixed_point[:, 0].min()
+        high = of_fixed_point[:, 0].max()
         goal = ""
         if must:
             goal = " (goal 0.93–0.97: met)" if low >= 0.93 and high <= 0.97 else " (goal 0.93–0.97: missed)"
@@ -169,8 +170,10 @@ TABLES = {"episodes": of_episodes, "groups": of_groups, "arms": of_arms}
 
 def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:
     """Measure the coverage over data sets of one kind."""
-    features, D = case.features, case.model.stationary
-    goal, values = features @ case.model.fixed_point(features, lmbda), case.model.values
+    features = case.features
+    D = case.model.stationary
+    goal = features @ case.model.fixed_point(features, lmbda)
+    values = case.model.values
     scale = float(D @ np.sum(features**2, axis=1))
     hits = np.zeros((2, len(LEVELS), len(D)))
     seen, little, half = np.zeros((3, len(D)))
@@ -208,7 +211,8 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     """Time what keeping blocks adds to a fit, and the first interval after it."""
     random = np.random.default_rng(0)
     for n_rows, pairs in ((2000, 3),) if quick else COST_ROWS:
-        X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
+        X = random.normal(size=(n_rows, N_FEATURES))
+        y = random.normal(size=n_rows)
         with threadpool_limits(1):
             fits(X, y, 0)
             plain, kept, interval = zip(*(fits(X, y, pair % 2) for pair in range(pairs)), strict=True)

@@ -13,7 +13,11 @@ from hospital import GAMMA, Log, task
 
 Array = NDArray[Any]
 WORLD_SEED = 59_999
-N_STATES, N_ACTIONS, N_FEATURES, STEPS = 20, 4, 5, 10  # of the random process; steps of each episode
+# of the random process
+N_STATES = 20
+N_ACTIONS = 4
+N_FEATURES = 5
+STEPS = 10  # of each episode
 
 
 class World(NamedTuple):
@@ -38,30 +42,36 @@ def random_process() -> World:
     """Return random transitions, rewards and features, and behaviour that is partly at random."""
     random = np.random.default_rng(WORLD_SEED)
     P = random.dirichlet(np.full(N_STATES, 0.3), size=(N_STATES, N_ACTIONS))
-    reward, features = random.normal(size=(N_STATES, N_ACTIONS)), random.normal(size=(N_STATES, N_FEATURES))
+    reward = random.normal(size=(N_STATES, N_ACTIONS))
+    features = random.normal(size=(N_STATES, N_FEATURES))
     behavior = 0.9 * random.dirichlet(np.ones(N_ACTIONS), size=N_STATES) + 0.1 / N_ACTIONS
 
     def chosen(draw: Any, p: Array) -> Array:
         return np.asarray((np.cumsum(p, axis=1) > draw.random((len(p), 1))).argmax(axis=1))
 
     def episodes(policy: Array, n: int, seed: int) -> Log:
-        draw, state, steps = np.random.default_rng(seed), np.zeros(n, dtype=int), []
+        draw = np.random.default_rng(seed)
+        state = np.zeros(n, dtype=int)
+        steps = []
         for _ in range(STEPS):
             action = chosen(draw, policy[state])
             reached = chosen(draw, P[state, action])
             steps.append((state, action, reward[state, action], reached))
             state = reached
         states, actions, rewards, after = (np.stack(column, axis=1).ravel() for column in zip(*steps, strict=True))
-        episode, last = np.repeat(np.arange(n), STEPS), np.tile(np.arange(STEPS) == STEPS - 1, n)
+        episode = np.repeat(np.arange(n), STEPS)
+        last = np.tile(np.arange(STEPS) == STEPS - 1, n)
         return Log(states, actions, rewards, after, episode, last)
 
-    near, far = behavior * np.exp(reward), np.exp(3.0 * reward)
+    near = behavior * np.exp(reward)
+    far = np.exp(3.0 * reward)
     return World(episodes, features, behavior, targets(normal(near), normal(far), reward))
 
 
 def targets(near: Array, far: Array, q: Array) -> dict[str, Array]:
     """Name policies to evaluate; one of them takes the action with the largest q."""
-    best, uniform = np.eye(q.shape[1])[q.argmax(1)], np.full(q.shape, 1.0 / q.shape[1])
+    best = np.eye(q.shape[1])[q.argmax(1)]
+    uniform = np.full(q.shape, 1.0 / q.shape[1])
     return {"near the log": near, "far from it": far, "the best action": best, "at random": uniform}
 
 

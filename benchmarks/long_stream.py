@@ -20,13 +20,17 @@ from lstd import LSTD, RecursiveLSTD
 from pages import measure_or_write
 from provenance import printed_by
 
-CHUNK, LOOKS, N_FEATURES = 200_000, 50, 10
+CHUNK = 200_000
+LOOKS = 50
+N_FEATURES = 10
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "accuracy.md"
 
 
 def measured(n_rows: int) -> dict[str, Any]:
     """Learn the stream, and compare the weights after equal numbers of chunks."""
-    random, errors, start = np.random.default_rng(0), [], time.process_time()
+    random = np.random.default_rng(0)
+    errors = []
+    start = time.process_time()
     online = RecursiveLSTD(N_FEATURES)
     sums = LSTD(fit_intercept=False, n_blocks=0)
     n_chunks = n_rows // CHUNK

@@ -53,7 +53,8 @@ def states(n: int, n_rows: int, entries: int = 1, seed: int = 0) -> tuple[Any, A
 
 def obstacles(side: int) -> Any:
     """Return which cells are blocked: walls around 36 rooms with a door in each, and a twentieth of the other cells."""
-    random, room = np.random.default_rng(side), side // 6
+    random = np.random.default_rng(side)
+    room = side // 6
     blocked = random.random((side, side)) < 0.05
     for walls in (blocked, blocked.T):
         for place in range(room, side - 1, room):
@@ -72,10 +73,12 @@ def rewards_of(side: int) -> Any:
 
 def moves(free: Any) -> Any:
     """Return the cell after each of four moves from each cell, (4, cells): a blocked move stays."""
-    side, cells = len(free), np.arange(free.size).reshape(free.shape)
+    side = len(free)
+    cells = np.arange(free.size).reshape(free.shape)
     after = []
     for axis, step in ((0, 1), (0, -1), (1, 1), (1, -1)):
-        rolled, open_ = np.roll(cells, -step, axis), np.roll(free, -step, axis)
+        rolled = np.roll(cells, -step, axis)
+        open_ = np.roll(free, -step, axis)
         edge = np.zeros_like(free)
         edge[(slice(None),) * axis + (side - 1 if step > 0 else 0,)] = True
         after.append(np.where(open_ & ~edge, rolled, cells).reshape(-1))
@@ -84,8 +87,11 @@ def moves(free: Any) -> Any:
 
 def walk(side: int, n_rows: int, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
     """Walk on the grid in cut episodes of 200 rows, side by side; rewards have a normal error of 0.1."""
-    random, free, length = np.random.default_rng(seed), ~obstacles(side), 200
-    after, n_walks = moves(free), n_rows // length
+    random = np.random.default_rng(seed)
+    free = ~obstacles(side)
+    length = 200
+    after = moves(free)
+    n_walks = n_rows // length
     path = np.empty((length, n_walks), np.int32)
     path[0] = random.choice(np.flatnonzero(free), n_walks)
     for t in range(1, length):
@@ -99,7 +105,8 @@ def walk(side: int, n_rows: int, seed: int = 0) -> tuple[Any, Any, dict[str, Any
 
 def true_values(side: int) -> Any:
     """Solve for the values of the walk, (cells,)."""
-    after, cells = moves(~obstacles(side)), np.arange(side**2)
+    after = moves(~obstacles(side))
+    cells = np.arange(side**2)
     P = sparse.csr_array((np.full(after.size, 0.25), (np.tile(cells, 4), after.reshape(-1))))
     return spsolve((sparse.eye_array(side**2) - DISCOUNT * P).tocsc(), rewards_of(side))
 
@@ -111,7 +118,8 @@ def fitted(data: tuple[Any, Any, dict[str, Any]], *, memory: bool = False, **opt
     model = LSTD(**settings)
     with timed() as took:
         model.fit(X, y, **columns)
-    seconds, most = took[0], 0
+    seconds = took[0]
+    most = 0
     if memory:
         tracemalloc.start()
         model.fit(X, y, **columns)
@@ -163,10 +171,8 @@ def crossover() -> Iterator[dict[str, Any]]:
 def exponent(runs: list[dict[str, Any]]) -> float:
     """Return the slope of log seconds per product against log entries, for the same features and more rows."""
     some = [run for run in runs if run["kind"] == "states, more rows"]
-    entries, seconds = (
-        [run["rows"] * run["entries"] for run in some],
-        [run["seconds"] / run["n_iter_"] for run in some],
-    )
+    entries = [run["rows"] * run["entries"] for run in some]
+    seconds = [run["seconds"] / run["n_iter_"] for run in some]
     return float(np.polyfit(np.log(entries), np.log(seconds), 1)[0])
 
 
@@ -216,7 +222,8 @@ def larger_uses() -> Iterator[dict[str, Any]]:
     """Time action values of 10⁵ pairs, and a choice of settings."""
     X, y, columns = states(20_000, 10**6)
     random = np.random.default_rng(1)
-    actions, policy = random.integers(0, 5, len(y)), random.dirichlet(np.ones(5), X.shape[1])[X.indices]
+    actions = random.integers(0, 5, len(y))
+    policy = random.dirichlet(np.ones(5), X.shape[1])[X.indices]
     for lmbda in (0.0, 0.9):
         model = LSTDQ(lmbda=lmbda, n_blocks=0, weighting="none")
         with timed() as took:
@@ -236,7 +243,8 @@ def measured(million: bool) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     fitted(states(100, 1000))  # compiles the kernels
     fitted(states(100, 1000), solver="direct")
-    printed, date = printed_by("python benchmarks/many_features.py --million"), datetime.now(UTC).date().isoformat()
+    printed = printed_by("python benchmarks/many_features.py --million")
+    date = datetime.now(UTC).date().isoformat()
     return {
         "date": date,
         "printed": printed,
@@ -298,7 +306,9 @@ def picture(path: Path, side: int = 300, n_rows: int = 2_000_000) -> None:
     """Draw the fitted values of the walk and their standard errors, and print how far they are from the true ones."""
     import matplotlib.pyplot as plt
 
-    data, free, truth = walk(side, n_rows), ~obstacles(side).reshape(-1), true_values(side)
+    data = walk(side, n_rows)
+    free = ~obstacles(side).reshape(-1)
+    truth = true_values(side)
     begin = time.process_time()
     model = LSTD(gamma=DISCOUNT, lmbda=0.9, alpha=0.1, solver="iterative").fit(data[0], data[1], **data[2])
     seconds = time.process_time() - begin
@@ -312,7 +322,8 @@ def picture(path: Path, side: int = 300, n_rows: int = 2_000_000) -> None:
     print(f"standard error {np.median(found.standard_error[seen]):.3f} in the median, inside {inside.mean():.3f}")
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.2), layout="constrained")
     for ax, title, values in ((axes[0], "value", found.prediction), (axes[1], "standard error", found.standard_error)):
-        shown, most = np.where(seen, values, np.nan).reshape(side, side), np.quantile(values[seen], 0.995)
+        shown = np.where(seen, values, np.nan).reshape(side, side)
+        most = np.quantile(values[seen], 0.995)
         image = ax.imshow(shown, cmap="viridis", interpolation="nearest", vmax=most)
         ax.set(title=title, xticks=[], yticks=[])
         figure.colorbar(image, ax=ax, shrink=0.8, extend="max")

@@ -72,7 +72,8 @@ def visits(
 
 def customers(random: np.random.Generator, part: str) -> Data:
     """Customers who leave at each step with probability 0.1; half are still active after 2 to 13 steps."""
-    length, seen = random.geometric(0.1, 300), random.integers(2, 14, 300)
+    length = random.geometric(0.1, 300)
+    seen = random.integers(2, 14, 300)
     active = length > seen
     rows = np.where(active, seen + 1, length)
     episode = np.repeat(np.arange(300), rows)

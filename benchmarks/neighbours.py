@@ -29,7 +29,9 @@ needs even when they cannot change. It takes one step per call, given as a Pytho
 `lstd` takes arrays. LSPI of MushroomRL with one action and one iteration is LSTD(0) with α = 0: checked before timing,
 its weights are the same to the rounding of float64. It goes through a list of transitions one by one; the second row
 leaves out reading that list, timed after it. All on one thread; seconds per step of TD, and per fit."""
-GAMMA, LMBDA, STEP_SIZE = 0.99, 0.9, 0.01
+GAMMA = 0.99
+LMBDA = 0.9
+STEP_SIZE = 0.01
 SWIFT = {
     "lambda_": LMBDA,
     "alpha": STEP_SIZE,
@@ -40,8 +42,10 @@ SWIFT = {
     "meta_step_size": 0.0,
     "eta_min": 1e-10,
 }
-FLOAT32, FLOAT64 = 1e-5, 1e-9  # differences of weights that may come from rounding, as shares of the largest weight
-N_ENTRIES, N_ROWS = 10, 64
+FLOAT32 = 1e-5  # differences of weights that may come from rounding
+FLOAT64 = 1e-9  # as shares of the largest weight
+N_ENTRIES = 10
+N_ROWS = 64
 
 Step = Callable[[int], None]
 
@@ -82,7 +86,8 @@ def swift_td(quick: bool) -> Iterator[Ratio]:
     places = [np.sort(random.permutation(1000)[:N_ENTRIES]) for _ in range(N_ROWS)]
     values = np.abs(random.normal(size=(N_ROWS, N_ENTRIES))) / 3  # positive: SwiftTD drops negative traces
     ones = np.ones(N_ENTRIES)
-    sparse, binary = list(zip(places, values, strict=True)), [(place, ones) for place in places]
+    sparse = list(zip(places, values, strict=True))
+    binary = [(place, ones) for place in places]
     kinds: tuple[tuple[str, str, int, list[Any], list[Any]], ...] = (
         ("n = 100", "SwiftTDNonSparse", 100, list(dense), dense.tolist()),
         (
@@ -95,18 +100,19 @@ def swift_td(quick: bool) -> Iterator[Ratio]:
         (f"{N_ENTRIES} ones of n = 1000", "SwiftTDBinaryFeatures", 1000, binary, [place.tolist() for place in places]),
     )
     for data, name, n, rows, lists in kinds:
-        model, other = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE), _swift(name, n)
-        update, step = _steps(model, rows), _swift_steps(other, lists)
+        model = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE)
+        other = _swift(name, n)
+        update = _steps(model, rows)
+        step = _swift_steps(other, lists)
         update(500)
         step(500)
         _check_swift(other, name, model.weights)
         seconds = in_turn(lambda u=update: u(count), lambda s=step: s(count), pairs)  # type: ignore[misc]
         yield _per_step(f"`TrueOnlineTD.update`, {data}, beside `{name}.step`", seconds, count)
-    X, y = dense[np.arange(count + 1) % N_ROWS], np.ones(count + 1)
-    model, step = (
-        TrueOnlineTD(100, GAMMA, LMBDA, STEP_SIZE),
-        _swift_steps(_swift("SwiftTDNonSparse", 100), dense.tolist()),
-    )
+    X = dense[np.arange(count + 1) % N_ROWS]
+    y = np.ones(count + 1)
+    model = TrueOnlineTD(100, GAMMA, LMBDA, STEP_SIZE)
+    step = _swift_steps(_swift("SwiftTDNonSparse", 100), dense.tolist())
     seconds = in_turn(lambda: model.partial_fit(X, y), lambda: step(count), pairs)
     yield _per_step("`TrueOnlineTD.partial_fit`, n = 100, beside `SwiftTDNonSparse.step` in a loop", seconds, count)
 
@@ -161,11 +167,13 @@ def mushroom(quick: bool) -> Iterator[Ratio]:
     """Time one iteration of LSPI with one action."""
     n_rows, n, pairs = (1000, 20, 2) if quick else (20_000, 100, 7)
     random = np.random.default_rng(0)
-    X, y = random.normal(size=(n_rows + 1, n)), random.normal(size=n_rows + 1)
+    X = random.normal(size=(n_rows + 1, n))
+    y = random.normal(size=n_rows + 1)
     dataset = import_module("mushroom_rl.utils.dataset")
     zeros = np.zeros(n_rows)
     listed = dataset.arrays_as_dataset(X[:-1], zeros[:, np.newaxis], y[:-1], X[1:], zeros, zeros)
-    model, agent = LSTD(GAMMA, 0.0, 0.0, fit_intercept=False), _lspi(n)
+    model = LSTD(GAMMA, 0.0, 0.0, fit_intercept=False)
+    agent = _lspi(n)
     model.fit(X, y)
     agent.fit(listed)
     check("LSPI", agent.approximator.get_weights(), model.coef_, FLOAT64)
@@ -180,7 +188,8 @@ def mushroom(quick: bool) -> Iterator[Ratio]:
 def _lspi(n: int) -> Any:
     """Make an agent whose fit is one solve: the first change of weights is below `epsilon`."""
     core, policy, spaces = (import_module(f"mushroom_rl.{name}") for name in ("core", "policy", "utils.spaces"))
-    value, parameters = import_module("mushroom_rl.algorithms.value"), import_module("mushroom_rl.utils.parameters")
+    value = import_module("mushroom_rl.algorithms.value")
+    parameters = import_module("mushroom_rl.utils.parameters")
     info = core.MDPInfo(spaces.Box(-np.inf, np.inf, shape=(n,)), spaces.Discrete(1), GAMMA, 1)
     greedy = policy.EpsGreedy(parameters.Parameter(0.0))
     return value.LSPI(info, greedy, {"input_shape": (n,), "output_shape": (1,)}, epsilon=1e300)

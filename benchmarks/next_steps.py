@@ -35,7 +35,9 @@ from lstd import LSTD, HorizonLSTD, Trajectories
 from pages import measure_or_write, newest
 from provenance import describe_machine, printed_by
 
-KNOWN, AHEAD, QUARTER = 39, 39, 13
+KNOWN = 39
+AHEAD = 39
+QUARTER = 13
 LOGS = {"sample": "CDNOW_sample.txt", "all": "CDNOW_master.txt"}
 SHAPES = ((100_000, 20), (20_000, 100))  # rows, features
 
@@ -57,9 +59,13 @@ def features(columns: Any) -> Any:
     Functions of age or of totals alone are left out: customers came within one quarter, so that no row shows what
     follows their largest values, as the ExtrapolationWarning says that a fit with them gives.
     """
-    repeat, since, age = columns[:, 0], columns[:, -2], columns[:, -1]  # n_repeat, since_last, since_first
-    near, far = np.exp(-since / 4), np.exp(-since / 13)
-    rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)
+    repeat = columns[:, 0]  # n_repeat
+    since = columns[:, -2]  # since_last
+    age = columns[:, -1]  # since_first
+    near = np.exp(-since / 4)
+    far = np.exp(-since / 13)
+    rate = (repeat + 0.25) / (age + 4)
+    often = np.log1p(repeat)
     products = [rate * near, rate * far, often * near, often * far]
     return np.column_stack([near, far, rate, rate**2, *products, np.minimum(since, 26.0) / 26])
 
@@ -80,7 +86,8 @@ def on_log(file: str) -> Iterable[dict[str, Any]]:
 
     log = purchases(file)
     data = Trajectories.from_events(log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN)
-    X, now = features(data.X), data.horizon
+    X = features(data.X)
+    now = data.horizon
     customers = data.episode[now]
     later = log[log["day"] >= 7 * KNOWN].groupby("id")[["one", "spend"]].sum()
     came = later.reindex(customers).fillna(0.0).to_numpy()
@@ -140,8 +147,10 @@ def on_simulated(kinds: tuple[tuple[int, int], ...] = ((2357, 20), (23_570, 5)))
     for n, repeats in kinds:
         ratios: dict[str, list[float]] = {}
         for _ in range(repeats):
-            rate, hazard = random.gamma(0.6, 1 / 11.6, n), random.gamma(0.54, 1 / 9.2, n)
-            first, stays = random.uniform(0.0, 12.0, n), random.exponential(1.0 / hazard)
+            rate = random.gamma(0.6, 1 / 11.6, n)
+            hazard = random.gamma(0.54, 1 / 9.2, n)
+            first = random.uniform(0.0, 12.0, n)
+            stays = random.exponential(1.0 / hazard)
             span = np.minimum(stays, KNOWN - first)
             who = np.repeat(np.arange(n), random.poisson(rate * span))
             times = np.append(first, first[who] + random.random(len(who)) * span[who])
@@ -150,7 +159,8 @@ def on_simulated(kinds: tuple[tuple[int, int], ...] = ((2357, 20), (23_570, 5)))
             data = Trajectories.from_events(
                 log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN
             )
-            X, now = features(data.X), data.horizon
+            X = features(data.X)
+            now = data.horizon
             settings: tuple[tuple[Any, Any], ...] = (0.9, 1.0), ("auto", "auto")
             for setting in settings:
                 model = HorizonLSTD(AHEAD, lmbda=setting[0], alpha=setting[1], low=0.0, n_blocks=10)
@@ -175,7 +185,9 @@ def steps_of(visits: Any) -> dict[str, Any]:
     parts: dict[str, list[Any]] = {name: [] for name in ("X", "y", "episode", "terminated", "weight")}
     for patient in np.unique(visits.patient):
         of = np.flatnonzero(visits.patient == patient)
-        time, end, died = visits.time[of] - visits.time[of[0]], visits.left[of[0]] / 0.25, visits.died[of[0]]
+        time = visits.time[of] - visits.time[of[0]]
+        end = visits.left[of[0]] / 0.25
+        died = visits.died[of[0]]
         k = np.arange(int(np.ceil(end)) if died else int(end) + 1)
         at = np.searchsorted(time, 0.25 * k + 1e-9, side="right") - 1
         last = k == len(k) - 1
@@ -206,8 +218,10 @@ def on_patients(wheel: str, repeats: int = 5) -> Iterable[dict[str, Any]]:
     for repeat in range(repeats):
         thirds = np.array_split(np.random.default_rng([patient_visits.SEED, repeat]).permutation(patients), 3)
         for held in thirds:
-            train, test = visits.of(patients[~np.isin(patients, held)]), visits.of(held)
-            rows, random = np.isin(visits.patient, held), [patient_visits.SEED, repeat]
+            train = visits.of(patients[~np.isin(patients, held)])
+            test = visits.of(held)
+            rows = np.isin(visits.patient, held)
+            random = [patient_visits.SEED, repeat]
             predicted = {
                 name: patient_visits.predictions(train, test, method, np.random.default_rng(random))[:, 2]
                 for name, method in (("landmark Cox", patient_visits.cox), ("IPCW ridge", patient_visits.ridge))
@@ -228,12 +242,16 @@ def on_patients(wheel: str, repeats: int = 5) -> Iterable[dict[str, Any]]:
 def shop(seed: int, n: int = 1000, weeks: int = 52, ahead: int = 26) -> tuple[dict[str, Any], Any, Any]:
     """Draw a shop like that of `lstd.datasets`: rows until `weeks`, the week of each, and spending from then on."""
     random = np.random.default_rng(seed)
-    start, recent = random.integers(1, weeks, n), random.uniform(5.0, 35.0, n)
-    since, active = np.zeros(n, dtype=int), np.ones(n, dtype=bool)
-    parts, later = [], np.zeros((n, ahead))
+    start = random.integers(1, weeks, n)
+    recent = random.uniform(5.0, 35.0, n)
+    since = np.zeros(n, dtype=int)
+    active = np.ones(n, dtype=bool)
+    parts = []
+    later = np.zeros((n, ahead))
     for week in range(weeks + ahead):
         here = active & (start <= week)
-        bought, left = here & (random.random(n) < 0.5), here & (random.random(n) < np.where(since == 3, 0.3, 0.02))
+        bought = here & (random.random(n) < 0.5)
+        left = here & (random.random(n) < np.where(since == 3, 0.3, 0.02))
         spend = np.where(bought & ~left, (3.0 + recent) * random.choice([1.0, 1.3, 1.6, 1.8, 2.3], n), 0.0)
         if week <= weeks:
             reward, over = (np.nan, False) if week == weeks else (spend, left)
@@ -242,8 +260,10 @@ def shop(seed: int, n: int = 1000, weeks: int = 52, ahead: int = 26) -> tuple[di
         if week >= weeks:
             later[:, week - weeks] = spend
         recent = np.where(here, 0.9 * recent + 0.1 * spend, recent)
-        since, active = np.where(bought, 0, np.minimum(since + here, 3)), active & ~left
-    now, table = parts[-1][:, 0].astype(int), np.concatenate(parts)
+        since = np.where(bought, 0, np.minimum(since + here, 3))
+        active = active & ~left
+    now = parts[-1][:, 0].astype(int)
+    table = np.concatenate(parts)
     table = table[np.argsort(table[:, 0], kind="stable")]
     away = table[:, 2:3] == np.arange(4)
     X = np.hstack([away[:, 1:], table[:, 1:2] * away])
@@ -256,7 +276,8 @@ def on_shop(repeats: int = 100, weeks: int = 52) -> Iterable[dict[str, Any]]:
     found: dict[int, list[Any]] = {12: [], 26: []}
     for seed in range(repeats):
         rows, week, came = shop(73_000 + seed)
-        X, now = rows["X"], week == weeks
+        X = rows["X"]
+        now = week == weeks
         model = HorizonLSTD(26, n_blocks=0).fit(**rows)
         sums = np.append(0.0, np.nancumsum(rows["y"]))
         last = np.append(np.flatnonzero(np.diff(rows["episode"])), len(X) - 1)[
@@ -264,7 +285,8 @@ def on_shop(repeats: int = 100, weeks: int = 52) -> Iterable[dict[str, Any]]:
         ]
         for h, both in found.items():
             returns = sums[np.minimum(np.arange(len(X)) + h, last + 1)] - sums[:-1]
-            whole, ones = week + h <= weeks, np.column_stack([X, np.ones(len(X))])
+            whole = week + h <= weeks
+            ones = np.column_stack([X, np.ones(len(X))])
             plain = ones[now] @ np.linalg.lstsq(ones[whole], returns[whole], rcond=None)[0]
             both.append([np.mean((one - came[:, h - 1]) ** 2) for one in (model.predict(X[now], horizon=h), plain)])
     for h, pairs in found.items():
@@ -275,7 +297,8 @@ def on_shop(repeats: int = 100, weeks: int = 52) -> Iterable[dict[str, Any]]:
 
 # ---------------------------------------------------------------- where the truth is known
 
-LONGEST, SHOWN = 52, (1, 12, 52)
+LONGEST = 52
+SHOWN = (1, 12, 52)
 
 
 class Chain:
@@ -293,19 +316,21 @@ class Chain:
         stay: float = 0.0,
         longest: int = LONGEST,
     ) -> None:
-        random, bits = np.random.default_rng(seed), int(np.ceil(np.log2(states + 1)))
+        random = np.random.default_rng(seed)
+        bits = int(np.ceil(np.log2(states + 1)))
         moves = np.zeros((states, states))
         for row in moves:
             row[random.choice(states, branches, replace=False)] = random.dirichlet(np.ones(branches))
-        self.moves, self.noise, self.size = (1.0 - stay) * moves + stay * np.eye(states), noise, size
+        self.moves = (1.0 - stay) * moves + stay * np.eye(states)
+        self.noise = noise
+        self.size = size
         self.rewards = random.normal(size=(states, states)) + random.normal(size=(states, 1))
-        normal, binary = (
-            random.normal(size=(states, 5)),
-            (np.arange(1, states + 1)[:, np.newaxis] >> np.arange(bits)) & 1,
-        )
+        normal = random.normal(size=(states, 5))
+        binary = (np.arange(1, states + 1)[:, np.newaxis] >> np.arange(bits)) & 1
         self.test = {"tabular": np.eye(states), "binary": binary.astype(float), "normal": normal}[kind]
         self.weights = np.linalg.matrix_power(self.moves, 2**12)[0]
-        mean, values = (self.moves * self.rewards).sum(axis=1), [np.zeros(states)]
+        mean = (self.moves * self.rewards).sum(axis=1)
+        values = [np.zeros(states)]
         for _ in range(longest):
             values.append(mean + self.moves @ values[-1])
         self.truth = np.array(values)
@@ -314,7 +339,8 @@ class Chain:
         """Draw a log, so many times as long."""
         random, (episodes, length) = np.random.default_rng(seed), self.size
         episodes, length = (1, length * times) if episodes == 1 else (episodes * times, length)
-        states, bounds = np.zeros((episodes, length + 1), dtype=int), self.moves.cumsum(axis=1)[:, :-1]
+        states = np.zeros((episodes, length + 1), dtype=int)
+        bounds = self.moves.cumsum(axis=1)[:, :-1]
         states[:, 0] = random.choice(len(self.moves), episodes, p=self.weights / self.weights.sum())
         for t in range(length):
             states[:, t + 1] = (random.random((episodes, 1)) >= bounds[states[:, t]]).sum(axis=1)
@@ -344,15 +370,20 @@ class Purchases:
         return self._drawn(seed, 400 * times)[0]
 
     def _drawn(self, seed: int, n: int, weeks: int = 104) -> tuple[dict[str, Any], Any, Any]:
-        random, week = np.random.default_rng(seed), np.arange(105)
-        rate, first = random.gamma(1.0, 0.2, (n, 1)), random.integers(0, 52, (n, 1))
+        random = np.random.default_rng(seed)
+        week = np.arange(105)
+        rate = random.gamma(1.0, 0.2, (n, 1))
+        first = random.integers(0, 52, (n, 1))
         leaves = first + random.exponential(40.0, (n, 1))
         share = np.clip(leaves - week[:-1], 0.0, 1.0) * (week[:-1] >= first)
         counts = random.poisson(rate * share)
-        total, age = np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0))), week - first
+        total = np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0)))
+        age = week - first
         bought = np.maximum.accumulate(np.where(np.pad(counts, ((0, 0), (1, 0))) > 0, week, first), axis=1)
-        each, away = (total + 0.5) / (np.maximum(age, 0) + 4.0), week - bought
-        quiet, here = np.exp(-away * each), age >= 0
+        each = (total + 0.5) / (np.maximum(age, 0) + 4.0)
+        away = week - bought
+        quiet = np.exp(-away * each)
+        here = age >= 0
         columns = (quiet, each, each * quiet, np.exp(-away / 8.0))
         y = np.pad(counts.astype(float), ((0, 0), (0, 1)), constant_values=np.nan)[here]
         rows = {"X": np.column_stack([c[here] for c in columns]), "y": y, "episode": np.nonzero(here)[0]}
@@ -370,11 +401,13 @@ PROCESSES: dict[str, Callable[[], Any]] = {
 def coverage(repeats: int = 200) -> Iterable[dict[str, Any]]:
     """Yield how often intervals hold what the model converges to, and the truth, for rows and for their mean."""
     for name, make in PROCESSES.items():
-        case, whole = make(), HorizonLSTD(LONGEST, alpha=1e-6, n_blocks=0)
+        case = make()
+        whole = HorizonLSTD(LONGEST, alpha=1e-6, n_blocks=0)
         for part in range(100):
             log = case.log(80_000 + part, 4)
             whole.partial_fit(**log | {"episode": log["episode"] + part * 10**6})
-        goal, hits = whole.predict_curve(case.test).T, np.zeros((len(SHOWN), 4))
+        goal = whole.predict_curve(case.test).T
+        hits = np.zeros((len(SHOWN), 4))
         for seed in range(repeats):
             model = HorizonLSTD(LONGEST).fit(**case.log(seed))
             for h, out in zip(SHOWN, hits, strict=True):
@@ -403,7 +436,8 @@ CHOICES: dict[str, tuple[tuple[int, int, str], tuple[int, int], float, int]] = {
 def choices(repeats: int = 12, first: int = 74_000) -> Iterable[dict[str, Any]]:
     """Yield the mean error with λ and α chosen, and that of the fixed pair that is best on average over processes."""
     for name, (about, size, noise, horizon) in CHOICES.items():
-        chosen, fixed = [], []
+        chosen = []
+        fixed = []
         for seed in range(first, first + repeats):
             case = Chain(*about, seed, size, noise=noise, stay=0.5, longest=horizon)
             state = HorizonLSTD(horizon, lmbda="auto", alpha="auto").partial_fit(**case.log(seed + 1000)).model_
@@ -441,7 +475,8 @@ def speeds(horizon: int = 52, length: int = 100) -> Iterable[dict[str, Any]]:
     """Yield the time of a fit of `horizon` steps, and that of `LSTD.fit`, for random rows in episodes that are cut."""
     for n_rows, n in SHAPES:
         random = np.random.default_rng(0)
-        X, y = random.normal(size=(n_rows, n)), random.normal(size=n_rows)
+        X = random.normal(size=(n_rows, n))
+        y = random.normal(size=n_rows)
         rows = {"episode": np.repeat(np.arange(n_rows // length), length), "terminated": np.zeros(n_rows, dtype=bool)}
         models = LSTD(0.9), HorizonLSTD(horizon)
         times = [[seconds(lambda: model.fit(X, y, **rows)) for model in models] for _ in range(8)]  # noqa: B023
@@ -467,7 +502,8 @@ def measured(parts: Iterable[str], wheel: str) -> dict[str, Any]:
     before: dict[str, Any] = {}
     with contextlib.suppress(SystemExit):
         before = newest("next_steps")
-    printed, date = printed_by("python benchmarks/next_steps.py"), datetime.now(UTC).date().isoformat()
+    printed = printed_by("python benchmarks/next_steps.py")
+    date = datetime.now(UTC).date().isoformat()
     return {**before, **found, "date": date, "printed": printed, "machine": describe_machine()}
 
 
@@ -526,7 +562,9 @@ def table(found: dict[str, Any]) -> Iterable[str]:
     yield "| rows | features | horizon | `LSTD.fit` | `HorizonLSTD.fit` | ratio |"
     yield "|---|---|---|---|---|---|"
     for run in found["speed"]:
-        shape, one, many = f"{run['rows']} | {run['features']}", run["LSTD.fit"], run["HorizonLSTD.fit"]
+        shape = f"{run['rows']} | {run['features']}"
+        one = run["LSTD.fit"]
+        many = run["HorizonLSTD.fit"]
         yield f"| {shape} | {run['horizon']} | {one:.3f} s | {many:.2f} s | {many / one:.0f} |"
 
 

@@ -23,7 +23,10 @@ HOW = """\
 Seconds per transition. Each estimator and the NumPy step it stands beside take turns, block by block of transitions, on
 one thread; 64 different rows of independent normal features. `update` includes the call from Python and all checks of
 its arguments, `partial_fit` those of a whole stream; the NumPy steps check nothing."""
-GAMMA, LMBDA, ALPHA, STEP_SIZE = 0.99, 0.9, 1.0, 0.01
+GAMMA = 0.99
+LMBDA = 0.9
+ALPHA = 1.0
+STEP_SIZE = 0.01
 REWARD = 1.0
 N_ROWS = 64  # different rows of features, taken in turn
 N_ENTRIES = 10  # of a sparse row
@@ -49,14 +52,22 @@ class NumpyLSTD:
     """Sherman and Morrison's step for the Uncorrected inverse, without checks."""
 
     def __init__(self, n: int) -> None:
-        self.P, self.y, self.theta = np.eye(n) / ALPHA, np.zeros(n), np.zeros(n)
+        self.P = np.eye(n) / ALPHA
+        self.y = np.zeros(n)
+        self.theta = np.zeros(n)
         self.change = np.empty((n, n))
 
     def step(self, phi: Any, reward: float) -> None:
         """Make one transition."""
-        P, y, theta = self.P, self.y, self.theta
-        p, phi_p, phi_y = P @ phi, phi @ P, phi @ y
-        ahead, decay, gain = (1.0 - LMBDA) * GAMMA, LMBDA * GAMMA, phi @ p
+        P = self.P
+        y = self.y
+        theta = self.theta
+        p = P @ phi
+        phi_p = phi @ P
+        phi_y = phi @ y
+        ahead = (1.0 - LMBDA) * GAMMA
+        decay = LMBDA * GAMMA
+        gain = phi @ p
         q = (p - ahead * y) / (1.0 + gain - ahead * phi_y)
         self.y = decay * y + p - q * (decay * phi_y + gain)
         self.theta = theta - q * (phi @ theta) + reward * self.y
@@ -69,10 +80,15 @@ class NumpyLSTD:
 
     def sparse_step(self, indices: Any, values: Any, reward: float) -> None:
         """Make one transition with k entries: products in O(nk), the change of P in O(n²)."""
-        P, y, theta = self.P, self.y, self.theta
-        p, phi_p = P[:, indices] @ values, values @ P[indices]
-        phi_y, gain = values @ y[indices], values @ p[indices]
-        ahead, decay = (1.0 - LMBDA) * GAMMA, LMBDA * GAMMA
+        P = self.P
+        y = self.y
+        theta = self.theta
+        p = P[:, indices] @ values
+        phi_p = values @ P[indices]
+        phi_y = values @ y[indices]
+        gain = values @ p[indices]
+        ahead = (1.0 - LMBDA) * GAMMA
+        decay = LMBDA * GAMMA
         q = (p - ahead * y) / (1.0 + gain - ahead * phi_y)
         self.y = decay * y + p - q * (decay * phi_y + gain)
         self.theta = theta - q * (values @ theta[indices]) + reward * self.y
@@ -84,7 +100,9 @@ class NumpyTD:
     """TD(λ) and true online TD(λ), without checks."""
 
     def __init__(self, n: int) -> None:
-        self.e, self.theta, self.value = np.zeros(n), np.zeros(n), 0.0
+        self.e = np.zeros(n)
+        self.theta = np.zeros(n)
+        self.value = 0.0
 
     def accumulating(self, phi: Any, reward: float, phi_next: Any) -> None:
         """Make one transition."""
@@ -102,8 +120,10 @@ class NumpyTD:
 
     def true_online(self, phi: Any, reward: float, phi_next: Any) -> None:
         """Make one transition."""
-        e, theta = self.e, self.theta
-        now, ahead = phi @ theta, phi_next @ theta
+        e = self.e
+        theta = self.theta
+        now = phi @ theta
+        ahead = phi_next @ theta
         e *= LMBDA * GAMMA
         e += (1.0 - STEP_SIZE * (e @ phi)) * phi
         drift = now - self.value
@@ -117,7 +137,8 @@ class NumpyTD:
 
 def updates(n: int, rows: Sequence[Any]) -> Callable[[int], None]:
     """Make a function that learns from the next transitions of a stream of rows, which repeat."""
-    model, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), [0]
+    model = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA)
+    place = [0]
 
     def learn(count: int) -> None:
         first = place[0]
@@ -143,7 +164,9 @@ def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: f
 def read_case(n: int, ours_count: int, numpy_count: int, seconds: float) -> Case:
     """Make the case of an update and a prediction for the next row."""
     rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
-    model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
+    model = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA)
+    plain = NumpyLSTD(n)
+    place = [0]
 
     def ours(count: int) -> None:
         first = place[0]
@@ -165,7 +188,8 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     """Time `partial_fit` of a recorded stream beside the compiled loop alone."""
     X = np.random.RandomState(0).normal(size=(count, n)) / np.sqrt(n)
     X = np.vstack([X, X[:1]])  # each call goes on where the one before it ended
-    y, numbers = np.full(count, REWARD), np.ones((count, 4))
+    y = np.full(count, REWARD)
+    numbers = np.ones((count, 4))
     numbers[:, 0] = GAMMA
     model, twin = (RecursiveLSTD(n, GAMMA, LMBDA, ALPHA) for _ in range(2))
     block = X[:-1], X[1:], y[:, np.newaxis], numbers, np.full(count, GOES_ON, np.int8)
@@ -203,7 +227,8 @@ def call_case(n: int, count: int) -> Ratio:
 
 def forgetting_case(n: int, count: int) -> Ratio:
     """Time updates with forgetting beside those without."""
-    X, y = np.random.RandomState(0).normal(size=(count, n)) / np.sqrt(n), np.full(count, REWARD)
+    X = np.random.RandomState(0).normal(size=(count, n)) / np.sqrt(n)
+    y = np.full(count, REWARD)
     models = [RecursiveLSTD(n, GAMMA, LMBDA, ALPHA, forgetting=f) for f in (0.999, 1.0)]
     ours, beside = in_turn(lambda: models[0].partial_fit(X, y), lambda: models[1].partial_fit(X, y), PAIRS)
     claim = f"`RecursiveLSTD` with `forgetting` = 1 − 10⁻³ beside none, n = {n}"
@@ -234,7 +259,8 @@ def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -
 def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
     """Make the case of true online TD(λ), one update at a time."""
     rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
-    model, plain = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE), NumpyTD(n)
+    model = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE)
+    plain = NumpyTD(n)
 
     def ours(count: int) -> None:
         for t in range(count):
@@ -250,7 +276,8 @@ def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
 def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
     """Make the case of `partial_fit` of a whole stream."""
     X = np.random.RandomState(0).normal(size=(ours_count + 1, n)) / np.sqrt(n)
-    y, plain = np.full(ours_count + 1, REWARD), NumpyTD(n)
+    y = np.full(ours_count + 1, REWARD)
+    plain = NumpyTD(n)
     makers: dict[str, Callable[[], Any]] = {
         "accumulating": lambda: TD(n, GAMMA, LMBDA, STEP_SIZE),
         "replacing": lambda: TD(n, GAMMA, LMBDA, STEP_SIZE, trace="replacing"),

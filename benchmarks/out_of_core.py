@@ -115,16 +115,20 @@ def measure(folder: str, n_jobs: int, memory: int) -> dict[str, Any]:
 
 def fit(folder: Path, n_jobs: int, memory: int) -> dict[str, Any]:
     """Seconds, peaks in MB, and a digest of the sums."""
-    small, files = [folder / "small.parquet"], sorted(folder.glob("part*"))
+    small = [folder / "small.parquet"]
+    files = sorted(folder.glob("part*"))
 
     def fitted(paths: list[Path]) -> Any:
         model = lstd.fit_tables(paths, **ROLES, gamma=0.99, fit_intercept=False, memory=memory, n_jobs=n_jobs)
         return model.statistics_
 
     fitted(small)
-    before, start, busy = peak(), time.perf_counter(), time.process_time()
+    before = peak()
+    start = time.perf_counter()
+    busy = time.process_time()
     sums = fitted(files)
-    seconds, busy = time.perf_counter() - start, time.process_time() - busy
+    seconds = time.perf_counter() - start
+    busy = time.process_time() - busy
     digest = hashlib.sha256(sums.A.tobytes() + sums.b.tobytes()).hexdigest()
     numbers = {"seconds": seconds, "busy": busy, "before": before, "peak": peak()}
     return numbers | {"digest": digest}
@@ -138,7 +142,8 @@ def peak() -> float:
 
 def page_text(found: dict[str, Any]) -> str:
     """What stands between the page's markers."""
-    machine, packages = found["machine"], found["machine"]["packages"]
+    machine = found["machine"]
+    packages = found["machine"]["packages"]
     lines = [
         f"Measured by `python {SOURCE}` on {found['date']}: {machine['cpu']}, {machine['cores']} cores; Python "
         f"{machine['python']}, {', '.join(f'{name} {version}' for name, version in packages.items())}. Bound "

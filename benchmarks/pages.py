@@ -48,7 +48,8 @@ def measure_or_write(
 
 def write_between(path: Path, source: str, text: str) -> None:
     """Replace the text between the markers of `source` in a page, whole or not at all."""
-    begin, end = f"<!-- begin: {source} -->", f"<!-- end: {source} -->"
+    begin = f"<!-- begin: {source} -->"
+    end = f"<!-- end: {source} -->"
     page = path.read_text(encoding="utf-8")
     if page.count(begin) != 1 or page.count(end) != 1:
         raise SystemExit(f"{path} must have the lines {begin!r} and {end!r}, once each.")

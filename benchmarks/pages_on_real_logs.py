@@ -198,7 +198,8 @@ def split(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def weights_of_observed(log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64]) -> Array:
     """Inverse probability of having been observed to the event or to the window's end; 0 for those who were not."""
-    time, event = log.time[train], log.cause[train] > 0
+    time = log.time[train]
+    event = log.cause[train] > 0
     until = np.minimum(log.time[test], log.window)
     known = (log.cause[test] > 0) | (log.time[test] >= log.window)
     times, counts = np.unique(time[~event], return_counts=True)
@@ -225,7 +226,8 @@ def by_cox(log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64]) -
     """Predict the restricted mean by Kaplan–Meier, and by Cox models with an elastic net chosen in two ways."""
     X = log.X.to_numpy()
     everybody = real_survival.Subjects(X, log.time, log.cause > 0)
-    fitted, held = everybody.of(train), everybody.of(test)
+    fitted = everybody.of(train)
+    held = everybody.of(test)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         likely, close = real_survival.by_cox(fitted, held, log.window)
@@ -251,7 +253,8 @@ def of_causes(log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64]
     """Predict the first cause by a Cox model for each cause, combined, and by regression with weights for censoring."""
     from lifelines import CoxPHFitter
 
-    hazards, X = [], log.X
+    hazards = []
+    X = log.X
     grid = np.linspace(0.0, log.window, 200)
     for cause in (1, 2):
         frame = X.iloc[train].assign(time=np.maximum(log.time[train], 0.5), event=log.cause[train] == cause)

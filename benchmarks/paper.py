@@ -52,7 +52,8 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
         yield from _sweeps([timing.measure(["small"], ["normal"])])
         yield Ratio("the whole paper", skipped="it takes longer than a quick run may")
         return
-    rounds, warm = [], []
+    rounds = []
+    warm = []
     with tempfile.TemporaryDirectory() as cache:
         cold = whole_paper_process(cache)
         for i in range(WARM_REPEATS):
@@ -92,7 +93,8 @@ def whole_loop(measured: dict[str, Any]) -> float:
 
 def whole_paper_process(cache: str) -> float:
     """Compute the whole paper in a fresh process; returns its seconds without the start."""
-    command, environment = [sys.executable, "-c", WHOLE_PAPER], {**os.environ, "LSTD_CACHE_DIR": cache}
+    command = [sys.executable, "-c", WHOLE_PAPER]
+    environment = {**os.environ, "LSTD_CACHE_DIR": cache}
     return float(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 

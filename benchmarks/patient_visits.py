@@ -34,12 +34,16 @@ Array = NDArray[np.float64]
 SOURCE = "benchmarks/patient_visits.py"
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "guide" / "remaining-time.md"
-HORIZON, SHORT = 5.0, 2.0  # years
+# years
+HORIZON = 5.0
+SHORT = 2.0
 TARGETS = ("years lost within 5", "death within 5 years", "death within 2 years")
 HIGH = np.array([HORIZON, 1.0, 1.0])  # predictions are clipped to [0, HIGH]
 ALPHAS = 10.0 ** np.arange(-1, 4)
 LMBDAS = (0.0, 0.5, 0.8, 0.9, 1.0)
-SEED, FEW, LESS = 72_000, 60, "LSTD(0.5) less LSTD(1)"
+SEED = 72_000
+FEW = 60
+LESS = "LSTD(0.5) less LSTD(1)"
 
 
 def main() -> None:
@@ -64,7 +68,11 @@ class Visits:
     """Visits by patient and time: features with a one, years since the first and to the end, whether death ends it."""
 
     def __init__(self, X: Array, time: Array, end: Array, died: NDArray[np.bool_], patient: NDArray[np.intp]) -> None:
-        self.X, self.time, self.left, self.died, self.patient = X, time, end - time, died, patient
+        self.X = X
+        self.time = time
+        self.left = end - time
+        self.died = died
+        self.patient = patient
 
     def of(self, patients: Any) -> Visits:
         """Return the visits of some patients."""
@@ -85,7 +93,8 @@ def read_visits(wheel: str) -> Visits:
     features = pd.DataFrame(numbers).groupby(rows["id"]).ffill()
     features = features.fillna(features.median())
     X = ((features - features.mean()) / features.std()).to_numpy()
-    died, patient = (rows["status"] == "dead").to_numpy(), rows["id"].to_numpy()
+    died = (rows["status"] == "dead").to_numpy()
+    patient = rows["id"].to_numpy()
     year, years = rows[["year", "years"]].to_numpy().T
     return Visits(np.column_stack([np.ones(len(X)), X]), year, years, died, patient)
 
@@ -132,8 +141,10 @@ def windows(visits: Visits) -> dict[str, Any]:
         to_go = HORIZON - (visits.time[start:stop] - visits.time[start])
         rows = np.flatnonzero(to_go > 0.0)
         left = visits.left[start]
-        event, complete = visits.died[start] and left <= HORIZON, left >= HORIZON
-        X, y = features(visits.X[start + rows], to_go[rows]), np.zeros((len(rows), 2))
+        event = visits.died[start] and left <= HORIZON
+        complete = left >= HORIZON
+        X = features(visits.X[start + rows], to_go[rows])
+        y = np.zeros((len(rows), 2))
         y[-1] = (HORIZON - left, 1.0) if event else 0.0
         if not (event or complete):  # cut off: the last visit's features, with the time that is left
             X = np.vstack([X, features(visits.X[start + rows[-1:]], np.array([HORIZON - left]))])
@@ -179,14 +190,17 @@ def curve(train: Visits) -> Callable[[Visits, float], Array]:
 def cox(train: Visits) -> Callable[[Visits, float], Array]:
     """Landmark Cox model: proportional hazards of the time left at every visit, Breslow's ties, with a ridge term."""
     order = np.argsort(-train.left, kind="stable")
-    X, left, died = train.X[order, 1:], train.left[order], train.died[order]
+    X = train.X[order, 1:]
+    left = train.left[order]
+    died = train.died[order]
     last = np.searchsorted(-left, -left[died], side="right") - 1  # of those at risk at each event
 
     def predict(test: Visits, alpha: float) -> Array:
         beta = np.zeros(X.shape[1])
         for _ in range(50):
             risk = np.exp(X @ beta)
-            s0, s1 = np.cumsum(risk)[last], np.cumsum(risk[:, np.newaxis] * X, axis=0)[last]
+            s0 = np.cumsum(risk)[last]
+            s1 = np.cumsum(risk[:, np.newaxis] * X, axis=0)[last]
             s2 = np.cumsum(risk[:, np.newaxis, np.newaxis] * X[:, :, np.newaxis] * X[:, np.newaxis], axis=0)[last]
             mean = s1 / s0[:, np.newaxis]
             gradient = (X[died] - mean).sum(axis=0) - alpha * beta
@@ -227,7 +241,8 @@ METHODS |= {"landmark Cox": cox, "IPCW ridge": ridge, "Kaplan–Meier": curve}
 def predictions(train: Visits, test: Visits, method: Any, random: np.random.Generator) -> Array:
     """Predictions with the ridge coefficient that is best for a third of the training patients."""
     names = random.permutation(np.unique(train.patient))
-    hold, keep = train.of(names[: len(names) // 3]), train.of(names[len(names) // 3 :])
+    hold = train.of(names[: len(names) // 3])
+    keep = train.of(names[len(names) // 3 :])
     (y, weight), predict = outcomes(hold), method(keep)
     losses = [(weight * (clipped(predict(hold, alpha)) - y) ** 2 / HIGH**2).sum() for alpha in ALPHAS]
     return np.asarray(method(train)(test, float(ALPHAS[int(np.argmin(losses))])))
@@ -250,7 +265,8 @@ def measured(visits: Visits, repeats: int) -> dict[str, Any]:
         for fold, held in enumerate(thirds):
             rest = np.concatenate([thirds[i] for i in range(3) if i != fold])
             for size, most in sizes.items():
-                train, test = visits.of(rest[:most]), visits.of(held)
+                train = visits.of(rest[:most])
+                test = visits.of(held)
                 rows = np.isin(visits.patient, held)
                 for name, method in METHODS.items():
                     predicted = predictions(train, test, method, np.random.default_rng([SEED, repeat, fold]))

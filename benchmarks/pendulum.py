@@ -29,8 +29,10 @@ from lstd.data.returns import discounted_returns
 from lstd.errors import IllConditionedWarning
 
 GAMMA = 0.98
-STEPS, EPISODES = 40, 50  # of the data; 0.98^40 = 0.45 is the weight of rewards after 40 steps
-TAIL, SETTLE = 600, 120  # steps after a held-out state (0.98^600 = 5e-6), and before those of the long stream
+STEPS = 40  # of the data
+EPISODES = 50  # 0.98^40 = 0.45 is the weight of rewards after 40 steps
+TAIL = 600  # steps after a held-out state (0.98^600 = 5e-6)
+SETTLE = 120  # and before those of the long stream
 LMBDAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0)
 ALPHAS = (0.0, *(10.0**k for k in range(-10, 5)))  # from no ridge, so that the grid has no lower edge
 VARIANTS = ("boyan", "uncorrected", "mixed")
@@ -90,7 +92,8 @@ class Case:
         env: Any = gymnasium.make("Pendulum-v1", disable_env_checker=True).unwrapped
         starts = [(env.reset(seed=seed if k == 0 else None)[0], env.state) for k in range(n_rollouts)]
         observation, env.state = (np.stack(part, axis=-1) for part in zip(*starts, strict=True))
-        observations, rewards = [], []
+        observations = []
+        rewards = []
         for _ in range(n_steps):
             observations.append(observation)
             observation, reward, *_ = env.step(torque(observation, self.balance))
@@ -105,7 +108,8 @@ class Case:
         first = SETTLE if self.stream else 0
         observations, rewards = self.rollouts(n_rollouts, first + STEPS + TAIL, seed)
         values, _ = discounted_returns(rewards, GAMMA, np.zeros(len(rewards), dtype=bool), False)
-        states, later = slice(first, first + STEPS), GAMMA**STEPS * values[first + STEPS].sum() / values[first].sum()
+        states = slice(first, first + STEPS)
+        later = GAMMA**STEPS * values[first + STEPS].sum() / values[first].sum()
         return features(observations[states].transpose(1, 2, 0)), values[states].T, later
 
 
@@ -134,7 +138,9 @@ def candidates(data: Any) -> Any:
         warnings.simplefilter("ignore", IllConditionedWarning)  # the grid reaches α = 0; the errors are measured
         found = {v: np.array([[s.solve(alpha, v).weights for alpha in ALPHAS] for s in sums]) for v in VARIANTS}
     returns, behind = observed_returns(data)
-    X, y, seen = data.X[~data.horizon], returns[~data.horizon], 1.0 - behind[~data.horizon]
+    X = data.X[~data.horizon]
+    y = returns[~data.horizon]
+    seen = 1.0 - behind[~data.horizon]
     found["ridge"] = np.array([ridge(X, y)])
     found["ridge_rescaled"] = np.array([ridge(X * seen[:, np.newaxis], y)])
     return found
@@ -154,9 +160,11 @@ def errors(weights: Any, visited: Any, values: Any) -> Any:
     standard deviation of their values: "curve" (seeds, λ) for each λ at its best α, "error" (seeds,) at the best λ.
     The means of "squares" (seeds, rollouts) over rollouts are the squares of "error".
     """
-    choosing, telling = slice(0, len(values) // 5), slice(len(values) // 5, None)
+    choosing = slice(0, len(values) // 5)
+    telling = slice(len(values) // 5, None)
     chosen = rms(visited[choosing], values[choosing], weights).mean(axis=0)
-    alphas, at = chosen.argmin(axis=1), chosen.min(axis=1).argmin()
+    alphas = chosen.argmin(axis=1)
+    at = chosen.min(axis=1).argmin()
     weights = weights[:, np.arange(len(alphas)), alphas]
     visited, values, spread = visited[telling], values[telling], values[telling].std()
     missed = visited @ weights[:, at].T - values[..., np.newaxis]
@@ -182,7 +190,8 @@ def verdict(found: Any) -> Any:
     The variance is the sum of that over the seeds and that over the rollouts, by the jackknife; the degrees of freedom
     of the sum follow Satterthwaite.
     """
-    judged, without = {}, {}
+    judged = {}
+    without = {}
     for method in METHODS:
         squares = found[method]["squares"]
         n_seeds, n = squares.shape
@@ -191,7 +200,8 @@ def verdict(found: Any) -> Any:
         difference = found["boyan"]["error"] - found[method]["error"]
         parts = difference.var(ddof=1) / n_seeds, (n - 1) * (without["boyan"] - without[method]).var()
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n_seeds - 1) + parts[1] ** 2 / (n - 1))
-        mean, margin = difference.mean(), stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts))
+        mean = difference.mean()
+        margin = stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts))
         words = "indistinguishable from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
         judged[method] = {"mean": mean, "margin": margin, "judged": words}
     return judged
@@ -222,7 +232,8 @@ def draw(results: Any, path: Any) -> None:
         for ax, (name, found) in zip(figure.subplots(1, len(results)), results.items(), strict=True):
             for variant in VARIANTS:
                 error = found[variant]["curve"]
-                mean, spread = error.mean(axis=0), error.std(axis=0, ddof=1)
+                mean = error.mean(axis=0)
+                spread = error.std(axis=0, ddof=1)
                 look = {"color": COLOURS[variant], "linestyle": LINES[variant], "marker": MARKERS[variant]}
                 ax.errorbar(LMBDAS, mean, spread, label=NAMES[variant], capsize=2, **look)
             for method, line in (("ridge", "-"), ("ridge_rescaled", "--")):
@@ -240,7 +251,8 @@ def draw(results: Any, path: Any) -> None:
 
 def main(quick: bool = False, figure: Any = None) -> Any:
     """Print the tables and verdicts; `quick` uses fewer seeds and rollouts."""
-    results, verdicts = {}, {}
+    results = {}
+    verdicts = {}
     for case in CASES:
         with threadpool_limits(1):  # BLAS threads do not pay off with 36 columns
             found, later = evaluate(case, *((3, 200) if quick else (40, 5000)))

@@ -59,7 +59,8 @@ class Logged:
     @cached_property
     def returns(self) -> Array:
         """Sum of discounted rewards from each row to the end of the log's episode."""
-        found, rest = np.zeros(len(self.full)), 0.0
+        found = np.zeros(len(self.full))
+        rest = 0.0
         last = np.diff(self.log.episode, append=-1) != 0
         for t in range(len(found) - 1, -1, -1):
             rest = self.log.reward[t] + self.gamma * rest * (not last[t])
@@ -74,10 +75,12 @@ def boosted_q(data: Logged, iterations: int = 10) -> Array:
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    n, full = data.target.shape[1], data.full
+    n = data.target.shape[1]
+    full = data.full
     states, where = np.unique(data.columns, axis=0, return_inverse=True)
     pairs = np.hstack([np.repeat(states, n, axis=0), np.tile(data.actions, (len(states), 1))])
-    X, y = pairs[where.ravel() * n + data.log.action][full], data.returns
+    X = pairs[where.ravel() * n + data.log.action][full]
+    y = data.returns
     booster = HistGradientBoostingRegressor(
         learning_rate=0.3, max_iter=12, max_leaf_nodes=15, max_bins=32, early_stopping=False, random_state=0
     )
@@ -93,13 +96,16 @@ def linear_q(data: Logged, X: Array, alpha: float = 1e-3, iterations: int = 500)
     Its limit, if there is one, is that of least-squares temporal differences of action values.
     """
     (T, n), X = data.target.shape, np.column_stack([X, np.ones(len(X))])
-    k, full = X.shape[1], data.full
+    k = X.shape[1]
+    full = data.full
     blocks = np.zeros((T, n, k))
     blocks[np.arange(T), data.log.action] = X
-    phi, mean = blocks.reshape(T, n * k), (data.target[:, :, np.newaxis] * X[:, np.newaxis]).reshape(T, n * k)
+    phi = blocks.reshape(T, n * k)
+    mean = (data.target[:, :, np.newaxis] * X[:, np.newaxis]).reshape(T, n * k)
     after = np.vstack([mean[1:], mean[:1]]) * (data.gamma * ~data.log.terminated)[:, np.newaxis]
     K = phi[full].T @ phi[full] + alpha * np.eye(n * k)
-    step, b = np.linalg.solve(K, phi[full].T @ after[full]), np.linalg.solve(K, phi[full].T @ data.log.reward[full])
+    step = np.linalg.solve(K, phi[full].T @ after[full])
+    b = np.linalg.solve(K, phi[full].T @ data.log.reward[full])
     theta = b
     for _ in range(iterations):
         theta = b + step @ theta
@@ -112,8 +118,10 @@ def tabular(data: Logged, n_states: int, iterations: int = 500) -> float:
     """Value in the model of observed frequencies: of pairs; for pairs that were not seen, of states; else the mean."""
     full, n, (state, action) = data.full, data.target.shape[1], (data.log.state, data.log.action)
     pair = state * n + action
-    by_pair, by_state = averages(pair, full, n_states * n), averages(state, full, n_states)
-    seen, visited = by_pair.sum(axis=1) > 0.5, by_state.sum(axis=1) > 0.5
+    by_pair = averages(pair, full, n_states * n)
+    by_state = averages(state, full, n_states)
+    seen = by_pair.sum(axis=1) > 0.5
+    visited = by_state.sum(axis=1) > 0.5
     policy = np.zeros((n_states, n))
     policy[state] = data.target
     mean = data.start(data.returns)
@@ -138,10 +146,13 @@ def partial_returns(data: Logged, q: Array, lengths: list[int]) -> Array:
     A return of length j takes ratios and rewards of the first j steps and v of what follows; the shares of a length add
     up to its estimate. Length 0 is the mean of v, the longest is weighted doubly robust.
     """
-    log, full = data.log, data.full
+    log = data.log
+    full = data.full
     age = np.arange(len(log.episode)) - np.flatnonzero(log.first)[log.episode]
-    n, steps = int(log.episode[-1]) + 1, int(age.max()) + 1
-    v, taken = (data.target * q).sum(axis=1), q[np.arange(len(q)), log.action]
+    n = int(log.episode[-1]) + 1
+    steps = int(age.max()) + 1
+    v = (data.target * q).sum(axis=1)
+    taken = q[np.arange(len(q)), log.action]
     R, r, at, rest = (np.zeros((n, steps + 1)) for _ in range(4))
     R[:, :steps] = products(data.ratio, log.episode, age, n, steps)
     w = R / R.sum(axis=0).clip(1e-300)
@@ -171,7 +182,8 @@ def magic(data: Logged, q: Array, lengths: int = 8, resamples: int = 200) -> flo
     steps = int(np.bincount(data.log.episode).max())
     grid = sorted({0, *np.unique(np.geomspace(1, steps, lengths - 1).astype(int)).tolist(), steps})
     shares = partial_returns(data, q, grid)
-    n, found = len(shares), shares.sum(axis=0)
+    n = len(shares)
+    found = shares.sum(axis=0)
     picks = np.random.default_rng(0).integers(n, size=(resamples, n))
     low, high = np.quantile(n * shares[picks, -1].mean(axis=1), [0.25, 0.75])
     bias = np.maximum(found - high, 0.0) - np.maximum(low - found, 0.0)

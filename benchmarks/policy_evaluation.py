@@ -40,7 +40,8 @@ from provenance import describe_machine, revision, source_digest
 
 Array = NDArray[Any]
 Estimate = list[Any]  # value, lower, upper, letters of the warnings, how it was chosen
-SEED, DEVELOPMENT = 9000, 5000
+SEED = 9000
+DEVELOPMENT = 5000
 CODE = ("hospital.py", "policy_problems.py", "policy_baselines.py")
 OPE = Path(lstd.ope.__file__).parent
 KINDS = ("fine", "coarse")
@@ -185,7 +186,8 @@ def measure(results: dict[str, Any], name: str, large: bool, repeat: int, chosen
             cell = results["cells"].setdefault(key(name, log_name, target, size), {"repeats": [], "methods": {}})
             if "truth" not in cell:
                 cell["truth"], cell["deviation"], cell["error"] = truth(results, name, target)
-            case, began = Case.of(one, log, behavior, one.targets[target]), time.process_time()
+            case = Case.of(one, log, behavior, one.targets[target])
+            began = time.process_time()
             kinds = ("coarse",) if name == "hospital" else KINDS
             for method, call in METHODS[chosen.kind](case, kinds):
                 found, others = estimate(call)

@@ -27,7 +27,11 @@ from provenance import printed_by
 
 Array = NDArray[np.float64]
 
-S, A, GAMMA, LENGTH, SEED = 6, 3, 0.9, 20, 41_000
+S = 6
+A = 3
+GAMMA = 0.9
+LENGTH = 20
+SEED = 41_000
 EPISODES = (30, 100)
 ESTIMATORS = (("none", 0.0), ("retrace", 0.9), ("ratios", 0.0))
 TITLES = {"none": "`LSTDQ(0)`", "retrace": "Retrace(0.9)", "ratios": "`LSTD(0)`, ratios"}
@@ -51,17 +55,16 @@ class Process(NamedTuple):
 
     def value(self, pi: Array) -> float:
         """Value of a policy from uniform initial states."""
-        P, r = np.einsum("sa,sat->st", pi, self.P), (pi * self.r).sum(axis=1)
+        P = np.einsum("sa,sat->st", pi, self.P)
+        r = (pi * self.r).sum(axis=1)
         return float(np.linalg.solve(np.eye(S) - GAMMA * P, r).mean())
 
     def simulate(self, n: int, random: np.random.Generator) -> dict[str, Array]:
         """States (n, LENGTH + 1), actions and rewards of n episodes."""
         s = random.integers(S, size=n)
-        states, actions, rewards = (
-            np.empty((n, LENGTH + 1), int),
-            np.zeros((n, LENGTH + 1), int),
-            np.zeros((n, LENGTH + 1)),
-        )
+        states = np.empty((n, LENGTH + 1), int)
+        actions = np.zeros((n, LENGTH + 1), int)
+        rewards = np.zeros((n, LENGTH + 1))
         for t in range(LENGTH):
             a = draw(self.mu[s], random)
             states[:, t], actions[:, t], rewards[:, t] = s, a, self.r[s, a] + random.normal(size=n)
@@ -79,22 +82,30 @@ def fixed_point(process: Process, phi: Array, pi: Array, trace: str, lmbda: floa
     """Value of the exact solution: expectations of z_t δ_t over episodes, state by state and action by action."""
     n = phi.shape[1]
     if trace == "ratios":  # state values, without traces
-        pairs, after = phi, np.einsum("sa,sat,tn->sn", pi, process.P, phi)
-        reward, c = (pi * process.r).sum(axis=1), np.zeros(S)
-        step, d = np.einsum("sa,sat->st", process.mu, process.P), np.full(S, 1 / S)
+        pairs = phi
+        after = np.einsum("sa,sat,tn->sn", pi, process.P, phi)
+        reward = (pi * process.r).sum(axis=1)
+        c = np.zeros(S)
+        step = np.einsum("sa,sat->st", process.mu, process.P)
+        d = np.full(S, 1 / S)
     else:
         pairs = np.einsum("sn,ab->sabn", phi, np.eye(A)).reshape(S * A, A * n)
         bar = np.einsum("sn,sa->san", phi, pi).reshape(S, A * n)
-        after, reward = process.P.reshape(S * A, S) @ bar, process.r.ravel()
+        after = process.P.reshape(S * A, S) @ bar
+        reward = process.r.ravel()
         ratio = (pi / process.mu).ravel()
         c = np.minimum(1.0, ratio) if trace == "retrace" else np.zeros(S * A)
         step = np.einsum("kt,tb->ktb", process.P.reshape(S * A, S), process.mu).reshape(S * A, S * A)
         d = (process.mu / S).ravel()
-    z, M, b = np.zeros((len(pairs), pairs.shape[1])), 0.0, 0.0
+    z = np.zeros((len(pairs), pairs.shape[1]))
+    M = 0.0
+    b = 0.0
     for _ in range(LENGTH):
         z = lmbda * GAMMA * c[:, np.newaxis] * z + d[:, np.newaxis] * pairs
-        M, b = M + z.T @ (pairs - GAMMA * after), b + z.T @ reward
-        z, d = step.T @ z, step.T @ d
+        M = M + z.T @ (pairs - GAMMA * after)
+        b = b + z.T @ reward
+        z = step.T @ z
+        d = step.T @ d
     theta = np.linalg.lstsq(np.asarray(M), np.asarray(b), rcond=1e-10)[0]
     start = phi if trace == "ratios" else np.einsum("sn,sa->san", phi, pi).reshape(S, A * n)
     return float((start @ theta).mean())
@@ -102,7 +113,8 @@ def fixed_point(process: Process, phi: Array, pi: Array, trace: str, lmbda: floa
 
 def fitted(data: dict[str, Array], phi: Array, process: Process, pi: Array, trace: str, lmbda: float) -> Any:
     """Fit a model of the value of pi."""
-    s, n = data["states"], len(data["states"]) // (LENGTH + 1)
+    s = data["states"]
+    n = len(data["states"]) // (LENGTH + 1)
     ends = {"episode": np.repeat(np.arange(n), LENGTH + 1), "terminated": np.zeros(len(s), bool)}
     if trace == "ratios":
         ratio = (pi / process.mu)[s, data["actions"]]
@@ -114,8 +126,10 @@ def fitted(data: dict[str, Array], phi: Array, process: Process, pi: Array, trac
 
 def coverage(process: Process, phi: Array, n: int, estimator: tuple[str, float], repeats: int) -> tuple[float, ...]:
     """Share of the intervals that hold the fixed point, and the truth; half width, bias of the fixed point."""
-    exact, truth = fixed_point(process, phi, process.pi, *estimator), process.value(process.pi)
-    hits, half = np.zeros(2), 0.0
+    exact = fixed_point(process, phi, process.pi, *estimator)
+    truth = process.value(process.pi)
+    hits = np.zeros(2)
+    half = 0.0
     for seed in range(repeats):
         data = process.simulate(n, np.random.default_rng([SEED, n, seed]))
         model = fitted(data, phi, process, process.pi, *estimator)

@@ -20,7 +20,8 @@ from hospital import GAMMA, Log, cumulative_keys, task
 
 Array = NDArray[Any]
 Policy = Any  # probabilities (states, actions), or a function of states (T, d) that returns them
-MC_EPISODES, MC_STEPS = 20_000, 1000
+MC_EPISODES = 20_000
+MC_STEPS = 1000
 
 
 class Truth(NamedTuple):
@@ -74,8 +75,10 @@ class Table(NamedTuple):
 
     def truth(self, policy: Array) -> Truth:
         """Solve for the first two moments of the return; the states that end have values 0."""
-        live, r = ~self.ends[:, np.newaxis], np.broadcast_to(self.reward, self.P.shape)
-        M, eye = self.moves(policy) * live, np.eye(len(self.P))
+        live = ~self.ends[:, np.newaxis]
+        r = np.broadcast_to(self.reward, self.P.shape)
+        M = self.moves(policy) * live
+        eye = np.eye(len(self.P))
         v = np.linalg.solve(eye - self.gamma * M, np.einsum("sa,sat,sat->s", policy * live, self.P, r))
         after = self.gamma * np.where(self.ends, 0.0, v)
         square = np.einsum("sa,sat,sat->s", policy * live, self.P, r**2 + 2.0 * r * after) + self.noise**2
@@ -104,11 +107,14 @@ class Table(NamedTuple):
 
     def draw(self, policy: Array, n_episodes: int, seed: int) -> Log:
         """Draw episodes, all of them a step at a time; those that are cut off have a horizon row."""
-        random, n_actions = np.random.default_rng(seed), self.P.shape[1]
+        random = np.random.default_rng(seed)
+        n_actions = self.P.shape[1]
         flat = self.P.reshape(-1, self.P.shape[2])
         (row, to), (state_of, action_of) = np.nonzero(flat), np.nonzero(policy)
-        keys, of_actions = cumulative_keys(flat, row, to), cumulative_keys(policy, state_of, action_of)
-        alive, steps = np.arange(n_episodes), list[Any]()
+        keys = cumulative_keys(flat, row, to)
+        of_actions = cumulative_keys(policy, state_of, action_of)
+        alive = np.arange(n_episodes)
+        steps = list[Any]()
         state = np.searchsorted(np.cumsum(self.start), random.uniform(size=n_episodes), "right")
         for _ in range(self.steps):
             action = action_of[np.searchsorted(of_actions, state + random.uniform(size=len(state)), "right")]
@@ -117,7 +123,8 @@ class Table(NamedTuple):
             paid = np.broadcast_to(self.reward, self.P.shape)[state, action, reached]
             paid = paid + self.noise * random.normal(size=len(state))
             steps.append((alive, state, action, paid, reached, self.ends[reached]))
-            alive, state = alive[~self.ends[reached]], reached[~self.ends[reached]]
+            alive = alive[~self.ends[reached]]
+            state = reached[~self.ends[reached]]
             if not len(alive):
                 break
         return joined(steps, alive, state)
@@ -142,8 +149,11 @@ def toy(name: str, gamma: float, steps: int, coarse: Callable[[Array], Array]) -
     import gymnasium
 
     table = gymnasium.make(name).unwrapped.P  # type: ignore[attr-defined]
-    n, n_actions = len(table), len(table[0])
-    P, R, ends = np.zeros((n, n_actions, n)), np.zeros((n, n_actions, n)), np.zeros(n, dtype=bool)
+    n = len(table)
+    n_actions = len(table[0])
+    P = np.zeros((n, n_actions, n))
+    R = np.zeros((n, n_actions, n))
+    ends = np.zeros(n, dtype=bool)
     for s, a in ((s, a) for s in range(n) for a in range(n_actions)):
         for p, to, reward, done in table[s][a]:
             P[s, a, to] += p
@@ -151,7 +161,8 @@ def toy(name: str, gamma: float, steps: int, coarse: Callable[[Array], Array]) -
             ends[to] |= done
     start = np.asarray(gymnasium.make(name).unwrapped.initial_state_distrib)  # type: ignore[attr-defined]
     one = Table(P, R, ends, start / start.sum(), gamma, steps)
-    best, states = one.best(), np.arange(n)
+    best = one.best()
+    states = np.arange(n)
     taxi = states // 100, states // 20 % 5, states // 4 % 5, states % 4
     columns = np.column_stack({16: (states // 4, states % 4), 48: (states // 12, states % 12)}.get(n, taxi))
     logs = {"half best": mixed(best, 0.6)}
@@ -172,7 +183,8 @@ def random_process(seed: int, n: int = 30, n_actions: int = 4) -> Problem:
     P[n, :, n] = 1.0
     places = random.normal(size=(n + 1, 3))
     reward = (random.normal(size=(n + 1, n_actions)) + places[:, :1])[:, :, np.newaxis]
-    ends, start = np.arange(n + 1) == n, np.append(np.full(n, 1.0 / n), 0.0)
+    ends = np.arange(n + 1) == n
+    start = np.append(np.full(n, 1.0 / n), 0.0)
     table = Table(P, reward, ends, start, 1.0, 1000, 0.5)
     behavior = mixed(random.dirichlet(np.ones(n_actions), size=n + 1), 0.8)
     q = table.action_values(behavior)
@@ -184,7 +196,8 @@ def random_process(seed: int, n: int = 30, n_actions: int = 4) -> Problem:
 
 def queue(most: int = 24) -> Problem:
     """Return a queue that is served at one of three speeds, which cost; coarse features know a third of its length."""
-    P, n = np.zeros((most + 1, 3, most + 1)), np.arange(most + 1)
+    P = np.zeros((most + 1, 3, most + 1))
+    n = np.arange(most + 1)
     arrivals = np.array([0.3, 0.35, 0.2, 0.1, 0.05])
     for speed, length, served, came in np.ndindex(3, most + 1, 4, 5):
         chance = [0.7, 0.3, 0.0, 0.0] if speed == 0 else [0.2, 0.5, 0.3, 0.0] if speed == 1 else [0.1, 0.2, 0.4, 0.3]
@@ -193,32 +206,40 @@ def queue(most: int = 24) -> Problem:
     table = Table(P, reward, np.zeros(most + 1, dtype=bool), np.eye(most + 1)[2], 0.95, 60, 0.1)
     often = np.clip(n / 12.0, 0.1, 0.8)
     behavior = np.column_stack([0.6 * (1.0 - often), 0.4 * (1.0 - often), often])
-    fast, slow = np.eye(3)[np.where(n >= 6, 2, 1)], np.eye(3)[np.where(n >= 15, 1, 0)]
-    targets, logs = {"fast from 6": mixed(fast, 0.8), "slow": mixed(slow, 0.5)}, {"by length": behavior}
+    fast = np.eye(3)[np.where(n >= 6, 2, 1)]
+    slow = np.eye(3)[np.where(n >= 15, 1, 0)]
+    targets = {"fast from 6": mixed(fast, 0.8), "slow": mixed(slow, 0.5)}
+    logs = {"by length": behavior}
     return of_table(table, n[:, np.newaxis], np.eye(most + 1), one_hot(n // 9), logs, targets, sizes=(50, 250))
 
 
 def wind() -> Problem:
     """Return a grid of 7 by 10 fields with wind in the middle, half as strong as it blows; coarse are its columns."""
-    rows, columns = 7, 10
+    rows = 7
+    columns = 10
     strength = np.array([0, 0, 0, 1, 1, 1, 2, 2, 1, 0])
     P = np.zeros((rows * columns, 4, rows * columns))
     for i, j, action, gust in np.ndindex(rows, columns, 4, 2):
         down, right = [(-1, 0), (0, 1), (1, 0), (0, -1)][action]
-        row, column = i + down - gust * strength[j], min(max(j + right, 0), columns - 1)
+        row = i + down - gust * strength[j]
+        column = min(max(j + right, 0), columns - 1)
         P[i * columns + j, action, min(max(row, 0), rows - 1) * columns + column] += 0.5
     goal = 3 * columns + 7
-    ends, start = np.arange(rows * columns) == goal, np.eye(rows * columns)[3 * columns]
+    ends = np.arange(rows * columns) == goal
+    start = np.eye(rows * columns)[3 * columns]
     table = Table(P, np.full((1, 1, 1), -1.0), ends, start, 0.95, 200)
-    best, fields = table.best(), np.arange(rows * columns)
+    best = table.best()
+    fields = np.arange(rows * columns)
     where = np.column_stack([fields // columns, fields % columns])
-    logs, targets = {"half best": mixed(best, 0.5)}, {"better": mixed(best, 0.75), "worse": mixed(best, 0.3)}
+    logs = {"half best": mixed(best, 0.5)}
+    targets = {"better": mixed(best, 0.75), "worse": mixed(best, 0.3)}
     return of_table(table, where, np.eye(len(fields)), one_hot(where[:, 1] // 2), logs, targets, sizes=(100, 500))
 
 
 def inventory(most: int = 20, steps: int = 30) -> Problem:
     """Return a shop that orders 0, 3, 6, 9 or 12 for each of 30 days; coarse features do not know the day."""
-    stock, orders = np.arange(most + 1), np.arange(5) * 3
+    stock = np.arange(most + 1)
+    orders = np.arange(5) * 3
     held = np.minimum(stock[:, np.newaxis] + orders, most)
     left = held[:, :, np.newaxis] - np.arange(40)
     demand = np.exp(-6.0) * 6.0 ** np.arange(40) / np.cumprod(np.maximum(np.arange(40.0), 1.0))
@@ -228,7 +249,8 @@ def inventory(most: int = 20, steps: int = 30) -> Problem:
     sold = held[:, :, np.newaxis] - stock
     paid = 2.0 * sold - 1.0 * (held - stock[:, np.newaxis])[:, :, np.newaxis] - 0.1 * stock
     n = (most + 1) * steps
-    P, R = np.zeros((n + 1, 5, n + 1)), np.zeros((n + 1, 5, n + 1))
+    P = np.zeros((n + 1, 5, n + 1))
+    R = np.zeros((n + 1, 5, n + 1))
     for day in range(steps):
         here = slice(day * (most + 1), (day + 1) * (most + 1))
         if day < steps - 1:
@@ -240,10 +262,12 @@ def inventory(most: int = 20, steps: int = 30) -> Problem:
     start = np.zeros(n + 1)
     start[10] = 1.0
     table = Table(P, R, np.arange(n + 1) == n, start, 1.0, steps + 1)
-    s, days = np.append(np.tile(stock, steps), 0), np.append(np.repeat(np.arange(steps), most + 1), steps)
+    s = np.append(np.tile(stock, steps), 0)
+    days = np.append(np.repeat(np.arange(steps), most + 1), steps)
     coarse = np.column_stack([s / most, (s / most) ** 2])
     fine = one_hot(s // 3 * 6 + np.minimum(days, steps - 1) // 5)
-    full, want = np.array([0.1, 0.1, 0.2, 0.3, 0.3]), np.eye(5)[np.clip((12 - s) // 3, 0, 4)]
+    full = np.array([0.1, 0.1, 0.2, 0.3, 0.3])
+    want = np.eye(5)[np.clip((12 - s) // 3, 0, 4)]
     behavior = 0.5 * want + 0.5 * full
     targets = {"up to 12": mixed(want, 0.9), "orders much": mixed(np.eye(5)[np.full(n + 1, 4)], 0.6)}
     return of_table(table, np.column_stack([s, days]), fine, coarse, {"half to a rule": behavior}, targets)
@@ -251,7 +275,8 @@ def inventory(most: int = 20, steps: int = 30) -> Problem:
 
 def long_horizon(n: int = 20) -> Problem:
     """Return a machine that wears, logged for 500 steps; it runs, or is repaired at a cost."""
-    P, R = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    P = np.zeros((n, 2, n))
+    R = np.zeros((n, 2, n))
     for s in range(n):
         for step, p in ((0, 0.5), (1, 0.3), (3, 0.2)):
             P[s, 0, min(s + step, n - 1)] += p
@@ -260,19 +285,24 @@ def long_horizon(n: int = 20) -> Problem:
     table = Table(P, R, np.zeros(n, dtype=bool), np.eye(n)[0], 0.99, 500, 0.2)
     wear = np.arange(n)
     repair = np.clip((wear - 5.0) / 15.0, 0.05, 0.6)
-    behavior, early = np.column_stack([1.0 - repair, repair]), np.where(wear >= 12, 0.8, 0.05)
+    behavior = np.column_stack([1.0 - repair, repair])
+    early = np.where(wear >= 12, 0.8, 0.05)
     targets = {
         "early": np.column_stack([1.0 - early, early]),
         "seldom": np.column_stack([1.0 - repair / 3, repair / 3]),
     }
-    columns, coarse = wear[:, np.newaxis], (wear[:, np.newaxis] >= 10) * 1.0
+    columns = wear[:, np.newaxis]
+    coarse = (wear[:, np.newaxis] >= 10) * 1.0
     return of_table(table, columns, np.eye(n), coarse, {"by wear": behavior}, targets, sizes=(20, 100))
 
 
 def hospital() -> Problem:
     """Return four ways to log in the hospital and five target policies; fine are 169 groups of patients, coarse 20."""
-    one, far = task(), task(far=True)
-    model, n, expert = one.model, one.target.shape[1], one.model.expert
+    one = task()
+    far = task(far=True)
+    model = one.model
+    n = one.target.shape[1]
+    expert = one.model.expert
     best = np.eye(n)[model.optimal_action_values(GAMMA).argmax(axis=1)]
     spread = np.sqrt(expert)
     logs = {
@@ -309,14 +339,17 @@ class Motion(NamedTuple):
     steps: int
 
     def draw(self, policy: Policy, n_episodes: int, seed: int, steps: int = 0) -> Log:
-        random, taken = np.random.default_rng(seed), list[Any]()
-        alive, state = np.arange(n_episodes), self.first(random, n_episodes)
+        random = np.random.default_rng(seed)
+        taken = list[Any]()
+        alive = np.arange(n_episodes)
+        state = self.first(random, n_episodes)
         for _ in range(steps or self.steps):
             p = policy(state)
             action = (random.uniform(size=(len(p), 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
             reached, reward, done = self.step(state, action, random)
             taken.append((alive, state, action, reward, reached, done))
-            alive, state = alive[~done], reached[~done]
+            alive = alive[~done]
+            state = reached[~done]
             if not len(alive):
                 break
         return joined(taken, alive, state)
@@ -403,7 +436,9 @@ def mountain_car() -> Problem:
     def first(random: Any, n: int) -> Array:
         return np.column_stack([random.uniform(-0.6, -0.4, size=n), np.zeros(n)])
 
-    one, scale, centre = Motion(valley, first, 0.99, 200), (0.9, 0.07), (-0.3, 0.0)
+    one = Motion(valley, first, 0.99, 200)
+    scale = (0.9, 0.07)
+    centre = (-0.3, 0.0)
     features = {"fine": radial(scale, centre, 7, [0, 1]), "coarse": lambda x: x / np.array(scale)}
     logs = {"mostly right": with_the_speed(0.4)}
     targets = {"surer": with_the_speed(0.2), "less sure": with_the_speed(0.6)}

@@ -58,7 +58,8 @@ class Case:
 
     def episodes(self, n_episodes: int, seed: int) -> Data:
         """Draw episodes until so many have ended."""
-        n_steps, ends = 64 * n_episodes, np.empty(0, dtype=np.intp)
+        n_steps = 64 * n_episodes
+        ends = np.empty(0, dtype=np.intp)
         while len(ends) < n_episodes:
             n_steps *= 2
             run = self.model.simulate(n_steps, seed)
@@ -91,7 +92,9 @@ class Windows(Case):
     def windows(self, n_subjects: int, seed: int, *, groups: bool, shuffled: bool = False) -> Data:
         """Draw windows by visit, all first visits, all second visits and so on, or shuffled; with `groups` or not."""
         X, y, columns, states = self.subjects.episodes(n_subjects, seed)
-        subject, ended, place = columns["episode"], columns["terminated"], np.arange(len(y))
+        subject = columns["episode"]
+        ended = columns["terminated"]
+        place = np.arange(len(y))
         order = np.lexsort((subject, place - np.searchsorted(subject, subject)))
         if shuffled:
             order = np.random.default_rng(seed).permutation(len(y))
@@ -119,7 +122,8 @@ def paper_cases(seed: int) -> list[Case]:
 
 def episodic_cases(seed: int) -> list[Case]:
     """Classic processes, the same for every seed, and random ones that terminate."""
-    chain, walk = BoyanChain(), RandomWalk(19)
+    chain = BoyanChain()
+    walk = RandomWalk(19)
     cases = [
         Case("Boyan chain, tabular", chain, np.eye(13)),
         Case("Boyan chain, interpolating", chain, chain.interpolating_features),
@@ -141,7 +145,8 @@ def cut_cases(seed: int) -> list[Case]:
     P[-1, -1] = 0.5
     model = MRP(P, np.ones((20, 20)), gamma=1.0, start=np.full(20, 0.05))
     x = np.arange(1, 21)[:, np.newaxis] / 20
-    cubic, bumps = x ** np.arange(1, 4), np.exp(-0.5 * ((x - np.linspace(0, 1, 7)) / 0.12) ** 2)
+    cubic = x ** np.arange(1, 4)
+    bumps = np.exp(-0.5 * ((x - np.linspace(0, 1, 7)) / 0.12) ** 2)
     return [
         Case("first passage, " + name, model, phi)
         for name, phi in (("tabular", np.eye(20)), ("cubic", cubic), ("bumps", bumps))
@@ -150,8 +155,10 @@ def cut_cases(seed: int) -> list[Case]:
 
 def other_cases(seed: int) -> list[Case]:
     """Kinds of problems that the paper does not have; `OTHER_DRAWS` draws their data."""
-    random, bumps = np.random.default_rng(seed), cut_cases(seed)[-1]
-    walk, place = RandomWalk(51), np.linspace(-1.0, 1.0, 51)[:, np.newaxis]
+    random = np.random.default_rng(seed)
+    bumps = cut_cases(seed)[-1]
+    walk = RandomWalk(51)
+    place = np.linspace(-1.0, 1.0, 51)[:, np.newaxis]
     types = random.normal(size=(60, 3))
     customers = MRP(
         0.9 * np.eye(60),

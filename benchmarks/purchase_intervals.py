@@ -24,8 +24,12 @@ from pages import measure_or_write
 from provenance import describe_machine
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "intervals.md"
-SAMPLES, SIZE, FIRST_SEED = 12, 200, 50_000
-FEATURES, GAMMAS, LMBDA = ("few", "products", "all"), (0.9, 0.95, 0.98), 0.8
+SAMPLES = 12
+SIZE = 200
+FIRST_SEED = 50_000
+FEATURES = ("few", "products", "all")
+GAMMAS = (0.9, 0.95, 0.98)
+LMBDA = 0.8
 
 
 def purchases() -> Any:

@@ -66,7 +66,8 @@ def in_turn(
     ours: Callable[[], Any], beside: Callable[[], Any], pairs: int, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[list[float], list[float]]:
     """Measure the seconds of both in turn, after a run of each that does not count."""
-    tasks, seconds = (ours, beside), ([], [])  # type: tuple[Callable[[], Any], ...], tuple[list[float], list[float]]
+    tasks: tuple[Callable[[], Any], ...] = (ours, beside)
+    seconds: tuple[list[float], list[float]] = ([], [])
     for task in tasks:
         task()
     for _ in range(pairs):
@@ -115,7 +116,8 @@ def _joined(cells: Sequence[str]) -> str:
 def _cells(row: dict[str, Any]) -> list[str]:
     if "skipped" in row:
         return [row["claim"], f"skipped: {row['skipped']}", *[""] * (len(HEAD) - 2)]
-    ratio, seconds = row["ratio"], row["seconds"]
+    ratio = row["ratio"]
+    seconds = row["seconds"]
     shown = f"{_number(ratio['median'])}× {row['kind']} ({_number(ratio['low'])} to {_number(ratio['high'])})"
     amount = _size if row["kind"] == "the memory" else _duration
     ours, beside = (amount(seconds[side]["median"]) for side in ("lstd", "beside"))

@@ -40,7 +40,9 @@ def arrays(data: Any) -> dict[str, Any]:
 
 def readings(given: dict[str, Any]) -> dict[tuple[str, str], Trajectories]:
     """Read the arrays in four ways; the keys say what is given, and how it is read."""
-    observations, rewards, timeouts = given["observations"], given["rewards"], given["timeouts"]
+    observations = given["observations"]
+    rewards = given["rewards"]
+    timeouts = given["timeouts"]
 
     def read(**flags: Any) -> Trajectories:
         return Trajectories.from_arrays(observations, rewards, **flags)

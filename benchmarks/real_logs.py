@@ -25,9 +25,11 @@ from threadpoolctl import threadpool_limits
 from pages import newest, show, store
 from provenance import describe_machine
 
-PAGE, SOURCE = Path(__file__).resolve().parents[1] / "docs" / "results" / "real-logs.md", "benchmarks/real_logs.py"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "real-logs.md"
+SOURCE = "benchmarks/real_logs.py"
 KINDS = ("purchases", "survival", "streams")
-OTHERS, MEAN = ("ridge", "true online TD", "smoothing"), "mean so far"
+OTHERS = ("ridge", "true online TD", "smoothing")
+MEAN = "mean so far"
 
 
 def main() -> None:
@@ -54,7 +56,8 @@ def measured(kind: str) -> dict[str, Any]:
 
 def table(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a table, the largest ratio first."""
-    command, machine = f"python {SOURCE} {found['kind']}", found["machine"]
+    command = f"python {SOURCE} {found['kind']}"
+    machine = found["machine"]
     yield f"Measured by `{command}` on {found['date']}: {machine['cores']} cores, {machine['cpu']}."
     yield ""
     yield from by_series(found["rows"]) if found["kind"] == "streams" else by_log(found["rows"])

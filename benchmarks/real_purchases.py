@@ -25,7 +25,8 @@ from lstd.metrics import backtest
 
 GAMMA = 0.98
 SIZES = ((200, 4), (1000, 4), (None, 1))  # customers and samples
-LMBDAS, ALPHAS = (0.0, 0.5, 0.9, 1.0), tuple(10.0 ** np.arange(-1.0, 5.5, 0.5))
+LMBDAS = (0.0, 0.5, 0.9, 1.0)
+ALPHAS = tuple(10.0 ** np.arange(-1.0, 5.5, 0.5))
 
 
 class Purchases(Histories):
@@ -35,8 +36,11 @@ class Purchases(Histories):
         days = table.groupby(["id", "day"], as_index=False)["spend"].sum()
         days = days[days.groupby("id")["day"].transform("min") < 7 * known]
         days = days[days["day"] < 7 * (known + ahead)]
-        who, day = np.unique(days["id"], return_inverse=True)[1], days["day"].to_numpy()
-        self.known, self.ahead, self.check = known, ahead, last
+        who = np.unique(days["id"], return_inverse=True)[1]
+        day = days["day"].to_numpy()
+        self.known = known
+        self.ahead = ahead
+        self.check = last
         self.n = int(who.max()) + 1
         self.first = day[np.searchsorted(who, np.arange(self.n))]
         self.start = self.first // 7
@@ -57,9 +61,12 @@ class Purchases(Histories):
         """Functions of frequency, recency and age after a week; rates are multiplied by the size of a purchase."""
         x, t_x, age = self.summary(customer, week)
         since = age - t_x
-        lately, recently, rate = np.exp(-since / 4), np.exp(-since / 13), size * (x + 0.25) / (age + 4)
+        lately = np.exp(-since / 4)
+        recently = np.exp(-since / 13)
+        rate = size * (x + 0.25) / (age + 4)
         often = size * np.log1p(x)
-        few, more = [rate, np.minimum(since, 13), rate * recently], [rate, lately, recently, rate * lately]
+        few = [rate, np.minimum(since, 13), rate * recently]
+        more = [rate, lately, recently, rate * lately]
         mixed = [f * g for f in (often, rate) for g in (1.0, lately, recently)]
         every = [np.log1p(age) / 3, lately, recently, *mixed]
         return {"few": few, "products": [*more, rate * recently], "all": every}
@@ -98,7 +105,8 @@ def by_backtest(log: Purchases, who: Any, measure: str) -> tuple[Any, float]:
     fit = {"episode": customer, "terminated": np.zeros(len(week), dtype=bool)}
     sets = log.functions(customer, week, size_of(log, who, customer, week, measure))
     when = {"cut": log.known - 1 - log.check, "steps": log.check, "time": week}
-    model, scores = LSTDCV(GAMMA, LMBDAS, n_blocks=0), {}
+    model = LSTDCV(GAMMA, LMBDAS, n_blocks=0)
+    scores = {}
     for name, columns in sets.items():
         scores[name] = float(backtest(model, np.column_stack(columns), reward, **fit, **when).r2)
     best = max(scores, key=scores.__getitem__)
@@ -118,9 +126,11 @@ def windowed(log: Purchases, who: Any, customer: Any, week: Any, to_go: Any, mea
 
 def windows(log: Purchases, who: Any, end: int, measure: str) -> dict[str, Any]:
     """Return rows of windows of a third, two thirds and the whole of the weeks to predict, up to week `end`."""
-    rewards, parts = log.counts if measure == "purchases" else log.spent, []
+    rewards = log.counts if measure == "purchases" else log.spent
+    parts = []
     customer, week = weeks(log, who, end)
-    cut, passed = week == end - 1, week - log.start[customer]
+    cut = week == end - 1
+    passed = week - log.start[customer]
     reward = np.where(cut, np.nan, rewards[customer, np.minimum(week + 1, end - 1)])
     for number, length in enumerate(log.ahead * k // 3 for k in (1, 2, 3)):
         to_go = length - passed % length
@@ -132,11 +142,14 @@ def windows(log: Purchases, who: Any, end: int, measure: str) -> dict[str, Any]:
 
 def by_windows(log: Purchases, who: Any, measure: str) -> tuple[Any, float]:
     """Predict the sum without discount, by the λ and α with the best R² in the last weeks, given the weeks before."""
-    rewards, cut = log.counts if measure == "purchases" else log.spent, log.known - log.check
+    rewards = log.counts if measure == "purchases" else log.spent
+    cut = log.known - log.check
     then = who[log.start[who] < cut]
-    past, seen = np.full(len(then), cut - 1), rewards[then, cut : log.known].sum(axis=1)
+    past = np.full(len(then), cut - 1)
+    seen = rewards[then, cut : log.known].sum(axis=1)
     X = windowed(log, who, then, past, np.full(len(then), log.check), measure)
-    errors, arrays = {}, windows(log, who, cut, measure)
+    errors = {}
+    arrays = windows(log, who, cut, measure)
     spread = np.mean(arrays["X"] ** 2, axis=0)
     for lmbda in LMBDAS:
         sums = LSTDStatistics.from_arrays(**arrays, gamma=1.0, lmbda=lmbda)
@@ -184,7 +197,8 @@ def measured() -> list[dict[str, Any]]:
     for name, log, measures in logs():
         for measure, (way, (gamma, method)), (size, samples) in product(measures, WAYS.items(), SIZES):
             rewards = log.counts if measure == "purchases" else log.spent
-            errors, scores = [], []
+            errors = []
+            scores = []
             for seed in range(samples):
                 who = log.sample(size, seed)
                 followed = rewards[who, log.known :] @ gamma ** np.arange(log.ahead)

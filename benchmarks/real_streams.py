@@ -34,10 +34,15 @@ from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 
-LAGS, WAVES, NEGLIGIBLE = 4, 3, 0.01
-LMBDAS, ALPHAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0), tuple(2.0 ** np.arange(-8, 9, 2))
+LAGS = 4
+WAVES = 3
+NEGLIGIBLE = 0.01
+LMBDAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0)
+ALPHAS = tuple(2.0 ** np.arange(-8, 9, 2))
 STEP_SIZES = 10.0 ** np.arange(-4.0, 0.25, 0.25)  # divided by the largest squared length of the features
-RIDGES, REFITS, FORECASTS = 10.0 ** np.arange(-3, 4), 100, 10
+RIDGES = 10.0 ** np.arange(-3, 4)
+REFITS = 100
+FORECASTS = 10
 
 
 class Stream(NamedTuple):
@@ -95,7 +100,8 @@ def stream(series: Any, season: int) -> Stream:
 
 def ridge(log: Stream) -> Array:
     """Predict by ridge regression on the sums of which a negligible share was not observed."""
-    predicted, steps = np.zeros(len(log.X)), int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.gamma)))
+    predicted = np.zeros(len(log.X))
+    steps = int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.gamma)))
     every = max(1, len(log.X) // REFITS)
     for row in range(len(log.X) // 2, len(log.X), every):
         known = row - steps  # the sums up to this row miss γ^steps at most
@@ -108,10 +114,13 @@ def ridge(log: Stream) -> Array:
 
 def smoothing(log: Stream) -> Array:
     """Discount the forecasts of exponential smoothing; parameters are fitted to the series so far."""
-    x, behind = log.series, len(log.series) - len(log.X)
-    predicted, steps = np.zeros(len(x)), np.arange(int(np.log(1e-4) / np.log(log.gamma)))
+    x = log.series
+    behind = len(log.series) - len(log.X)
+    predicted = np.zeros(len(x))
+    steps = np.arange(int(np.log(1e-4) / np.log(log.gamma)))
     for first, stop in np.lib.stride_tricks.sliding_window_view(np.linspace(len(x) // 2, len(x), FORECASTS + 1), 2):
-        begin, end = int(first) - 1, int(stop)
+        begin = int(first) - 1
+        end = int(stop)
         forms = [{"trend": trend, "damped_trend": trend is not None} for trend in (None, "add")]
         kind = {"seasonal": "add", "seasonal_periods": log.season} if log.season else {}
         kind["initialization_method"] = "heuristic"
@@ -120,7 +129,8 @@ def smoothing(log: Stream) -> Array:
         names = ("smoothing_level", "smoothing_trend", "smoothing_seasonal", "damping_trend")
         fixed = {name: fits[best].params[name] for name in names if np.isfinite(fits[best].params.get(name, np.nan))}
         model = ExponentialSmoothing(x[:end], **forms[best], **kind).fit(**fixed, optimized=False)
-        t, damped = np.arange(begin, end)[:, np.newaxis], np.zeros(len(steps))
+        t = np.arange(begin, end)[:, np.newaxis]
+        damped = np.zeros(len(steps))
         forecast = model.level[t] + 0.0 * steps
         if best:
             damped = np.cumsum(model.params["damping_trend"] ** (steps + 1))
@@ -138,9 +148,11 @@ def follow(model: RecursiveLSTD, log: Stream) -> Array:
 
 def true_online(log: Stream) -> Array:
     """Predict with the step size that is best in the first half."""
-    found, half = {}, len(log.X) // 2
+    found = {}
+    half = len(log.X) // 2
     for step_size in STEP_SIZES / np.max((log.X**2).sum(axis=1)):
-        model, predicted = TrueOnlineTD(log.X.shape[1], log.gamma, step_size=step_size), np.zeros(len(log.X))
+        model = TrueOnlineTD(log.X.shape[1], log.gamma, step_size=step_size)
+        predicted = np.zeros(len(log.X))
         with contextlib.suppress(InvalidInputError):  # it diverged
             for row, x in enumerate(log.X):
                 predicted[row] = model.predict(x)
@@ -152,7 +164,8 @@ def true_online(log: Stream) -> Array:
 
 def errors_of(log: Stream) -> dict[str, float]:
     """Errors in the second half, by method."""
-    n, half = log.X.shape[1], len(log.X) // 2
+    n = log.X.shape[1]
+    half = len(log.X) // 2
     first = LSTDCV(log.gamma, LMBDAS, ALPHAS, fit_intercept=False, n_blocks=0, penalty=np.ones(n))
     first.fit(log.X[:half], np.append(log.y[: half - 1], np.nan))
     found = {"default": RecursiveLSTD(n, log.gamma), "auto": RecursiveLSTD(n, log.gamma, forgetting="auto")}

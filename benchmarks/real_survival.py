@@ -31,9 +31,13 @@ from lstd import LSTDCV, Trajectories
 
 Array = NDArray[np.float64]
 
-STEPS, SPLITS, FEW = 10, 10, 100  # of the window; random splits into two thirds and a third; subjects of a small fit
+STEPS = 10  # of the window
+SPLITS = 10  # random splits into two thirds and a third
+FEW = 100  # subjects of a small fit
 LMBDAS = (0.0, 0.5, 0.8, 0.9, 1.0)
-MIXES, PENALTIES, FOLDS = (0.01, 0.5, 1.0), 20, 5  # shares of the lasso in the elastic net, penalties, folds
+MIXES = (0.01, 0.5, 1.0)  # shares of the lasso in the elastic net
+PENALTIES = 20
+FOLDS = 5
 
 
 class Subjects(NamedTuple):
@@ -92,7 +96,8 @@ def actg175() -> Subjects:
 
 def windowed(X: Array, to_go: Array) -> Array:
     """Multiply a one and the features by the square and the cube of the time to go, shape (rows, 2n + 2)."""
-    state, u = np.column_stack([np.ones(len(X)), X]), to_go[:, np.newaxis]
+    state = np.column_stack([np.ones(len(X)), X])
+    u = to_go[:, np.newaxis]
     return np.hstack([state * u**2, state * u**3])
 
 
@@ -101,10 +106,12 @@ def by_lstd(train: Subjects, test: Subjects, window: float) -> Array:
     time = train.time / window
     cut = ~train.event & (time < 1.0)
     rows = np.maximum(1, np.ceil(np.minimum(time, 1.0) * STEPS - 1e-9)).astype(int) + cut
-    who, last = np.repeat(np.arange(len(time)), rows), np.cumsum(rows) - 1
+    who = np.repeat(np.arange(len(time)), rows)
+    last = np.cumsum(rows) - 1
     begins = (np.arange(len(who)) - np.repeat(last + 1 - rows, rows)) / STEPS
     begins[last[cut]] = time[cut]
-    lost, over = np.zeros(len(who)), np.zeros(len(who), dtype=bool)
+    lost = np.zeros(len(who))
+    over = np.zeros(len(who), dtype=bool)
     lost[last[~cut]], over[last[~cut]] = np.maximum(0.0, 1.0 - time[~cut]), True
     table = pd.DataFrame(windowed(train.X[who], 1.0 - begins)).rename(columns=str)
     names = list(table)
@@ -117,10 +124,12 @@ def by_lstd(train: Subjects, test: Subjects, window: float) -> Array:
 def by_cox(train: Subjects, test: Subjects, window: float) -> list[Array]:
     """Predict the restricted mean survival time by the elastic nets of most partial likelihood and of least error."""
     fold = np.random.default_rng(0).permutation(np.arange(len(train.time)) % FOLDS)
-    likely, close = {}, {}
+    likely = {}
+    close = {}
     for mix in MIXES:
         path = cox(train, mix, None).alphas_
-        found, score = np.zeros((len(path), len(fold))), np.zeros(len(path))
+        found = np.zeros((len(path), len(fold)))
+        score = np.zeros(len(path))
         for k in range(FOLDS):
             part = train.of(fold != k)
             model = cox(part, mix, path)
@@ -153,7 +162,8 @@ def nearest(model: Any, penalty: float) -> int:
 def likelihood(subjects: Subjects, beta: Array) -> Array:
     """Breslow's logarithm of the partial likelihood, for each column of weights."""
     order = np.argsort(-subjects.time, kind="stable")
-    eta, time = subjects.X[order] @ beta, subjects.time[order]
+    eta = subjects.X[order] @ beta
+    time = subjects.time[order]
     last = np.searchsorted(-time, -time, side="right") - 1  # of those at risk
     value: Array = (eta - np.logaddexp.accumulate(eta, axis=0)[last])[subjects.event[order]].sum(axis=0)
     return value
@@ -174,7 +184,8 @@ def by_curve(train: Subjects, test: Subjects, window: float) -> Array:
 
 def error(predicted: Array, test: Subjects, train: Subjects, window: float) -> float:
     """Root mean square error of subjects who were followed, weighted by the inverse probability of that."""
-    known, until = test.event | (test.time >= window), np.minimum(test.time, window)
+    known = test.event | (test.time >= window)
+    until = np.minimum(test.time, window)
     times, counts = np.unique(train.time[~train.event], return_counts=True)
     at_risk = len(train.time) - np.searchsorted(np.sort(train.time), times)
     followed = np.append(1.0, np.cumprod(1.0 - counts / at_risk))[np.searchsorted(times, until)]
@@ -186,12 +197,14 @@ def measured() -> list[dict[str, Any]]:
     """Root mean square errors of both sides by log and size; one for each split."""
     found = []
     for name, unit, log in logs():
-        n, window = len(log.time) * 2 // 3, float(np.quantile(log.time, 0.75))
+        n = len(log.time) * 2 // 3
+        window = float(np.quantile(log.time, 0.75))
         for size in (n, FEW) if n > 2 * FEW else (n,):
             errors = []
             for seed in range(SPLITS):
                 order = np.random.default_rng(seed).permutation(len(log.time))
-                train, test = log.of(order[:size]), log.of(order[n:])
+                train = log.of(order[:size])
+                test = log.of(order[n:])
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     predictions = [by_lstd(train, test, window), *by_cox(train, test, window)]

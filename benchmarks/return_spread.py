@@ -28,8 +28,12 @@ from next_steps import least
 from pages import measure_or_write
 from provenance import describe_machine, printed_by
 
-GAMMA, LEVEL, SIZES = 0.95, 0.9, (300, 100)
-ROWS, RETURNS, FRESH = 400, 400, 3000
+GAMMA = 0.95
+LEVEL = 0.9
+SIZES = (300, 100)
+ROWS = 400
+RETURNS = 400
+FRESH = 3000
 
 
 def zero_heavy(random: Any, mean: Any, _: Any) -> Any:
@@ -78,10 +82,12 @@ class Process:
     def log(self, random: Any, n: int) -> tuple[dict[str, Any], Any, Any]:
         """Draw n customers, or 5 n steps of one: arguments of `fit`, and the numbers and the class of each row."""
         n_customers = n if self.ends else 1
-        z, kind = random.normal(size=(n_customers, 2)), random.integers(2, size=n_customers)
+        z = random.normal(size=(n_customers, 2))
+        kind = random.integers(2, size=n_customers)
         until = random.integers(3, 40, n) if self.cut else np.full(n_customers, 10**6)
         until = until if self.ends else np.array([5 * n])
-        who, rows = np.arange(n_customers), []
+        who = np.arange(n_customers)
+        rows = []
         for step in range(int(until.max()) + 1):
             rewards, ended, later = self.step(random, z[who], kind[who])
             stops = until[who] == step
@@ -92,7 +98,8 @@ class Process:
                 break
         who, z, y, terminated = (np.concatenate(column) for column in zip(*rows, strict=True))
         order = np.argsort(who, kind="stable")
-        who, z = who[order], z[order]
+        who = who[order]
+        z = z[order]
         return (
             {"X": self.features(z), "y": y[order], "episode": who, "terminated": terminated[order]},
             z,
@@ -101,12 +108,19 @@ class Process:
 
     def returns(self, random: Any, z: Any, kind: Any) -> Any:
         """Draw returns of rows, (T, RETURNS)."""
-        z, kind = np.repeat(z, RETURNS, axis=0), np.repeat(kind, RETURNS)
-        total, factor, who, steps = np.zeros(len(z)), 1.0, np.arange(len(z)), self.horizon or 200
+        z = np.repeat(z, RETURNS, axis=0)
+        kind = np.repeat(kind, RETURNS)
+        total = np.zeros(len(z))
+        factor = 1.0
+        who = np.arange(len(z))
+        steps = self.horizon or 200
         for _ in range(steps):
             rewards, ended, z = self.step(random, z, kind)
             total[who] += factor * rewards
-            z, kind, who, factor = z[~ended], kind[~ended], who[~ended], factor * (1.0 if self.horizon else GAMMA)
+            z = z[~ended]
+            kind = kind[~ended]
+            who = who[~ended]
+            factor = factor * (1.0 if self.horizon else GAMMA)
         return total.reshape(-1, RETURNS)
 
     def model(self) -> Any:
@@ -141,7 +155,9 @@ class Truth:
         data, z, kind = process.log(random, FRESH)
         full = np.flatnonzero(np.isfinite(data["y"]))
         rows = random.choice(full, ROWS, replace=False)
-        X, z, kind = data["X"][rows], z[rows], kind[rows]
+        X = data["X"][rows]
+        z = z[rows]
+        kind = kind[rows]
         returns = process.returns(random, z, kind)
         std = returns.std(axis=1)
         if process.coarse:
@@ -155,7 +171,8 @@ class Truth:
         found = spread.predict_interval(self.X, LEVEL)
         below = (self.returns < found.lower[:, np.newaxis]).mean(axis=1)
         above = (self.returns > found.upper[:, np.newaxis]).mean(axis=1)
-        inside, high = 1.0 - below - above, found.prediction > np.median(found.prediction)
+        inside = 1.0 - below - above
+        high = found.prediction > np.median(found.prediction)
         normal = np.abs(self.returns - found.prediction[:, np.newaxis]) <= 1.645 * found.std[:, np.newaxis]
         error = np.sqrt(np.mean((found.std - self.std) ** 2) / np.mean(self.std**2))
         return {
@@ -173,7 +190,8 @@ class Truth:
 
 def on_process(name: str, size: int, repeats: int) -> dict[str, Any]:
     """Mean over logs of one process."""
-    process, runs = PROCESSES[name], []
+    process = PROCESSES[name]
+    runs = []
     truth = Truth.of(process, np.random.default_rng(zlib.crc32(name.encode())))
     for repeat in range(repeats):
         random = np.random.default_rng([zlib.crc32(name.encode()), size, repeat])
@@ -186,7 +204,9 @@ def on_process(name: str, size: int, repeats: int) -> dict[str, Any]:
 def speeds(n_rows: int = 100_000, n: int = 20, length: int = 25) -> Iterable[dict[str, Any]]:
     """Yield times for random rows in episodes, of which half are cut off: the model's fit, and that of the spread."""
     random = np.random.default_rng(0)
-    X, y, episode = random.normal(size=(n_rows, n)), random.exponential(size=n_rows), np.arange(n_rows) // length
+    X = random.normal(size=(n_rows, n))
+    y = random.exponential(size=n_rows)
+    episode = np.arange(n_rows) // length
     terminated = (np.arange(n_rows) % length == length - 1) & (episode % 2 == 0)
     y[(np.arange(n_rows) % length == length - 1) & ~terminated] = np.nan
     data = {"X": X, "y": y, "episode": episode, "terminated": terminated}
@@ -205,7 +225,8 @@ def measured(repeats: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")  # of returns that are mostly cut off, as is meant here
         times = list(speeds())
         runs = [on_process(name, size, repeats) for size in SIZES for name in PROCESSES]
-    printed, date = printed_by("python benchmarks/return_spread.py"), datetime.now(UTC).date().isoformat()
+    printed = printed_by("python benchmarks/return_spread.py")
+    date = datetime.now(UTC).date().isoformat()
     return {"date": date, "printed": printed, "machine": describe_machine(), "runs": runs, "speeds": times}
 
 

@@ -36,7 +36,8 @@ loop, BLAS at one thread. Merges: `then` of two statistics, beside `from_arrays`
 many."""
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
 FIT: dict[str, Any] = SETTINGS | {"fit_intercept": False, "n_blocks": 0}
-MEGABYTES, MEMORY = 400, 64 * 2**20
+MEGABYTES = 400
+MEMORY = 64 * 2**20
 GOAL = 1.8
 CHUNKS = ((100, 30_000, 16), (1000, 10_000, 3))  # features, rows of a chunk, chunks
 MERGED_ROWS = 100
@@ -58,7 +59,8 @@ def _files(n: int, megabytes: int, pairs: int) -> Iterator[Ratio]:
     with tempfile.TemporaryDirectory() as folder:
         out_of_core.make_files(Path(folder), n, megabytes * 2**20)
         fit = partial(out_of_core.measure, folder, memory=MEMORY)
-        found, at_once = [], []
+        found = []
+        at_once = []
         for _ in range(pairs):
             found.append([fit(n_jobs=1), fit(n_jobs=2)])
             with ThreadPoolExecutor(2) as pool:  # one thread waits for each process
@@ -73,11 +75,13 @@ def _files(n: int, megabytes: int, pairs: int) -> Iterator[Ratio]:
 
 def _one_file(n_rows: int, pairs: int) -> Iterator[Ratio]:
     """A fit to Parquet beside reading it, and to CSV by two jobs beside one."""
-    row, random = np.arange(n_rows), np.random.default_rng(0)
+    row = np.arange(n_rows)
+    random = np.random.default_rng(0)
     columns = {f"x{i}": random.normal(size=n_rows) for i in range(20)} | {"reward": random.normal(size=n_rows)}
     table = pa.table(columns | {"episode": row // 50, "terminated": row % 50 == 49})
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
-        parquet, text = f"{folder}/table.parquet", f"{folder}/table.csv"
+        parquet = f"{folder}/table.parquet"
+        text = f"{folder}/table.csv"
         pyarrow.parquet.write_table(table, parquet)
         pyarrow.csv.write_csv(table, text)
 

@@ -61,9 +61,12 @@ HOW = """\
 `LSTDCV.fit` with a grid of 20 λ and 17 α and 10 folds, on one stream of independent normal features and
 rewards. Fits, sums and solves beside it are **timed one at a time and multiplied** by how many there would be; scoring
 the folds, which it does too, is left out of them. On one thread, except for the first row."""
-N_FEATURES, N_FOLDS = 100, 10
+N_FEATURES = 100
+N_FOLDS = 10
 
-FIRST_SEED, COVERAGE_SEED, FOLDS_SEED = 40_000, 60_000, 70_000
+FIRST_SEED = 40_000
+COVERAGE_SEED = 60_000
+FOLDS_SEED = 70_000
 WAYS = (
     "LSTDCV",
     "LSTDCV, earlier constants",
@@ -147,11 +150,13 @@ def measured(name: str, n_seeds: int, n_runs: int) -> dict[str, dict[str, Array]
 def one_seed(setting: str, seed: int, index: int, n_runs: int) -> tuple[str, Array, Array, Array]:
     """Measure the errors on the data sets of one process."""
     cases, draw = SETTINGS[setting]
-    case, intercept = cases(seed)[index], setting not in PLAIN
+    case = cases(seed)[index]
+    intercept = setting not in PLAIN
     case = replace(case, features=np.column_stack([case.features, np.ones(len(case.features))])) if intercept else case
     best = case.model.best_fit(case.features)
     D = case.model.stationary
-    ways, pairs = [], []
+    ways = []
+    pairs = []
     for run in range(n_runs):
         data = draw(case, 1000 * (seed - FIRST_SEED) + run)
 
@@ -195,7 +200,8 @@ def coverage_table(arguments: argparse.Namespace) -> list[str]:
         found = np.array(Parallel(n_jobs=1)(delayed(covered)(*task) for task in tasks)).reshape(
             arguments.seeds, count, 4
         )
-        mean, error = found.mean(axis=(0, 1)), found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
+        mean = found.mean(axis=(0, 1))
+        error = found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
         worst = found.mean(axis=0).min(axis=0)
         cells = [f"{mean[j]:.3f} ± {error[j]:.3f}, worst {worst[j]:.2f}" for j in range(3)]
         lines.append(f"| {name} | {' | '.join(cells)} | {mean[3]:.2f} |")
@@ -206,13 +212,12 @@ def coverage_table(arguments: argparse.Namespace) -> list[str]:
 def covered(setting: str, seed: int, index: int) -> Array:
     """Shares of states, as often as they are visited, whose intervals hold the fixed points and the best fit."""
     cases, draw = SETTINGS[setting]
-    case, intercept = cases(seed)[index], setting not in PLAIN
+    case = cases(seed)[index]
+    intercept = setting not in PLAIN
     features = np.column_stack([case.features, np.ones(len(case.features))]) if intercept else case.features
-    data, D, model = (
-        draw(replace(case, features=features), 1000 * (seed - COVERAGE_SEED)),
-        case.model.stationary,
-        case.model,
-    )
+    data = draw(replace(case, features=features), 1000 * (seed - COVERAGE_SEED))
+    D = case.model.stationary
+    model = case.model
     X = data.X[:, :-1] if intercept else data.X
     chosen = LSTDCV(model.gamma, fit_intercept=intercept).fit(X, data.y, **data.columns)
     fixed = LSTD(model.gamma, fit_intercept=intercept).fit(X, data.y, **data.columns)
@@ -238,7 +243,8 @@ def folds_table(arguments: argparse.Namespace) -> list[str]:
         tasks = [(seed, i) for seed in range(arguments.seeds) for i in range(len(SETTINGS[name][0](FOLDS_SEED)))]
         found = np.array([with_folds(name, FOLDS_SEED + seed, i) for seed, i in tasks])
         found = found.reshape(arguments.seeds, -1, 5)
-        mean, error = found.mean(axis=(0, 1)), found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
+        mean = found.mean(axis=(0, 1))
+        error = found.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(arguments.seeds)
         cells = [f"{mean[j]:.3f} ± {error[j]:.3f}" for j in range(4)]
         lines.append(f"| {name} | {' | '.join(cells)} | {np.nanmedian(found[..., 4]):.2f} |")
         print(lines[-1], file=sys.stderr, flush=True)
@@ -248,12 +254,16 @@ def folds_table(arguments: argparse.Namespace) -> list[str]:
 def with_folds(setting: str, seed: int, index: int) -> Array:
     """Shares of states whose intervals hold the fixed point and the best fit, without and with the folds' choices."""
     cases, draw = SETTINGS[setting]
-    case, intercept = cases(seed)[index], setting not in PLAIN
+    case = cases(seed)[index]
+    intercept = setting not in PLAIN
     features = np.column_stack([case.features, np.ones(len(case.features))]) if intercept else case.features
-    data, D = draw(replace(case, features=features), 1000 * (seed - FOLDS_SEED)), case.model.stationary
-    X, gamma = data.X[:, :-1] if intercept else data.X, case.model.gamma
+    data = draw(replace(case, features=features), 1000 * (seed - FOLDS_SEED))
+    D = case.model.stationary
+    X = data.X[:, :-1] if intercept else data.X
+    gamma = case.model.gamma
     model = LSTDCV(gamma, fit_intercept=intercept).fit(X, data.y, **data.columns)
-    grid, made = model.cv_results_, []
+    grid = model.cv_results_
+    made = []
     scores = np.array([grid[name] for name in grid if name.startswith("split")])
     for k in range(len(scores)):
         j = int(np.nanargmax(np.nanmean(np.delete(scores, k, axis=0), axis=0)))
@@ -302,7 +312,9 @@ def left_out(data: Data, gamma: float, grid: dict[float, dict[float, Array]], al
     if not columns.get("terminated", np.zeros(len(y), bool))[last].all():
         return np.full(X.shape[1], np.nan)
     starts = np.flatnonzero(np.append(True, columns["terminated"][:-1]))
-    unit, best, chosen = float(np.mean(np.sum(X**2, axis=1))), np.inf, np.full(X.shape[1], np.nan)
+    unit = float(np.mean(np.sum(X**2, axis=1)))
+    best = np.inf
+    chosen = np.full(X.shape[1], np.nan)
     parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(y)], strict=True)]
     returns = observed_returns(y, gamma=gamma, prediction=np.zeros(len(y)), terminated=columns["terminated"]).returns
     for lmbda in grid:
@@ -310,13 +322,15 @@ def left_out(data: Data, gamma: float, grid: dict[float, dict[float, Array]], al
             LSTDStatistics.from_arrays(X[p], y[p], terminated=columns["terminated"][p], gamma=gamma, lmbda=lmbda)
             for p in parts
         ]
-        A, b = np.array([one.matrix("boyan") for one in sums]), np.array([one.b[:, 0] for one in sums])
+        A = np.array([one.matrix("boyan") for one in sums])
+        b = np.array([one.b[:, 0] for one in sums])
         for alpha in alphas:
             ridge = alpha * unit * (1 - 1 / len(parts)) * np.eye(X.shape[1])
             weights = np.linalg.solve(A.sum(axis=0) - A + ridge, (b.sum(axis=0) - b)[..., np.newaxis])[..., 0]
             off = sum(np.sum((X[p] @ w - returns[p]) ** 2) for p, w in zip(parts, weights, strict=True))
             if off < best:
-                best, chosen = off, grid[lmbda][alpha]
+                best = off
+                chosen = grid[lmbda][alpha]
     return chosen
 
 
@@ -325,18 +339,22 @@ def left_out(data: Data, gamma: float, grid: dict[float, dict[float, Array]], al
 
 def excess(entry: dict[str, Array], mean: str, seeds: NDArray[np.intp]) -> Array:
     """Excess of each way on one problem, over a selection of seeds, (ways,)."""
-    ways, pairs = entry["ways"][seeds], entry["pairs"][seeds]
+    ways = entry["ways"][seeds]
+    pairs = entry["pairs"][seeds]
     if mean != "as they are":
         size = entry["size"][seeds][:, np.newaxis]
-        ways, pairs = ways / size, pairs / size
+        ways = ways / size
+        pairs = pairs / size
     if mean == "at most 2":
-        ways, pairs = np.minimum(ways, 2.0), np.minimum(pairs, 2.0)
+        ways = np.minimum(ways, 2.0)
+        pairs = np.minimum(pairs, 2.0)
     return np.asarray(ways.mean(axis=(0, 1)) / pairs.mean(axis=(0, 1)).min())
 
 
 def add_to_store(name: str, problems: dict[str, dict[str, Array]], arguments: argparse.Namespace) -> None:
     """Store the excesses of one kind of data, by problem and as geometric means, beside those of other kinds."""
-    random, rows = np.random.default_rng(0), []
+    random = np.random.default_rng(0)
+    rows = []
     n_seeds = len(next(iter(problems.values()))["ways"])
     for mean in MEANS:
         whole = {key: excess(entry, mean, np.arange(n_seeds)) for key, entry in problems.items()}
@@ -344,7 +362,8 @@ def add_to_store(name: str, problems: dict[str, dict[str, Array]], arguments: ar
         for _ in range(N_RESAMPLES):
             seeds = random.integers(0, n_seeds, n_seeds)
             again.append(np.mean(np.log([excess(entry, mean, seeds) for entry in problems.values()]), axis=0))
-        centre, error = np.exp(np.mean(np.log([*whole.values()]), axis=0)), np.std(again, axis=0)
+        centre = np.exp(np.mean(np.log([*whole.values()]), axis=0))
+        error = np.std(again, axis=0)
         numbers = {"centre": centre, "error": centre * error, "worst": np.max([*whole.values()], axis=0)}
         rows.append({"mean": mean, **{key: value.tolist() for key, value in numbers.items()}})
         rows[-1]["problems"] = {key: value[0] for key, value in whole.items()}
@@ -392,7 +411,8 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     """Time `LSTDCV.fit` with the grid of the paper."""
     n_rows, pairs = (2000, 2) if quick else (100_000, 5)
     random = np.random.default_rng(0)
-    X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
+    X = random.normal(size=(n_rows, N_FEATURES))
+    y = random.normal(size=n_rows)
     data = f"of {n_rows} rows of {N_FEATURES} features"
     seconds = in_turn(partial(_choose, X, y, 2), partial(_choose, X, y, 1), pairs)
     yield Ratio(f"`LSTDCV.fit` {data}, two jobs beside one", *seconds)

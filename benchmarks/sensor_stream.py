@@ -29,9 +29,12 @@ from lstd.data.returns import discounted_returns
 from lstd.errors import ChangeWarning
 
 Array = NDArray[np.float64]
-GAMMA, LMBDA, ALPHA = 0.966, 0.9, 1.0
+GAMMA = 0.966
+LMBDA = 0.9
+ALPHA = 1.0
 STEP_SIZES = tuple(2.0**k for k in range(-13, -2, 2))  # of TrueOnlineTD
-LIMIT, WEAR = 60.0, 0.6  # degrees Celsius; fraction of the stream after which the cooling is worn
+LIMIT = 60.0  # degrees Celsius
+WEAR = 0.6  # fraction of the stream after which the cooling is worn
 NAMES = {
     "lstd": "RecursiveLSTD",
     "td": "TrueOnlineTD, best step size",
@@ -44,7 +47,8 @@ def simulate(n_steps: int, seed: int, wear: float = WEAR) -> tuple[Array, Array]
     """Simulate temperature in degrees Celsius and vibration in mm/s, one reading a minute."""
     rng = np.random.default_rng(seed)
     temperature, vibration = np.empty((2, n_steps))
-    warm, load = 40.0, 0.2
+    warm = 40.0
+    load = 0.2
     for t in range(n_steps):
         if rng.random() < 1 / 60:
             load = rng.choice([0.2, 0.6, 1.0], p=[0.4, 0.4, 0.2])
@@ -74,7 +78,8 @@ def features_of(temperature: Array, vibration: Array) -> Array:
 
 def follow(model: Any, phi: Array, rewards: Array) -> tuple[Array, float]:
     """Return the predictions before each update and the seconds that all updates took."""
-    predictions, seconds = np.empty(len(rewards)), 0.0
+    predictions = np.empty(len(rewards))
+    seconds = 0.0
     for t, reward in enumerate(rewards):
         predictions[t] = model.predict(phi[t])
         begin = time.perf_counter()
@@ -85,7 +90,8 @@ def follow(model: Any, phi: Array, rewards: Array) -> tuple[Array, float]:
 
 def autoregression(excess: Array, order: int = 3) -> Array:
     """Forecast discounted sums by a linear autoregression, which is RecursiveLSTD with a discount of zero."""
-    model, predictions = RecursiveLSTD(order + 1, gamma=0.0, alpha=ALPHA), np.empty(len(excess) - 1)
+    model = RecursiveLSTD(order + 1, gamma=0.0, alpha=ALPHA)
+    predictions = np.empty(len(excess) - 1)
     window = np.zeros(order + 1)
     window[-1] = 1.0
     for t, now in enumerate(excess[:-1]):

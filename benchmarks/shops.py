@@ -31,7 +31,8 @@ from pages import newest, show, store
 from provenance import describe_machine
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-SIZES, FIRST_SEED = (125, 500, 1000, 4000), 101
+SIZES = (125, 500, 1000, 4000)
+FIRST_SEED = 101
 WAYS = {
     "LSTD": ("LSTD, two columns", "#0072b2", "o"),
     "features": ("LSTD, features made of them", "#0072b2", "D"),
@@ -64,12 +65,15 @@ def measured(seeds: range) -> dict[str, Any]:
 def one_shop(size: int, seed: int) -> dict[str, float]:
     """Compute the errors of each way on one shop, the coverage of the intervals, and the mean true value."""
     rows, truth = _shop(size, seed)
-    X, last = rows[["recent", "since_last"]].to_numpy(), rows["spend"].isna().to_numpy()
+    X = rows[["recent", "since_last"]].to_numpy()
+    last = rows["spend"].isna().to_numpy()
     ends = {"episode": rows["customer"], "terminated": rows["closed"]}
     returns = observed_returns(rows["spend"], gamma=0.98, prediction=np.zeros(len(rows)), **ends).returns
     left = rows.groupby("customer")["closed"].transform("any").to_numpy()
-    true, weeks = truth["value"].to_numpy()[last], np.minimum(X[:, 1:], 4) == np.arange(1, 5)
-    found, made = {"value": float(true.mean())}, {}
+    true = truth["value"].to_numpy()[last]
+    weeks = np.minimum(X[:, 1:], 4) == np.arange(1, 5)
+    found = {"value": float(true.mean())}
+    made = {}
     for name, phi in (("LSTD", X), ("features", np.hstack([weeks, weeks * X[:, :1]]))):
         interval = LSTDCV(gamma=0.98).fit(phi, rows["spend"], **ends).predict_interval(phi[last])
         made[name] = interval.prediction

@@ -32,7 +32,9 @@ from provenance import describe_machine
 
 Array = NDArray[Any]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "policy-intervals.md"
-GAMMA, RIDGE, SEED = 0.5, 1e-9, 58_000
+GAMMA = 0.5
+RIDGE = 1e-9
+SEED = 58_000
 QUANTILES = norm.ppf((np.arange(50) + 0.5) / 50.0)
 INITIAL = np.stack(np.meshgrid(QUANTILES, QUANTILES), axis=-1).reshape(-1, 2)  # stands for the normal distribution
 SIZES = tuple((n, steps) for n in (25, 50) for steps in (30, 50, 70))
@@ -55,7 +57,9 @@ def target(states: Array) -> Array:
 def drawn(act: Any, n: int, steps: int, random: np.random.Generator) -> Episodes:
     """Draw episodes of a function of states and random numbers that returns actions."""
     s = random.normal(size=(n, 2))
-    states, actions, rewards = [s], [], []
+    states = [s]
+    actions = []
+    rewards = []
     for _ in range(steps):
         a = act(s, random)
         sign = 2 * a - 1
@@ -92,9 +96,12 @@ def by_action(phi: Array, actions: Array) -> Array:
 
 def sieve_interval(data: Episodes, phi: Any) -> tuple[float, float]:
     """Return the paper's interval of the value from normal initial states."""
-    s, after = data.states[:, :-1].reshape(-1, 2), data.states[:, 1:].reshape(-1, 2)
-    x, following = by_action(phi(s), data.actions.ravel()), by_action(phi(after), target(after))
-    mean, N = by_action(phi(INITIAL), target(INITIAL)).mean(axis=0), len(s)
+    s = data.states[:, :-1].reshape(-1, 2)
+    after = data.states[:, 1:].reshape(-1, 2)
+    x = by_action(phi(s), data.actions.ravel())
+    following = by_action(phi(after), target(after))
+    mean = by_action(phi(INITIAL), target(INITIAL)).mean(axis=0)
+    N = len(s)
     A = x.T @ (x - GAMMA * following) / N + RIDGE * np.eye(x.shape[1])
     theta = np.linalg.solve(A, x.T @ data.rewards.ravel() / N)
     error = data.rewards.ravel() + GAMMA * following @ theta - x @ theta
@@ -109,7 +116,8 @@ def fitted_interval(data: Episodes, phi: Any) -> tuple[float, float]:
     n, steps = data.actions.shape
     padded = {"actions": np.pad(data.actions, ((0, 0), (0, 1))).ravel(), "terminated": np.zeros(n * (steps + 1), bool)}
     rewards = np.pad(data.rewards, ((0, 0), (0, 1)), constant_values=np.nan).ravel()
-    states, episode = data.states.reshape(-1, 2), np.repeat(np.arange(n), steps + 1)
+    states = data.states.reshape(-1, 2)
+    episode = np.repeat(np.arange(n), steps + 1)
     model = LSTDQ(GAMMA, alpha=RIDGE * n * steps, fit_intercept=False, weighting="none")
     model.fit(phi(states), rewards, episode=episode, target_policy=np.eye(2)[target(states)], **padded)
     found = policy_value(model, phi(INITIAL), target_policy=np.eye(2)[target(INITIAL)], sample="fixed")

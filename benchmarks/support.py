@@ -61,7 +61,8 @@ def changing(world: World) -> tuple[Array, ...]:
 
 def uneven(world: World) -> tuple[Array, ...]:
     """Return a policy that takes one action of each state with a probability of 0.97."""
-    n, most = world.behavior.shape[1], world.behavior.argmax(1)
+    n = world.behavior.shape[1]
+    most = world.behavior.argmax(1)
     return (np.where(np.arange(n) == most[:, np.newaxis], 0.97, 0.03 / (n - 1)),)
 
 
@@ -122,7 +123,8 @@ def drawn(world: World, kind: Kind, episodes: int, random: Any) -> tuple[bool, b
     log = Log(*(np.concatenate(column) for column in zip(*logs, strict=True)))
     log = log._replace(episode=np.cumsum(np.diff(log.episode, prepend=0) != 0))
     p = np.concatenate([at(policy, one) for policy, one in zip(behaviors, logs, strict=True)])
-    target, given = at(world.targets[kind.target], log), kind.given(world, log, p, random)
+    target = at(world.targets[kind.target], log)
+    given = kind.given(world, log, p, random)
     said, value = fitted(world, log, target / given)
     right = value if given is p else fitted(world, log, target / p)[1]
     larger = re.search(r"takes some more than (\S+) times less", said)

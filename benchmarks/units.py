@@ -76,7 +76,8 @@ def encoded(table: pd.DataFrame) -> pd.DataFrame:
 
 def panel(X: pd.DataFrame, time: Any, ended: Any, period: float) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """Return a row for each period of each subject, with reward 1, and a horizon row if the end was not observed."""
-    ended, steps = np.asarray(ended, bool), np.maximum(1, np.ceil(np.asarray(time) / period)).astype(int)
+    ended = np.asarray(ended, bool)
+    steps = np.maximum(1, np.ceil(np.asarray(time) / period)).astype(int)
     episode = np.repeat(np.arange(len(X)), steps + ~ended)
     last = np.append(episode[1:] != episode[:-1], True)
     columns = {"episode": episode, "terminated": last & ended[episode]}
@@ -85,10 +86,13 @@ def panel(X: pd.DataFrame, time: Any, ended: Any, period: float) -> tuple[pd.Dat
 
 def shop(n_customers: int = 1000, n_weeks: int = 52) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """Draw the shop of the page, with incomes that nothing depends on."""
-    random, rows = np.random.default_rng(1), []
+    random = np.random.default_rng(1)
+    rows = []
     income = np.random.default_rng(0).normal(50_000.0, 15_000.0, n_customers)
     for customer in range(n_customers):
-        interest, recent, start = random.gamma(4.0, 2.5), 10.0, random.integers(n_weeks)
+        interest = random.gamma(4.0, 2.5)
+        recent = 10.0
+        start = random.integers(n_weeks)
         for week in range(start, n_weeks):
             spend = random.exponential(2.0 * interest) * (random.random() < 0.5)
             closed = random.random() < (0.12 if recent < 4.0 else 0.02)

@@ -25,7 +25,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results" / "versions.md"
-GAMMA, LMBDA = 0.99, 0.9
+GAMMA = 0.99
+LMBDA = 0.9
 Task = Callable[[], Any]
 CASES: dict[str, tuple[float, Callable[[], Task]]] = {}  # goal, and what prepares the task of one turn
 
@@ -49,7 +50,8 @@ def _dense(n_rows: int, n: int, dtype: str = "float64", **columns: Any) -> Task:
     from lstd import LSTD
 
     random = np.random.default_rng(0)
-    X, y = random.standard_normal((n_rows, n)).astype(dtype), random.standard_normal(n_rows)
+    X = random.standard_normal((n_rows, n)).astype(dtype)
+    y = random.standard_normal(n_rows)
     return lambda: LSTD(GAMMA, LMBDA).fit(X, y, **columns)
 
 
@@ -131,7 +133,8 @@ def _chunks(n: int, predicts: bool) -> Task:
     from lstd import LSTD
 
     random = np.random.default_rng(0)
-    X, y = random.standard_normal((2000, n)), random.standard_normal(2000)
+    X = random.standard_normal((2000, n))
+    y = random.standard_normal(2000)
 
     def run() -> None:
         model = LSTD(GAMMA, LMBDA)
@@ -156,7 +159,8 @@ def _predict() -> Task:
 
     random = np.random.default_rng(0)
     X = random.standard_normal((1000, 10))
-    model, row = LSTD().fit(X, X[:, 0]), X[:1]
+    model = LSTD().fit(X, X[:, 0])
+    row = X[:1]
     return lambda: [model.predict(row) for _ in range(2000)]
 
 
@@ -213,7 +217,8 @@ def _updates(n: int, count: int, predicts: bool = False, density: float = 1.0) -
 
     random = np.random.default_rng(0)
     X = random.standard_normal((count + 1, n)) * (random.random((count + 1, n)) < density)
-    rows, rewards = [*X], random.standard_normal(count).tolist()
+    rows = [*X]
+    rewards = random.standard_normal(count).tolist()
 
     def run() -> None:
         model = RecursiveLSTD(n, GAMMA, LMBDA)
@@ -238,7 +243,8 @@ def _recorded(name: str, n: int, **settings: Any) -> Task:
     import lstd
 
     random = np.random.default_rng(0)
-    X, y = random.standard_normal((20_000, n)) / n, random.standard_normal(20_000)
+    X = random.standard_normal((20_000, n)) / n
+    y = random.standard_normal(20_000)
     return lambda: getattr(lstd, name)(n, GAMMA, LMBDA, **settings).partial_fit(X, y)
 
 
