@@ -88,10 +88,39 @@ class Steps(NamedTuple):
         before = self.table.groupby("subject")["y"].shift().fillna(0.0)
         return before.groupby(subject).transform(lambda y: y.ewm(alpha=0.1, adjust=False).mean())
 
+    @property
+    def back(self) -> NDArray[np.int64]:
+        """Steps from each row to the end of the log."""
+        return np.asarray(self.table.groupby("subject").cumcount(ascending=False))
+
+    @property
+    def tested(self) -> int:
+        """Steps of a backtest: the horizon, if it is at most a third of the log."""
+        return min(self.log.horizon, max(1, int(self.back.max()) // 3))
+
+    def of_window(self, nearest: int, steps: int) -> pd.Series:
+        """What each subject received in some steps, of which the last is `nearest` rows before the end."""
+        inside = (self.back >= nearest) & (self.back < nearest + steps)
+        return self.table["y"][inside].groupby(self.table["subject"][inside]).sum()
+
+    def naive_r2(self) -> float:
+        """R² of the forecast that the steps after the cut of the backtest bring what those before it brought."""
+        at_cut = self.table["subject"][self.back == self.tested]
+        before = self.of_window(self.tested + 1, self.tested).reindex(at_cut).fillna(0.0).to_numpy()
+        after = self.of_window(1, self.tested).reindex(at_cut).fillna(0.0).to_numpy()
+        return float(1.0 - np.mean((after - before) ** 2) / np.var(after))
+
+    def naive(self) -> Fitted:
+        """Predict that the next steps bring what as many steps before brought; there is no interval."""
+        subjects = self.table["subject"][self.now]
+        predicted = self.of_window(1, self.log.horizon).reindex(subjects).fillna(0.0).to_numpy()
+        total = float(predicted.sum())
+        return Fitted(predicted, total, total, total, {}, {})
+
     def backtested(self, X: pd.DataFrame) -> float:
-        """R² of a backtest: of the horizon, if it is at most a third of the log."""
-        back = self.table.groupby("subject").cumcount(ascending=False).to_numpy(dtype=float)
-        steps = min(self.log.horizon, max(1, int(back.max()) // 3))
+        """R² of a backtest of `HorizonLSTD`."""
+        back = self.back.astype(float)
+        steps = self.tested
         roles = {"episode": self.table["subject"], "terminated": False, "time": -back}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -180,10 +209,15 @@ def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
 
 
 def first_model(steps: Steps, advice: str | None = None) -> Fitted:
-    """first-model: rates and recency; where the check finds a misfit, an age, unless that extrapolates."""
+    """first-model: the naive forecast if a backtest prefers it; else rates and recency.
+
+    Where the check finds a misfit, the page adds an age, unless that extrapolates.
+    """
     if steps.log.field == "retail" and not steps.log.of_counts:
         return of_sizes(steps, advice)
     X = rates(steps)
+    if steps.naive_r2() > steps.backtested(X):
+        return steps.naive()
     settings = {"low": 0.0}
     plain = steps.fitted(X, **settings)
     if MISFIT not in plain.warned:
@@ -202,16 +236,20 @@ def first_model(steps: Steps, advice: str | None = None) -> Fitted:
 
 
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
-    """never-goodbye: rates and recency, with the b that predicts best in a backtest."""
+    """never-goodbye: rates and recency with the b that predicts best in a backtest, or the naive forecast."""
     if steps.log.field == "retail" and not steps.log.of_counts:
         return of_sizes(steps, advice)
     scores = {b: steps.backtested(rates(steps, b)) for b in (10.0, 10.0 / 3, 30.0)}
     best = max(scores, key=scores.__getitem__)
+    if steps.naive_r2() > scores[best]:
+        return steps.naive()
     return steps.advised(rates(steps, best), advice, {"low": 0.0})
 
 
 def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
     """next-twelve-months: rates and recency, λ and α chosen from the data."""
+    if steps.naive_r2() > steps.backtested(rates(steps)):
+        return steps.naive()
     return steps.advised(rates(steps), advice, {"lmbda": "auto", "alpha": "auto", "low": 0.0})
 
 
