@@ -19,19 +19,23 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.system import System
 from lstd.types import Array
 
-_FOLDS, _FEWEST_EPISODES = 10, 5
+_FOLDS = 10
+_FEWEST_EPISODES = 5  # of which folds are made; with fewer, folds have rows
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 def folds_of(rows: Rows, cv: Any = None) -> list[Rows]:
     """Split into folds of consecutive groups or episodes, or of consecutive rows, which may cut an episode."""
     starts = np.flatnonzero(rows.begins)
-    wanted = _FOLDS if cv is None else check_integer("cv", cv, 2)
+    wanted = _FOLDS
+    if cv is not None:
+        wanted = check_integer("cv", cv, 2)
     if rows.groups is not None and len(starts) < 2:
         raise InvalidInputError("`groups` must have at least two groups to hold some out; got one.")
     if are_whole(rows):
         count = min(len(starts), wanted)
-        edges = starts[-(-np.arange(count) * len(starts) // count)]
+        first_groups = -(-np.arange(count) * len(starts) // count)  # rounded up
+        edges = starts[first_groups]
     else:
         count = min(int(rows.full.sum()), wanted)
         edges = np.arange(count) * len(rows) // count
@@ -61,7 +65,10 @@ def rows_from_all_over(rows: Rows, most: int, n_groups: int = 0, limit: int = sy
     if n_kept == 0:
         most = max(1, min(most, limit))
         first = int(starts[order[0]])
-        return rows.split([first, first + most])[int(first > 0)]
+        parts = rows.split([first, first + most])
+        if first == 0:
+            return parts[0]
+        return parts[1]  # after the rows before it
     kept = np.zeros(len(starts), np.bool_)
     kept[order[:n_kept]] = True
     return rows.taken(np.flatnonzero(np.repeat(kept, lengths)))
@@ -95,8 +102,11 @@ def held_out_weights(folds: list[Rows], settings: Settings) -> list[Array]:
 
 def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
     """Compute λ-returns (T, m), bootstrapped by weights (n, m)."""
-    ahead = None if rows.X_next is None else np.asarray(rows.X_next @ weights)
-    return completed_returns(rows, np.asarray(rows.X @ weights), ahead, lmbda)
+    values = np.asarray(rows.X @ weights)
+    values_next = None
+    if rows.X_next is not None:
+        values_next = np.asarray(rows.X_next @ weights)
+    return completed_returns(rows, values, values_next, lmbda)
 
 
 def transition_weights(rows: Rows) -> Array:
@@ -110,7 +120,9 @@ def times_weights(columns: Any, weights: Array) -> Any:
     """Multiply rows, dense or sparse, by their weights, (T,)."""
     if uniform(weights):  # they are 1
         return columns
-    return sparse.diags_array(weights) @ columns if sparse.issparse(columns) else weights[:, np.newaxis] * columns
+    if sparse.issparse(columns):
+        return sparse.diags_array(weights) @ columns
+    return weights[:, np.newaxis] * columns
 
 
 def total_weight(rows: Rows) -> float:
@@ -120,7 +132,8 @@ def total_weight(rows: Rows) -> float:
 
 def mean_product(rows: Rows, one: Features, two: Features) -> Array:
     """Compute the mean over the full transitions of products of two functions of rows, (T, n) and (T, m), by weight."""
-    return dense(one.T @ times_weights(two, transition_weights(rows))) / total_weight(rows)
+    weighted = times_weights(two, transition_weights(rows))
+    return dense(one.T @ weighted) / total_weight(rows)
 
 
 def mean_square(rows: Rows, columns: Array) -> Array:
@@ -130,11 +143,18 @@ def mean_square(rows: Rows, columns: Array) -> Array:
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:
     """Refuse fewer than `n_groups` groups or episodes, or than `n_rows` rows of one stream, for `what`."""
-    count = int(rows.begins.sum()) if len(rows) else 0
-    grouped = rows.groups is not None
-    if count < n_groups and (grouped or count != 1 or len(rows) < n_rows):
-        needed = f"{n_groups} groups" if grouped else f"{n_groups} episodes, or {n_rows} rows of one stream"
-        raise InvalidInputError(
-            f"{what} needs at least {needed}; got {len(rows)} rows of {count} "
-            f"{'group' if grouped else 'episode'}{'s' * (count != 1)}. Pass more."
-        )
+    count = 0
+    if len(rows):
+        count = int(rows.begins.sum())
+    has_groups = rows.groups is not None
+    is_long_stream = count == 1 and not has_groups and len(rows) >= n_rows
+    if count >= n_groups or is_long_stream:
+        return
+    unit = "episode"
+    needed = f"{n_groups} episodes, or {n_rows} rows of one stream"
+    if has_groups:
+        unit = "group"
+        needed = f"{n_groups} groups"
+    if count != 1:
+        unit += "s"
+    raise InvalidInputError(f"{what} needs at least {needed}; got {len(rows)} rows of {count} {unit}. Pass more.")

@@ -170,14 +170,24 @@ class LSTDCV(Predictor):
             BaseEstimator(), X, y, columns, _FIT, gamma=settings.gamma, reset=True, warn=True, sort=True
         )
         settings.ridge(rows.n_features)  # checks the number of factors
-        free = solver.takes(rows.X, rows.n_features)
+        without_matrix = solver.takes(rows.X, rows.n_features)
+        with_ones = rows
+        if settings.fit_intercept:
+            with_ones = rows.with_ones()
         settings, selection, checks = choose_settings(
-            rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
-            cv=self.cv, n_jobs=self.n_jobs, solver=solver if free else None,
-            on_progress=_report_progress if self.verbose else _Slow(),
-        )  # fmt: skip
+            with_ones,
+            settings,
+            lmbdas=self.lmbdas,
+            alphas=self.alphas,
+            cv=self.cv,
+            n_jobs=self.n_jobs,
+            solver=solver if without_matrix else None,
+            on_progress=_report_progress if self.verbose else _SlowProgress(),
+        )
         options = {name: getattr(self, name) for name in CV_OPTIONS}
-        fit = partial(fit_without_matrix, solver=solver) if free else Model.of_rows
+        fit = Model.of_rows
+        if without_matrix:
+            fit = partial(fit_without_matrix, solver=solver)
         model = fit(rows, settings, options=options, selection=selection, checks=checks)
         self.model_ = model.described(tested=backtest_of(self)).checked().with_doubts(rows)
         return self
@@ -185,21 +195,24 @@ class LSTDCV(Predictor):
 
 def estimator_of(model: Model) -> LSTD | LSTDCV:
     """Return an estimator with this fitted state: an LSTDCV if its settings were chosen, else an LSTD."""
-    return LSTD.of_model(model) if model.selection is None else LSTDCV.of_model(model)
+    if model.selection is None:
+        return LSTD.of_model(model)
+    return LSTDCV.of_model(model)
 
 
-class _Slow:
+class _SlowProgress:
     """Report the progress of a choice that takes more than 5 seconds, every 5 seconds, where somebody looks on."""
 
     def __init__(self) -> None:
         self._next = monotonic() + _SECONDS
 
     def __call__(self, text: str, done: float, total: float) -> None:
-        looks_on = sys.stderr is not None and (sys.stderr.isatty() or hasattr(sys, "ps1"))
-        if looks_on and done < total and monotonic() > self._next:
+        is_watched = sys.stderr is not None and (sys.stderr.isatty() or hasattr(sys, "ps1"))
+        if is_watched and done < total and monotonic() > self._next:
             self._next = monotonic() + _SECONDS
             _report_progress(text, done, total)
 
 
 def _report_progress(text: str, done: float, total: float) -> None:
+    """Print a line of progress to stderr."""
     print(f"{text}: {done:g} of {total:g}", file=sys.stderr)
