@@ -233,7 +233,10 @@ def sound():
         (lambda: sound().predict(X, np.ones(2)), r"`return_std` must be True or False; got ndarray of shape \(2,\)"),
         (lambda: sound().predict(X, return_std=pd.NA), "`return_std` must be True or False; got <NA>"),
         (lambda: RecursiveLSTD(10**7), r"`n_features` must be so small .* needs 1.49e\+6 GiB. Select or hash"),
-        (lambda: LSTD().fit(Unreadable(X), Y), "`X` must be an array of real numbers: cannot be read"),
+        (
+            lambda: LSTD().fit(Unreadable(X), Y),
+            "`X` must be an array of real numbers; NumPy makes no array of this Unreadable: cannot be read",
+        ),
     ],
 )
 def test_message(call, message):

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.convert import as_real, library_of, to_real_array
+from lstd.data.convert import TOO_LARGE, as_real, library_of, to_real_array
 from lstd.data.identity import Identity, name_of
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
-
-_TOO_LARGE = "`{name}` must be finite in float64, below 1e308 in absolute value; {found}."
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
@@ -77,7 +75,7 @@ def check_real(
     except TypeError as error:  # a duration of NumPy, which is a number for Python
         raise _no_number(name, value) from error
     except OverflowError as error:
-        raise InvalidInputError(_TOO_LARGE.format(name=name, found="got a larger one")) from error
+        raise InvalidInputError(TOO_LARGE.format(name=name, found="got a larger one")) from error
     is_above = number > low or (number == low and not open_low)
     is_below = number < high or (number == high and not open_high)
     if not (is_above and is_below) and (low, high) != (-math.inf, math.inf):

@@ -18,6 +18,7 @@ from lstd.errors import InvalidInputError, InvalidTypeError, missing_extra
 from lstd.types import Array
 
 _COMPLEX = " Complex data not supported: pass real and imaginary parts as columns of their own."
+TOO_LARGE = "`{name}` must be finite in float64, below 1e308 in absolute value; {found}."  # of messages
 _PLAIN = {int, float, type(None), Decimal, Fraction}  # types of objects that NumPy converts to the nearest floats
 _BOOLEANS = {bool, np.bool_}
 _OF_OBJECTS = "OSUTV"  # kinds of NumPy's types whose values are read as Python objects
@@ -217,7 +218,7 @@ def _of_array(name: str, array: NDArray[Any], purpose: Purpose, label: str = "")
         raise _refusal(name, fault, purpose, label)
     if not array.size:
         return np.zeros(array.shape)
-    floats = _plain_floats(array)
+    floats = _plain_floats(name, array)
     if floats is not None:
         return floats
     rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
@@ -232,8 +233,11 @@ def _of_array(name: str, array: NDArray[Any], purpose: Purpose, label: str = "")
     return np.column_stack(columns).reshape(array.shape)
 
 
-def _plain_floats(array: NDArray[Any]) -> Array | None:
-    """Return objects that are all numbers of Python, or all booleans, as NumPy converts them exactly; else None."""
+def _plain_floats(name: str, array: NDArray[Any]) -> Array | None:
+    """Return objects that are all numbers of Python, or all booleans, as NumPy converts them exactly; else None.
+
+    Raises InvalidInputError for an integer that no float can hold.
+    """
     if array.dtype.kind != "O":
         return None
     kinds = {*map(type, array.ravel().tolist())}
@@ -241,13 +245,15 @@ def _plain_floats(array: NDArray[Any]) -> Array | None:
         return None
     try:
         return array.astype(np.float64)
-    except (ValueError, OverflowError):  # a signalling NaN, or an integer that is too large
+    except ValueError:  # a signalling NaN
         return None
+    except OverflowError as error:
+        raise InvalidInputError(TOO_LARGE.format(name=name, found="got a larger one")) from error
 
 
 def _of_objects(name: str, values: NDArray[Any], purpose: Purpose, label: str) -> NDArray[Any]:
     """Return a column of Python objects, (T,)."""
-    floats = _plain_floats(values)
+    floats = _plain_floats(name, values)
     if floats is not None:
         return floats
     try:

@@ -123,6 +123,8 @@ def is_missing(name: Any) -> bool:
     if isinstance(name, Decimal):
         return name.is_nan()  # of which one kind cannot be compared
     with contextlib.suppress(Exception):  # of any type
+        if getattr(name, "shape", ()):  # an array is no value; a malformed sparse one cannot be compared
+            return False
         return bool(name != name)
     return False
 
