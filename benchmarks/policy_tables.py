@@ -1,4 +1,9 @@
-"""The tables and the figure of the page on values of policies, from stored estimates."""
+"""The tables and the figure of the page on values of policies, from stored estimates.
+
+`policies-DATE.json` has all sizes and many logs; `policies-again-DATE.json` fewer of them, measured after a change:
+
+    python benchmarks/policy_evaluation.py --repeats 8 --results benchmarks/results/policies-again-DATE.json
+"""
 
 from __future__ import annotations
 
@@ -299,6 +304,55 @@ def weighted_pairs(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def again(found: dict[str, Any], before: dict[str, Any]) -> str:
+    """Return a table of the first choice measured again, beside what it was on the same logs."""
+    pairs = list(same_logs(found, before))
+    lines = [
+        f"The first choice measured again on {found['date']}, with the first logs of each row of the smaller sizes, "
+        f"beside what it was on {before['date']}. Errors are geometric means over "
+        "rows, those below half a bound as half.",
+        "",
+        "| process | rows | logs of each | error | before | truth held | before | held or warned | before |",
+        "|" + "---|" * 9,
+    ]
+    processes = dict.fromkeys(new.name[0] for new, _ in pairs)
+    for process in processes:
+        own = [(new, old) for new, old in pairs if new.name[0] == process]
+        lines.append(_compared(process, own))
+    lines.append(_compared("all", pairs))
+    right = [new for new, _ in pairs if new.right]
+    held = np.concatenate([cell.held(CHOICE) for cell in right])
+    warned = np.concatenate([cell.warned() for cell in right])
+    share = f"{warned[held].mean():.2f}"
+    lines += ["", f"Where features are right, {share} of the logs whose interval holds the truth give a warning."]
+    return "\n".join(lines)
+
+
+def same_logs(found: dict[str, Any], before: dict[str, Any]) -> Iterator[tuple[Cell, Cell]]:
+    """Yield the cells of new results, with those of earlier ones cut to the same logs."""
+    earlier = {}
+    for cell in cells(before, {"cells": {}}):
+        earlier[cell.name, cell.size] = cell
+    for cell in cells(found, {"cells": {}}):
+        n = len(cell.methods[CHOICE])
+        old = earlier[cell.name, cell.size]
+        yield cell, old._replace(methods={name: each[:n] for name, each in old.methods.items()})
+
+
+def _compared(name: str, pairs: list[tuple[Cell, Cell]]) -> str:
+    """Return the line of a process, of cells and what they were."""
+    numbers = []
+    for own in zip(*pairs, strict=True):
+        error = np.exp(np.mean([np.log(max(cell.error(CHOICE), 0.5)) for cell in own]))
+        held = np.mean([cell.held(CHOICE).mean() for cell in own])
+        safe = np.mean([cell.safe for cell in own])
+        numbers.append((error, held, safe))
+    both = " | ".join(f"{new:.2f} | {old:.2f}" for new, old in zip(*numbers, strict=True))
+    logs = sorted({len(new.methods[CHOICE]) for new, _ in pairs})
+    repeats = " to ".join(map(str, sorted({logs[0], logs[-1]})))
+    return f"| {name} | {len(pairs)} | {repeats} | {both} |"
+
+
 def text(found: dict[str, Any], others: dict[str, Any], pairs: dict[str, Any]) -> str:
     """Return the tables of the page as Markdown."""
     every = list(cells(found, others))
@@ -374,3 +428,4 @@ def write() -> None:
     draw([cell for cell in every if cell.enough], PAGE.parent / "figures" / "policy-evaluation.png")
     write_between(GUIDE, SOURCE, in_short(every))
     write_between(PAGE, SOURCE, text(found, others, pairs))
+    write_between(PAGE, "benchmarks/policy_tables.py", again(newest("policies-again"), found))

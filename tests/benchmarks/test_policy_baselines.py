@@ -155,3 +155,21 @@ def test_the_first_choice_is_judged_beside_the_best_method(modules, monkeypatch)
     assert "| features noticed where state values miss in 60 % or more, all | ≥ 0.5 | — | 0.50 |" in lines
     assert "| lake, a log, a target, fine | 100 | 2 | 0.50 | 3 | 8 |" in policy_tables.misses([cell])
     assert policy_tables.by_process([cell])[-1] == "| lake, 100 | 2 | 1.50 | 1.50 | 0.00 | 0.50 | 4.0 |"
+
+
+def test_the_first_choice_measured_again_is_beside_what_it_was_on_the_same_logs(modules):
+    import policy_tables
+
+    def file(date, estimates):
+        cell = {"truth": 1.0, "deviation": 10.0, "repeats": [*range(len(estimates))]}
+        return {
+            "date": date,
+            "cells": {"lake | a log | a target | 100": cell | {"methods": {"first choice, fine": estimates}}},
+        }
+
+    new = file("later", [[2.0, 0.0, 3.0, "", ""], [2.0, 0.5, 3.0, "M", ""]])
+    old = file("once", [[4.0, 2.0, 6.0, "", ""], [4.0, 2.0, 6.0, "M", ""], [900.0, 900.0, 900.0, "", ""]])
+    lines = policy_tables.again(new, old).splitlines()
+    assert lines[-4] == "| lake | 1 | 2 | 1.00 | 3.00 | 1.00 | 0.00 | 1.00 | 0.50 |"
+    assert lines[-3] == "| all | 1 | 2 | 1.00 | 3.00 | 1.00 | 0.00 | 1.00 | 0.50 |"
+    assert lines[-1].startswith("Where features are right, 0.50 of the logs")
