@@ -171,10 +171,20 @@ def half_widths(table: Calibration, level: float) -> Array:
 
 
 def evaluate(
-    model: Predictor, X: Any, y: ArrayLike, *, unobserved: str = "predict", tolerance: float = TOLERANCE,
-    level: float = LEVEL, rewards: Sequence[str] | None = None, time: ArrayLike | None = None, warn: bool = True,
-    ids: NDArray[Any] | None = None, checked: Checks | None = None, **columns: Unpack[Columns],
-) -> Evaluation:  # fmt: skip
+    model: Predictor,
+    X: Any,
+    y: ArrayLike,
+    *,
+    unobserved: str = "predict",
+    tolerance: float = TOLERANCE,
+    level: float = LEVEL,
+    rewards: Sequence[str] | None = None,
+    time: ArrayLike | None = None,
+    warn: bool = True,
+    ids: NDArray[Any] | None = None,
+    checked: Checks | None = None,
+    **columns: Unpack[Columns],
+) -> Evaluation:
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
     Raises
@@ -188,16 +198,29 @@ def evaluate(
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = names_of(y, model.model_.reward_names, rewards)
-    times = None if time is None else np.asarray(time)
-    if times is not None and len(times) != len(compared.rows):
-        raise InvalidInputError(f"`time` must have {len(compared.rows)} entries, one for each row; got {len(times)}.")
-    order = slice(None) if compared.rows.order is None else compared.rows.order
-    times, ids = (None if of_rows is None else of_rows[order] for of_rows in (times, ids))
-    assumed = columns.get("episode") is not None and columns.get("terminated") is None
+    order = compared.rows.order
+    times = None
+    if time is not None:
+        times = np.asarray(time)
+        if len(times) != len(compared.rows):
+            raise InvalidInputError(
+                f"`time` must have {len(compared.rows)} entries, one for each row; got {len(times)}."
+            )
+    if order is not None:
+        times = None if times is None else times[order]
+        ids = None if ids is None else ids[order]
     return Evaluation(
-        **vars(compared), model=model, fitted=model.model_, rewards=names, level=level, unobserved=unobserved,
-        ends_assumed=assumed, checked=checked, time=times, ids=ids,
-    )  # fmt: skip
+        **vars(compared),
+        model=model,
+        fitted=model.model_,
+        rewards=names,
+        level=level,
+        unobserved=unobserved,
+        ends_assumed=columns.get("episode") is not None and columns.get("terminated") is None,
+        checked=checked,
+        time=times,
+        ids=ids,
+    )
 
 
 def names_of(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:

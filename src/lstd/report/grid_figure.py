@@ -25,11 +25,23 @@ _MIN_RANGE = 0.1  # of the scale of colours, so that negligible differences look
 _TINY = float(np.finfo(np.float64).tiny)
 _NO_ERROR = "#C8C8C8"
 _CHOSEN: dict[str, Any] = {
-    "marker": "*", "color": INK, "markeredgecolor": "white", "markersize": 13, "linestyle": "",
-}  # fmt: skip
+    "label": "chosen",
+    "marker": "*",
+    "color": INK,
+    "markeredgecolor": "white",
+    "markersize": 13,
+    "linestyle": "",
+    "zorder": 5,
+}
 _LOWEST: dict[str, Any] = {
-    "marker": "o", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 8, "linestyle": "",
-}  # fmt: skip
+    "label": "lowest error",
+    "marker": "o",
+    "markerfacecolor": "none",
+    "markeredgecolor": INK,
+    "markersize": 8,
+    "linestyle": "",
+    "zorder": 5,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +71,28 @@ class Grid:
     def on_edge(self) -> list[str]:
         """Parameters whose chosen value is at an edge of the grid, if there are values beyond it."""
         i, j = self.chosen
-        beyond = {"λ": i in (0, len(self.lmbdas) - 1) and 0.0 < self.lmbdas[i] < 1.0 and len(self.lmbdas) > 1}
-        beyond["α"] = j in (0, len(self.alphas) - 1) and self.alphas[j] > 0.0 and len(self.alphas) > 1
-        return [name for name, at_edge in beyond.items() if at_edge]
+        names = []
+        if _is_at_end(i, self.lmbdas) and 0.0 < self.lmbdas[i] < 1.0:
+            names.append("λ")
+        if _is_at_end(j, self.alphas) and self.alphas[j] > 0.0:
+            names.append("α")
+        return names
 
     def name(self, pair: tuple[int, int]) -> str:
         """Name a pair of indices by its values."""
         return f"λ = {self.lmbdas[pair[0]]:g}, α = {self.alphas[pair[1]]:.4g}"
 
 
+def _is_at_end(place: int, values: Array) -> bool:
+    """Return whether a place is the first or the last of several values."""
+    return len(values) > 1 and place in (0, len(values) - 1)
+
+
 def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     """Arrange the scores of pairs as a grid. Parameters and errors as in :func:`plot_grid`."""
     names = ("lmbda", "alpha", "mean_test_score")
-    if missing := [name for name in names if name not in cv_results]:
+    missing = [name for name in names if name not in cv_results]
+    if missing:
         raise InvalidInputError(
             f"`cv_results` must have the arrays {names[0]}, {names[1]} and {names[2]}; {missing[0]} is missing. Pass "
             "the `cv_results_` of an LSTDCV."
@@ -79,26 +100,40 @@ def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     lmbda_of_pair = check_array("cv_results['lmbda']", cv_results["lmbda"], (None,))
     alpha_of_pair = check_array("cv_results['alpha']", cv_results["alpha"], lmbda_of_pair.shape)
     score = np.asarray(cv_results["mean_test_score"], dtype=np.float64)
-    finite = score[np.isfinite(score)]
     if score.shape != lmbda_of_pair.shape:
-        rule, found = f"have shape {lmbda_of_pair.shape}, as 'lmbda' does", f"{score.shape}"
-    elif not len(finite) or finite.max() > 1.0:
-        rule, found = "be R², at most 1, with a finite entry", f"{finite.max():g}" if len(finite) else "none"
-    else:
-        rule = ""
-    if rule:
-        raise InvalidInputError(f"`cv_results['mean_test_score']` must {rule}; got {found}.")
+        raise InvalidInputError(
+            f"`cv_results['mean_test_score']` must have shape {lmbda_of_pair.shape}, as 'lmbda' does; got "
+            f"{score.shape}."
+        )
+    finite = score[np.isfinite(score)]
+    if not len(finite) or finite.max() > 1.0:
+        largest = f"{finite.max():g}" if len(finite) else "none"
+        raise InvalidInputError(
+            f"`cv_results['mean_test_score']` must be R², at most 1, with a finite entry; got {largest}."
+        )
+
     lmbdas, i = np.unique(lmbda_of_pair, return_inverse=True)
     alphas, j = np.unique(alpha_of_pair, return_inverse=True)
-    errors, spreads = np.full((2, len(lmbdas), len(alphas)), np.nan)
+    errors = np.full((len(lmbdas), len(alphas)), np.nan)
     errors[i, j] = np.where(np.isfinite(score), 1.0 - score, np.nan)
+    spreads = np.full((len(lmbdas), len(alphas)), np.nan)
     spreads[i, j] = cv_results.get("std_test_score", np.nan)
-    chosen = _at("lmbda", lmbdas, lmbda), _at("alpha", alphas, alpha)
-    observed = float(cv_results["observed_share"][0]) if "observed_share" in cv_results else None
-    return Grid(lmbdas, alphas, errors, spreads, chosen, "cautious_test_score" in cv_results, observed)
+    observed = None
+    if "observed_share" in cv_results:
+        observed = float(cv_results["observed_share"][0])
+    return Grid(
+        lmbdas=lmbdas,
+        alphas=alphas,
+        error=errors,
+        spread=spreads,
+        chosen=(_at("lmbda", lmbdas, lmbda), _at("alpha", alphas, alpha)),
+        cautious="cautious_test_score" in cv_results,
+        observed=observed,
+    )
 
 
 def _at(name: str, values: Array, chosen: float) -> int:
+    """Return the place of the chosen value among those of the grid."""
     place = int(np.argmin(np.abs(values - check_real(name, chosen, 0.0, np.inf))))
     if not np.isclose(values[place], chosen, rtol=1e-9, atol=0.0):
         raise InvalidInputError(f"`{name}` must be on the grid of `cv_results`; got {chosen:g}.")
@@ -140,25 +175,37 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     'ridge coefficient α'
     """
     grid = grid_of(cv_results, lmbda, alpha)
-    shown = grid.error / max(grid.error[grid.lowest], _TINY)
+    ratio = grid.error / max(grid.error[grid.lowest], _TINY)
+    largest = float(np.nanmax(ratio))
     # The differences near the lowest error matter; the error of a small α may be larger by orders of magnitude.
-    top = max(1.0 + _MIN_RANGE, min(_MAX_RATIO, float(np.nanmax(shown)), 4.0 * float(np.nanmedian(shown)) - 3.0))
-    with panels(ax, 6.4, float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))) as (panel,):
+    top = min(_MAX_RATIO, largest, 4.0 * float(np.nanmedian(ratio)) - 3.0)
+    top = max(1.0 + _MIN_RANGE, top)
+    height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
+    with panels(ax, 6.4, height) as (panel,):
         panel.set_facecolor(_NO_ERROR)
         colours = panel.pcolormesh(
-            *map(np.arange, shown.shape[::-1]), shown, shading="nearest", cmap="Blues", norm=Normalize(1.0, top),
-            edgecolors="face", linewidth=0.2,
-        )  # fmt: skip
+            np.arange(len(grid.alphas)),
+            np.arange(len(grid.lmbdas)),
+            ratio,
+            shading="nearest",
+            cmap="Blues",
+            norm=Normalize(1.0, top),
+            edgecolors="face",
+            linewidth=0.2,
+        )
         panel.grid(False)
-        handles = panel.plot(*grid.chosen[::-1], label="chosen", zorder=5, **_CHOSEN)
+        handles = panel.plot(*grid.chosen[::-1], **_CHOSEN)
         if grid.lowest != grid.chosen:
-            handles += panel.plot(*grid.lowest[::-1], label="lowest error", zorder=5, **_LOWEST)
+            handles += panel.plot(*grid.lowest[::-1], **_LOWEST)
         if np.isnan(grid.error).any():
             handles.append(Line2D([], [], label="no error", marker="s", color=_NO_ERROR, markersize=8, linestyle=""))
-        beyond = bool(np.nanmax(shown) > top)
-        bar = panel.figure.colorbar(colours, ax=panel, extend="max" if beyond else "neither", extendfrac=0.04)
-        of = "" if grid.observed is None else f"; {share(grid.observed)} of the returns observed"
-        bar.set_label(f"error ÷ lowest error{of}")
+
+        extend = "max" if largest > top else "neither"
+        bar = panel.figure.colorbar(colours, ax=panel, extend=extend, extendfrac=0.04)
+        label = "error ÷ lowest error"
+        if grid.observed is not None:
+            label += f"; {share(grid.observed)} of the returns observed"
+        bar.set_label(label)
         _category_ticks(panel.yaxis, [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
         _category_ticks(panel.xaxis, _alpha_labels(grid.alphas), 9)
         panel.set(ylabel="trace decay λ", xlabel="ridge coefficient α")
@@ -203,7 +250,8 @@ def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes |
             if array.ndim != 3 or array.shape[1] != len(at):
                 rule = f"shape (n_runs, {len(at)}, n_alphas), with a λ of `lmbdas` for each of the second"
                 raise InvalidInputError(f"`errors[{name!r}]` must have {rule}; got {array.shape}.")
-            best = array[:, np.arange(len(at)), array.mean(axis=0).argmin(axis=1)]
+            best_alpha = array.mean(axis=0).argmin(axis=1)
+            best = array[:, np.arange(len(at)), best_alpha]
             look: dict[str, Any] = {"color": COLOURS.get(name, f"C{number}"), "linestyle": LINES.get(name, "-")}
             lines.append(mean_and_band(panel, at, best, label=name.replace("_", " "), **look))
         panel.set(xlabel="trace decay λ", ylabel="lowest error over α")
@@ -212,6 +260,7 @@ def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes |
 
 
 def _category_ticks(axis: Axis, labels: Sequence[str], most: int) -> None:
+    """Label at most so many of the places 0, 1, … of an axis."""
     step = max(1, -(-len(labels) // most))
     axis.set_ticks(range(0, len(labels), step), labels[::step])
 

@@ -77,8 +77,15 @@ def plot_coefficients(
 
 
 def _named_intervals(
-    ax: Axes, names: Sequence[str], values: Array, low: Array, high: Array, *, at: float | None, **look: Any
-) -> ErrorbarContainer:  # fmt: skip
+    ax: Axes,
+    names: Sequence[str],
+    values: Array,
+    low: Array,
+    high: Array,
+    *,
+    at: float | None,
+    **look: Any,
+) -> ErrorbarContainer:
     """Draw values with intervals, one below the other with its name, and a line `at` a value."""
     name_rows(ax, names)
     if at is not None:
@@ -115,7 +122,8 @@ def plot_contributions(
     >>> len(plot_contributions(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
     2
     """
-    fitted, found = fitted_with(model, reward), model.contributions(x)
+    fitted = fitted_with(model, reward)
+    found = model.contributions(x)
     _check_one_row(found.x.shape, fitted.n_features)
     return draw_contributions(fitted, found, check_level(level), reward, ax)
 
@@ -124,23 +132,31 @@ def draw_contributions(
     fitted: Model, found: Contributions, level: float, reward: int = 0, ax: Axes | None = None
 ) -> BarContainer:
     """Draw the figure of :func:`plot_contributions`."""
-    values, half = np.atleast_2d(found.values[0])[reward], np.zeros(len(found.names))
+    values = np.atleast_2d(found.values[0])[reward]
+    half = np.zeros(len(found.names))  # widths of intervals
     if not fitted.no_intervals:
         of_coef = coefficient_interval(fitted, level).at((slice(len(values)), reward))
         half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)
     order = np.argsort(-np.abs(values), kind="stable")
-    shown, rest = order[:_MAX_BARS], order[_MAX_BARS:]
+    shown = order[:_MAX_BARS]
+    rest = order[_MAX_BARS:]
     names = [f"{found.names[j]} = {found.x[0, j]:.4g}" for j in shown]
-    lengths, halves = values[shown], half[shown]
+    lengths = values[shown]
+    halves = half[shown]
     if len(rest):
         names.append(f"{len(rest)} more")
-        lengths, halves = np.append(lengths, values[rest].sum()), np.append(halves, 0.0)
+        lengths = np.append(lengths, values[rest].sum())
+        halves = np.append(halves, 0.0)
     base = float(np.ravel(found.base)[reward])
     with panels(ax, 6.0, 1.1 + 0.24 * max(2, len(names))) as (panel,):
         artists = panel.barh(
-            np.arange(len(names)), lengths, xerr=halves if halves.any() else None, color=BLUE, height=0.7,
+            np.arange(len(names)),
+            lengths,
+            xerr=halves if halves.any() else None,
+            color=BLUE,
+            height=0.7,
             error_kw={"elinewidth": 0.9, "capsize": 2.2},
-        )  # fmt: skip
+        )
         panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
         name_rows(panel, names)
         panel.grid(False, axis="y")
@@ -158,6 +174,7 @@ def fitted_with(model: Predictor, reward: int) -> Model:
 
 
 def _check_one_row(shape: tuple[int, ...], n: int) -> None:
+    """Refuse several rows of n features."""
     if shape[0] != 1:
         raise InvalidInputError(f"`x` must be one row of features, shape (1, {n}); got {shape}.")
 
@@ -198,9 +215,11 @@ def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = 
 
 
 def plot_policy_values(
-    values: PolicyComparison | Mapping[Any, PolicyValue] | Sequence[PolicyValue], *, truth: float | None = None,
+    values: PolicyComparison | Mapping[Any, PolicyValue] | Sequence[PolicyValue],
+    *,
+    truth: float | None = None,
     ax: Axes | None = None,
-) -> ErrorbarContainer:  # fmt: skip
+) -> ErrorbarContainer:
     """Draw the values of policies with their intervals, the largest value first.
 
     Of a comparison, policies that the data cannot tell apart from the first one have filled points, and the others
@@ -236,15 +255,20 @@ def plot_policy_values(
     >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
     ['1.0', '0.5']
     """
-    found = _by_name(values)
-    names = sorted(found, key=lambda name: -found[name].value)
-    best = values.best if isinstance(values, PolicyComparison) else names
-    x, low, high = (np.array([getattr(found[name], of) for name in names]) for of in ("value", "lower", "upper"))
+    by_name = _by_name(values)
+    names = sorted(by_name, key=lambda name: -by_name[name].value)
+    best: Sequence[Any] = names
+    if isinstance(values, PolicyComparison):
+        best = values.best
+    x = np.array([by_name[name].value for name in names])
+    low = np.array([by_name[name].lower for name in names])
+    high = np.array([by_name[name].upper for name in names])
     with panels(ax, 4.4, 0.9 + 0.28 * max(2, len(names))) as (panel,):
         artists = _named_intervals(panel, list(map(str, names)), x, low, high, at=truth, mfc="white")
         filled = np.flatnonzero([name in best for name in names])
         panel.plot(x[filled], filled, "o", color=BLUE, zorder=4)
-        panel.set_xlabel(f"value of the policy, {100 * found[names[0]].level:g} % interval")
+        level = by_name[names[0]].level
+        panel.set_xlabel(f"value of the policy, {100 * level:g} % interval")
     return artists
 
 
@@ -314,22 +338,33 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
 
 
 def _by_name(values: Any) -> dict[Any, PolicyValue]:
+    """Return values of policies by name, or by number in a sequence; raises InvalidInputError for anything else."""
     if isinstance(values, PolicyComparison):
         return dict(zip(values.names, values.values, strict=True))
-    several = isinstance(values, Iterable)
-    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(values if several else ()))
-    if not found or not all(isinstance(one, PolicyValue) for one in found.values()):
+    by_name: dict[Any, Any] = {}
+    what = type(values).__name__
+    if isinstance(values, Mapping):
+        by_name = dict(values)
+    elif isinstance(values, Iterable):
+        by_name = dict(enumerate(values))
+    if isinstance(values, Iterable):
+        what += f" of {len(by_name)}"
+    if not by_name or not all(isinstance(value, PolicyValue) for value in by_name.values()):
         raise InvalidInputError(
-            "`values` must be a PolicyComparison, or one or more PolicyValue by name or in a list; got "
-            f"{type(values).__name__}{f' of {len(found)}' if several else ''}."
+            f"`values` must be a PolicyComparison, or one or more PolicyValue by name or in a list; got {what}."
         )
-    return found
+    return by_name
 
 
 def plot_action_calibration(
-    actions: ArrayLike, behavior_probability: ArrayLike, *, n_bins: int = 10, labels: Any = None, level: float = 0.95,
+    actions: ArrayLike,
+    behavior_probability: ArrayLike,
+    *,
+    n_bins: int = 10,
+    labels: Any = None,
+    level: float = 0.95,
     ax: Any = None,
-) -> list[Artist]:  # fmt: skip
+) -> list[Artist]:
     """Draw how often actions were taken against their probabilities, with the diagonal.
 
     There is a point for each bin of each action.

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.artist import Artist
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
 from lstd.data.returns import ObservedReturns
@@ -19,7 +19,6 @@ from lstd.estimators.choose_settings import held_out_score
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
-from lstd.estimators.lstd_cv import LSTDCV
 from lstd.estimators.model_parts import BiasCheck, Checks, MisfitCheck
 from lstd.estimators.summary import Summary
 from lstd.files import checked_path, replacing
@@ -49,15 +48,26 @@ SECTIONS = {
 }
 
 
+_MOST_CURVES = 6  # of rows that are still active
+
 SECTIONS_OF_STEPS = {
-    "model": "What was fitted", "numbers": "Sums of the next steps", "curves": "Curves", "calibration": "Calibration",
-}  # fmt: skip
+    "model": "What was fitted",
+    "numbers": "Sums of the next steps",
+    "curves": "Curves",
+    "calibration": "Calibration",
+}
 
 
 def write_fit_report(
-    path: str | os.PathLike[str], model: Predictor | HorizonLSTD, X: Any, y: ArrayLike, *,
-    title: str = "LSTD(λ): a fitted model", backtest: Backtest | None = None, **data: Unpack[Options],
-) -> Path:  # fmt: skip
+    path: str | os.PathLike[str],
+    model: Predictor | HorizonLSTD,
+    X: Any,
+    y: ArrayLike,
+    *,
+    title: str = "LSTD(λ): a fitted model",
+    backtest: Backtest | None = None,
+    **data: Unpack[Options],
+) -> Path:
     """Write a page about a fitted model, in one file that loads nothing else.
 
     It begins with a verdict, and shows coefficients with intervals, what each feature contributes to the largest
@@ -103,11 +113,14 @@ def write_fit_report(
     ...     write_fit_report(f"{folder}/fit.html", model, X, y, terminated=done).name
     'fit.html'
     """
-    page, title = checked_path(path), str(title)
+    page = checked_path(path)
+    title = str(title)
     if isinstance(model, HorizonLSTD):
-        write_page(page, steps_page(model, X, y, title, backtest, **data))
+        content = steps_page(model, X, y, title, backtest, **data)
     else:
-        write_page(page, model_page(evaluate(model, X, y, warn=False, **data), title, backtest))
+        evaluation = evaluate(model, X, y, warn=False, **data)
+        content = model_page(evaluation, title, backtest)
+    write_page(page, content)
     return page
 
 
@@ -120,25 +133,38 @@ def write_page(path: Path, content: str) -> None:
 def model_page(evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> str:
     """Return the page of a model and the rows that it is compared with."""
     grid, no_grid = _grid(evaluation.model)
-    fitted, observed = evaluation.fitted.described(checks=evaluation.checks), evaluation.calibrates
-    missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
-    summary, held_out = Summary(fitted, title, evaluation.level), held_out_score(evaluation.rows, fitted)
+    fitted = evaluation.fitted.described(checks=evaluation.checks)
+    is_calibrated = evaluation.calibrates
+    summary = Summary(fitted, title, evaluation.level)
+    held_out = held_out_score(evaluation.rows, fitted)
     interval = evaluation.interval(evaluation.drawn)
     drawn: dict[str, Any] = {
         "why": _why(evaluation),
-        "calibration": _calibration(evaluation) if observed else None,
+        "calibration": _calibration(evaluation) if is_calibrated else None,
         "settings": None if grid is None else _settings_figure(evaluation.model),
     }
+    missing = fitted.no_intervals or no_grid or not is_calibrated or len(evaluation.rewards) > MAX_REWARDS
     present = drawn | {"missing": missing}
     return render(
-        "model.html", **drawn, title=title, evaluation=evaluation, backtest=backtest and str(backtest), fitted=fitted,
+        "model.html",
+        **drawn,
+        title=title,
+        evaluation=evaluation,
+        backtest=None if backtest is None else str(backtest),
+        fitted=fitted,
         sections={name: heading for name, heading in SECTIONS.items() if present.get(name, True)},
-        summary=summary, facts_of_model=_timeless(summary.facts), verdict=_verdict(evaluation, summary, held_out),
-        held_out=np.nan if held_out is None else held_out, mean_score=evaluation.scores.mean(),
-        coefficients=_coefficients(evaluation, summary), predictions=_drawing(draw_predictions(evaluation)[0]),
-        crosses=interval is not None and bool(interval.little_data.any()), grid=grid, no_grid=no_grid,
+        summary=summary,
+        facts_of_model=_timeless(summary.facts),
+        verdict=_verdict(evaluation, summary, held_out),
+        held_out=np.nan if held_out is None else held_out,
+        mean_score=evaluation.scores.mean(),
+        coefficients=_coefficients(evaluation, summary),
+        predictions=_drawing(draw_predictions(evaluation)[0]),
+        crosses=interval is not None and bool(interval.little_data.any()),
+        grid=grid,
+        no_grid=no_grid,
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
-    )  # fmt: skip
+    )
 
 
 def _timeless(facts: dict[str, Any]) -> dict[str, Any]:
@@ -148,15 +174,18 @@ def _timeless(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _verdict(evaluation: Evaluation, summary: Summary, held_out: float | None) -> dict[str, Any]:
     """Say in a sentence how good the model is, and what speaks against it."""
-    checks, share_of = evaluation.checks, summary.observed_share or evaluation.share
+    checks = evaluation.checks
+    observed_share = summary.observed_share or evaluation.share
     faults = {
         "it predicts held-out returns no better than one number for all": held_out is not None and held_out <= 0.0,
-        "less than half of the returns was observed": share_of < 0.5,
+        "less than half of the returns was observed": observed_share < 0.5,
         **_faults_of(checks),
         "the data cast doubt on its predictions": bool(evaluation.fitted.doubts),
         "it has no intervals": bool(evaluation.fitted.no_intervals),
-    }  # fmt: skip
-    score = "" if held_out is None else f"R² is {decimals(held_out)} on held-out rows. "
+    }
+    score = ""
+    if held_out is not None:
+        score = f"R² is {decimals(held_out)} on held-out rows. "
     return _said(score, faults, _unchecked(checks, evaluation.fitted.settings.lmbda))
 
 
@@ -180,12 +209,13 @@ def _unchecked(checks: Checks, lmbda: float) -> list[str]:
 
 def _said(score: str, faults: dict[str, bool], unchecked: Sequence[str]) -> dict[str, Any]:
     """Return the verdict of a score, of faults that were found or not, and of what could not be checked."""
-    found = [text for text, yes in faults.items() if yes]
-    nothing = "Nothing was found that speaks against this model"
-    if unchecked:
-        nothing += f", but it could not be checked for {' and '.join(unchecked)}"
-    text = f"Be careful with this model: {'; '.join(found)}." if found else f"{nothing}."
-    return {"text": f"{score}{text}", "good": not found}
+    found = [fault for fault, is_found in faults.items() if is_found]
+    text = "Nothing was found that speaks against this model"
+    if found:
+        text = f"Be careful with this model: {'; '.join(found)}"
+    elif unchecked:
+        text += f", but it could not be checked for {' and '.join(unchecked)}"
+    return {"text": f"{score}{text}.", "good": not found}
 
 
 def _coefficients(evaluation: Evaluation, summary: Summary) -> Iterator[dict[str, Any]]:
@@ -209,45 +239,98 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def steps_page(
-    model: HorizonLSTD, X: Any, y: Any, title: str, backtest: Backtest | None = None, *, level: float = LEVEL,
-    rewards: Sequence[str] | None = None, **data: Any,
-) -> str:  # fmt: skip
+    model: HorizonLSTD,
+    X: Any,
+    y: Any,
+    title: str,
+    backtest: Backtest | None = None,
+    *,
+    level: float = LEVEL,
+    rewards: Sequence[str] | None = None,
+    **data: Any,
+) -> str:
     """Return the page of a model of the next steps and the rows that it is compared with."""
-    level, saved = check_level(level), model.model_
+    level = check_level(level)
+    saved = model.model_
     data.pop("tolerance", None)
-    names, horizon = names_of(y, saved.reward_names, rewards), saved.stream.horizon
-    numbers, tables = [], {}
+    names = names_of(y, saved.reward_names, rewards)
+    horizon = saved.stream.horizon
+    numbers = []
+    tables = {}
     for h in sorted({-(-horizon // 4), -(-horizon // 2), horizon}):
-        found, values = model.observed_returns(X, y, horizon=h, **data), model.predict(X, h).reshape(len(y), -1)
-        groups = next((data[n] for n in ("groups", "episode") if data.get(n) is not None), np.arange(len(y)) // (2 * h))
-        tables[h] = calibration(values[:, 0], found.of_reward(0), 10, groups=groups)
-        numbers += [[f"{h}", *_scored(name, values[:, j], found.of_reward(j))] for j, name in enumerate(names)]
-    open_rows = np.flatnonzero(found.unobserved == 1.0)
-    active = open_rows if len(open_rows) else np.arange(len(y))
-    kinds = {"curves": (active[:6], None), "total": (active, np.ones(len(active)))}
-    drawn: dict[str, Any] = {"total": None}
-    for kind in ["curves"] if saved.solved.no_intervals else kinds:
-        of_rows, weights = kinds[kind]
-        lines: Any = plot_curve(model, _safe_indexing(X, of_rows), level=level, weights=weights)
-        for ax, name in zip(lines[0].figure.axes, names, strict=True):
-            ax.set_ylabel(f"sum of {plain(name, 24)}")
-        drawn[kind] = _drawing(lines[0])
+        returns = model.observed_returns(X, y, horizon=h, **data)
+        values = model.predict(X, h).reshape(len(y), -1)
+        tables[h] = calibration(values[:, 0], returns.of_reward(0), 10, groups=_independent(data, len(y), h))
+        for j, name in enumerate(names):
+            numbers.append([f"{h}", *_scored(name, values[:, j], returns.of_reward(j))])
+    active = np.flatnonzero(returns.unobserved == 1.0)
+    if not len(active):
+        active = np.arange(len(y))
+
+    total = None
+    if not saved.solved.no_intervals:
+        total = _curves(model, X, active, names, level, total=True)
     facts = {name: ", ".join(v) if isinstance(v, tuple) else f"{v}" for name, v in saved.facts.items()}
     return render(
-        "steps.html", **drawn, title=title, sections=SECTIONS_OF_STEPS, facts_of_model=_timeless(facts),
-        numbers=numbers, level=level, verdict=_verdict_of_steps(saved, found, values, backtest), horizon=horizon,
-        active=len(active), first=min(6, len(active)), rows=len(y), episodes=saved.n_episodes, reward=names[0],
-        calibration=_drawing(_calibrations(tables, level)), backtest=backtest and str(backtest),
-    )  # fmt: skip
+        "steps.html",
+        curves=_curves(model, X, active[:_MOST_CURVES], names, level),
+        total=total,
+        title=title,
+        sections=SECTIONS_OF_STEPS,
+        facts_of_model=_timeless(facts),
+        numbers=numbers,
+        level=level,
+        verdict=_verdict_of_steps(saved, returns, values, backtest),
+        horizon=horizon,
+        active=len(active),
+        first=min(_MOST_CURVES, len(active)),
+        rows=len(y),
+        episodes=saved.n_episodes,
+        reward=names[0],
+        calibration=_drawing(_calibrations(tables, level)),
+        backtest=None if backtest is None else str(backtest),
+    )
+
+
+def _independent(data: dict[str, Any], n_rows: int, horizon: int) -> Any:
+    """Return what counts as independent, for each row: groups, else episodes, else blocks of two horizons."""
+    for name in ("groups", "episode"):
+        if data.get(name) is not None:
+            return data[name]
+    return np.arange(n_rows) // (2 * horizon)
+
+
+def _curves(
+    model: HorizonLSTD,
+    X: Any,
+    rows: NDArray[np.intp],
+    names: Sequence[str],
+    level: float,
+    *,
+    total: bool = False,
+) -> dict[str, Any]:
+    """Draw the curves of some rows, or that of their total, with the names of rewards."""
+    weights = np.ones(len(rows)) if total else None
+    lines: Any = plot_curve(model, _safe_indexing(X, rows), level=level, weights=weights)
+    for ax, name in zip(lines[0].figure.axes, names, strict=True):
+        ax.set_ylabel(f"sum of {plain(name, 24)}")
+    return _drawing(lines[0])
 
 
 def _verdict_of_steps(
-    model: HorizonModel, found: ObservedReturns, values: Array, backtest: Backtest | None
-) -> dict[str, Any]:  # fmt: skip
+    model: HorizonModel,
+    found: ObservedReturns,
+    values: Array,
+    backtest: Backtest | None,
+) -> dict[str, Any]:
     """Say how good a model of the next steps is, of predictions and returns of all its steps or by a backtest."""
-    steps, r2, where = model.stream.horizon, float(found.scores(values)[0].mean()), "on these rows"
+    steps = model.stream.horizon
+    r2 = float(found.scores(values)[0].mean())
+    where = "on these rows"
     if backtest is not None:
-        steps, r2, where = backtest.steps, backtest.r2, f"in the backtest at {backtest.moment}"
+        steps = backtest.steps
+        r2 = backtest.r2
+        where = f"in the backtest at {backtest.moment}"
     faults = {
         "it predicts no better than one number for all": r2 <= 0.0,
         "less than half of the sums was observed": found.share < 0.5,
@@ -255,16 +338,21 @@ def _verdict_of_steps(
         "the data cast doubt on its predictions": bool(model.said),
         "it has no intervals": bool(model.solved.no_intervals),
     }
-    score = "" if np.isnan(r2) else f"For the sums of {steps} steps, R² is {decimals(r2)} {where}. "
+    score = ""
+    if not np.isnan(r2):
+        score = f"For the sums of {steps} steps, R² is {decimals(r2)} {where}. "
     return _said(score, faults, _unchecked(model.known_checks, model.solved.lmbda))
 
 
 def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
     """The name, R², share observed, mean prediction and mean sum of one reward."""
-    weight = found.weight if found.weight.any() else found.weight + 1.0
-    means = [float(np.average(one, weights=weight)) for one in (values, found.returns)]
+    weight = found.weight
+    if not weight.any():
+        weight = np.ones(len(weight))
+    mean_prediction = float(np.average(values, weights=weight))
+    mean_sum = float(np.average(found.returns, weights=weight))
     r2 = decimals(found.scores(values)[0].item())
-    return [name, r2, share(found.share), *(f"{mean:.4g}" for mean in means)]
+    return [name, r2, share(found.share), f"{mean_prediction:.4g}", f"{mean_sum:.4g}"]
 
 
 def _calibrations(tables: dict[int, Calibration], level: float) -> Artist:
@@ -277,16 +365,14 @@ def _calibrations(tables: dict[int, Calibration], level: float) -> Artist:
     return points
 
 
-def _settings_figure(model: Predictor) -> dict[str, Any] | None:
-    """Return the figure of the errors over the grid of (λ, α), if the settings were chosen."""
-    if not isinstance(model, LSTDCV):
-        return None
+def _settings_figure(model: Any) -> dict[str, Any]:
+    """Return the figure of the errors over the grid of (λ, α) from which settings were chosen."""
     return _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0])
 
 
-def _grid(model: Predictor) -> tuple[Grid | None, str]:
-    """Errors over the grid of (λ, α), or why there are none."""
-    if not isinstance(model, LSTDCV):
+def _grid(model: Any) -> tuple[Grid | None, str]:
+    """Return errors over the grid of (λ, α), or why there are none: any estimator may have `cv_results_`."""
+    if not hasattr(model, "cv_results_"):
         return None, "both were given, so no others were tried."
     try:
         return grid_of(model.cv_results_, model.lmbda_, model.alpha_), ""

@@ -33,8 +33,13 @@ _FOOT = 0.03  # height of the crosses, as a share of the panel's
 _FEW_ROWS = 250  # that have a dot each
 _ENDS = np.array([-0.01, 0.01])  # of the axis of rows, beyond the rows
 _LITTLE_DATA: dict[str, Any] = {
-    "label": "little data", "marker": "x", "color": INK, "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
-}  # fmt: skip
+    "label": "little data",
+    "marker": "x",
+    "color": INK,
+    "linestyle": "",
+    "markersize": 3.5,
+    "markeredgewidth": 0.7,
+}
 
 
 def plot_predictions(
@@ -89,7 +94,8 @@ def plot_predictions(
 
 def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
-    interval, m = evaluation.interval(evaluation.drawn), evaluation.n_panels
+    interval = evaluation.interval(evaluation.drawn)
+    m = evaluation.n_panels
     with panels(ax, WIDE, 0.95 + 2.1 * m, m) as axes:
         named = [_over_time(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
         for panel in axes:
@@ -100,14 +106,17 @@ def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
 
 def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> list[Any]:
     """Draw one reward; returns the artists for a legend, the predictions first."""
-    (first, end), rows = evaluation.window, evaluation.drawn
-    starts = [first, *(first + 1 + np.flatnonzero(np.diff(evaluation.episode[first:end])))]
-    for start, stop in list(pairwise([*starts, end]))[1::2]:
-        ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
-    few, scored = len(rows) <= _FEW_ROWS, rows[evaluation.weight[rows] > 0.0]
-    prediction, returns = evaluation.prediction[rows, reward], evaluation.returns[scored, reward]
+    first, end = evaluation.window
+    rows = evaluation.drawn
+    _shade_episodes(ax, evaluation.episode, first, end)
+
+    is_few = len(rows) <= _FEW_ROWS
+    scored = rows[evaluation.weight[rows] > 0.0]
+    prediction = evaluation.prediction[rows, reward]
+    returns = evaluation.returns[scored, reward]
     alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
-    ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3)
+    size = 9 if is_few else 5
+    ax.scatter(scored, returns, s=size, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3)
     dots = Line2D(
         [],
         [],
@@ -120,12 +129,22 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
     edge = np.diff(evaluation.episode[rows], prepend=-1, append=-1) != 0  # of an episode: no line goes beyond it
     at, values = np.insert([rows * 1.0, prediction], np.flatnonzero(edge[1:-1]) + 1, np.nan, axis=1)
     (line,) = ax.plot(
-        at, values, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4, label="prediction"
+        at,
+        values,
+        color=BLUE,
+        linewidth=1.2,
+        marker="." if is_few else "",
+        markersize=3,
+        zorder=4,
+        label="prediction",
     )
-    named = [line, *([dots] if len(scored) else [])]
+    named = [line]
+    if len(scored):
+        named.append(dots)
     whole = np.concatenate([prediction, returns])
     if interval is not None:
-        named[1:1], whole = _band(ax, evaluation, interval.at((..., reward)), edge, whole)
+        band, whole = _band(ax, evaluation, interval.at((..., reward)), edge, whole)
+        named.insert(1, band)
         little = rows[interval.little_data[:, reward]]
         if len(little):
             named += ax.plot(little, np.full(len(little), _FOOT), transform=ax.get_xaxis_transform(), **_LITTLE_DATA)
@@ -137,13 +156,22 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
     name = evaluation.rewards[reward]
     if len(evaluation.rewards) > 1:
         ax.set_title(plain(name), fontsize=9.5, pad=3, loc="left")
-    ax.set_ylabel("discounted return" if name == "reward" else f"{plain(name, 24)} to come, discounted")
+    label = "discounted return"
+    if name != "reward":
+        label = f"{plain(name, 24)} to come, discounted"
+    ax.set_ylabel(label)
     return named
 
 
-def _band(
-    ax: Axes, evaluation: Evaluation, interval: Interval, edge: Flags, whole: Array
-) -> tuple[list[Any], Array]:  # fmt: skip
+def _shade_episodes(ax: Axes, episode: NDArray[np.intp], first: int, end: int) -> None:
+    """Shade every second episode of some rows."""
+    begins = first + 1 + np.flatnonzero(np.diff(episode[first:end]))
+    edges = [first, *begins, end]
+    for start, stop in list(pairwise(edges))[1::2]:
+        ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
+
+
+def _band(ax: Axes, evaluation: Evaluation, interval: Interval, edge: Flags, whole: Array) -> tuple[Any, Array]:
     """Draw intervals, broken at edges; returns the band, and `whole` with as much of it as leaves that readable."""
     rows = evaluation.drawn
     look: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "zorder": 2}
@@ -157,14 +185,21 @@ def _band(
     shown = np.clip(ends, whole.min() - reach, whole.max() + reach)
     if (shown != ends).any():
         ax.text(0.995, 0.97, "band cut off", transform=ax.transAxes, ha="right", va="top", fontsize=8, color=REFERENCE)
-    return [band], np.append(whole, shown)
+    return band, np.append(whole, shown)
 
 
 def _name_places(ax: Axes, evaluation: Evaluation) -> None:
     """Name places on the axis of rows by the ids of episodes, where they begin, and by times; else by row numbers."""
-    (first, end), step, ids = evaluation.window, evaluation.step, evaluation.rows.episode
-    words = [*(["episode"] if ids is not None else []), *(["time"] if evaluation.time is not None else [])]
-    ax.set_xlabel(" and ".join(words or ["row"]) + ("" if step == 1 else f" (one row in {step} is drawn)"))
+    first, end = evaluation.window
+    words = []
+    if evaluation.rows.episode is not None:
+        words.append("episode")
+    if evaluation.time is not None:
+        words.append("time")
+    label = " and ".join(words) or "row"
+    if evaluation.step > 1:
+        label += f" (one row in {evaluation.step} is drawn)"
+    ax.set_xlabel(label)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
     if not words:
         return
@@ -175,7 +210,8 @@ def _name_places(ax: Axes, evaluation: Evaluation) -> None:
     for place in places[1:].tolist():
         if place - apart[-1] >= (end - first) / 9:
             apart.append(place)
-    ax.set_xticks(apart, ["\n".join(plain(part, 16) for part in evaluation.name(place).split("\n")) for place in apart])
+    names = [evaluation.name(place).split("\n") for place in apart]
+    ax.set_xticks(apart, ["\n".join(plain(line, 16) for line in lines) for lines in names])
 
 
 def plot_calibration(
@@ -217,15 +253,21 @@ def plot_calibration(
 def draw_calibration(evaluation: Evaluation, n_bins: int = 10, ax: Any = None) -> list[Artist]:
     """Draw the figure of :func:`plot_calibration`."""
     m = evaluation.n_panels
-    with panels(ax, WIDE if m > 1 else 4.3, 4.1 * -(-m // 2), m, min(2, m)) as axes:
+    width = WIDE if m > 1 else 4.3
+    n_lines = -(-m // 2)
+    with panels(ax, width, 4.1 * n_lines, m, min(2, m)) as axes:
         return [_in_bins(panel, evaluation, reward, n_bins) for reward, panel in enumerate(axes)]
 
 
 def _in_bins(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Artist:
+    """Draw the calibration of one reward."""
     name = plain(evaluation.rewards[reward], 24)
     of = "" if name == "reward" else f" of {name}"
-    ax.set_xlabel("mean prediction" + of)
-    ax.set_ylabel(f"mean return{of}" + ("" if evaluation.share == 1.0 else f", {share(evaluation.share)} observed"))
+    ax.set_xlabel(f"mean prediction{of}")
+    label = f"mean return{of}"
+    if evaluation.share != 1.0:
+        label += f", {share(evaluation.share)} observed"
+    ax.set_ylabel(label)
     if len(evaluation.rewards) > 1:
         ax.set_title(plain(evaluation.rewards[reward]), loc="left")
     if evaluation.calibrates:
@@ -238,17 +280,23 @@ def _in_bins(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Arti
 def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Artist:
     """Draw the bins of a calibration with bars of half a width each, NaN for none, and the diagonal."""
     known = np.isfinite(table.observed)
-    predicted, observed, half = table.predicted[known], table.observed[known], np.nan_to_num(half[known])
+    predicted = table.predicted[known]
+    observed = table.observed[known]
+    half = np.nan_to_num(half[known])
     both = np.concatenate([predicted, observed])
     reach = np.ptp(both) or abs(both[0]) or 1.0
     # The bar of a bin with few groups can be many times longer than everything else.
-    bars = np.maximum(observed - half, both.min() - reach), np.minimum(observed + half, both.max() + reach)
-    edges = np.concatenate([both, *bars])
-    low, high = edges.min() - 0.05 * np.ptp(edges), edges.max() + 0.05 * np.ptp(edges)
-    if not high > low:
-        low, high = low - 0.5 * reach, high + 0.5 * reach
+    lower = np.maximum(observed - half, both.min() - reach)
+    upper = np.minimum(observed + half, both.max() + reach)
+    edges = np.concatenate([both, lower, upper])
+    margin = 0.05 * np.ptp(edges)
+    if not margin > 0.0:
+        margin = 0.5 * reach
+    low = edges.min() - margin
+    high = edges.max() + margin
     ax.plot([low, high], [low, high], color=REFERENCE, linewidth=0.9, zorder=1)
-    points: Artist = ax.errorbar(predicted, observed, yerr=half if half.any() else None, **POINTS)[0]
+    bars = half if half.any() else None
+    points: Artist = ax.errorbar(predicted, observed, yerr=bars, **POINTS)[0]
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
     ax.set_aspect("equal")
@@ -288,17 +336,25 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
     >>> len(plot_curve(model, np.eye(2)))
     2
     """
-    steps, m = np.arange(1, model.coef_.shape[0] + 1), len(model.model_.reward_names)
-    at = model.model_.at(steps.tolist())
-    phi = checked_features(model, X if weights is not None else X[:6])
-    if at.no_intervals and weights is None:
-        bands = [at.predict(phi)]
+    steps = np.arange(1, model.coef_.shape[0] + 1)
+    m = len(model.model_.reward_names)
+    linear = model.model_.at(steps.tolist())
+    rows = X
+    if weights is None:
+        rows = X[:6]
+    phi = checked_features(model, rows)
+    if linear.no_intervals and weights is None:
+        bands = [linear.predict(phi)]
     else:
-        found = at.interval(phi, check_level(level), weights)
-        bands = [found.prediction, found.lower, found.upper]
+        interval = linear.interval(phi, check_level(level), weights)
+        bands = [interval.prediction, interval.lower, interval.upper]
     middle, *ends = (np.reshape(band, (-1, len(steps), m)).swapaxes(0, 1) for band in bands)
-    lines, n_rows = [], middle.shape[1]
-    shades: Any = [BLUE] if n_rows == 1 else colormaps["viridis"](np.linspace(0.0, 0.8, n_rows))
+
+    lines = []
+    n_rows = middle.shape[1]
+    shades: Any = [BLUE]
+    if n_rows > 1:
+        shades = colormaps["viridis"](np.linspace(0.0, 0.8, n_rows))
     with panels(ax, WIDE, 0.95 + 2.1 * m, m) as axes:
         for reward, panel in enumerate(axes):
             for row, shade in enumerate(shades):
@@ -314,8 +370,13 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
 
 
 def plot_spread(
-    spread: ReturnSpread, X: Any, *, level: float = 0.9, labels: Any = None, ax: Any = None
-) -> list[Rectangle]:  # fmt: skip
+    spread: ReturnSpread,
+    X: Any,
+    *,
+    level: float = 0.9,
+    labels: Any = None,
+    ax: Any = None,
+) -> list[Rectangle]:
     """Draw where one return from each row may lie, and inside of it where the mean of many such returns does.
 
     Parameters
@@ -347,22 +408,35 @@ def plot_spread(
     >>> len(plot_spread(ReturnSpread(model).fit(X, y, terminated=done), np.eye(2)))
     2
     """
-    rows, mean = X[:12], None
+    rows = X[:12]
     found = spread.predict_interval(rows, level)
     if found.lower.ndim > 1:
         raise InvalidInputError(f"`spread` must be of one reward; got {found.lower.shape[1]}. Fit it to one of them.")
+    mean = None
     with contextlib.suppress(InvalidInputError):
         mean = _interval_of_mean(spread, rows, level)
     places = np.arange(len(found.prediction))
+    bars = None
+    label = "mean of many such returns"
+    if mean is not None:
+        bars = np.maximum([found.prediction - mean.lower, mean.upper - found.prediction], 0.0)
+        label += f": its {level:.0%} interval"
+    names = [str(name) for name in (places if labels is None else labels)]
     with panels(ax, WIDE, 1.15 + 0.34 * len(places), 1) as (panel,):
         ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color=PALE)
         ranges.set_label(f"one return: {level:.0%} lie in here")
-        bars = None if mean is None else np.maximum([found.prediction - mean.lower, mean.upper - found.prediction], 0.0)
         means = panel.errorbar(
-            found.prediction, places, xerr=bars, fmt="o", color=BLUE, elinewidth=3.0, capsize=0.0, zorder=3,
-            label="mean of many such returns" + ("" if mean is None else f": its {level:.0%} interval"),
-        )  # fmt: skip
-        name_rows(panel, [str(name) for name in (places if labels is None else labels)][: len(places)])
+            found.prediction,
+            places,
+            xerr=bars,
+            fmt="o",
+            color=BLUE,
+            elinewidth=3.0,
+            capsize=0.0,
+            zorder=3,
+            label=label,
+        )
+        name_rows(panel, names[: len(places)])
         panel.set_xlabel("return")
         panel.use_sticky_edges = False  # or the axis would end with the first range
         panel.grid(visible=False, axis="y")

@@ -122,9 +122,15 @@ def mean_and_band(ax: Axes, x: Array, runs: Array, **line: Any) -> Line2D:
 def legend_above(ax: Axes, handles: Sequence[Any], ncols: int = 2) -> None:
     """Put a legend above a panel, on the right: the name of a reward is on the left."""
     ax.legend(
-        handles=handles, ncols=ncols, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, fontsize=8.5,
-        handlelength=1.4, columnspacing=1.4,
-    )  # fmt: skip
+        handles=handles,
+        ncols=ncols,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        borderaxespad=0.2,
+        fontsize=8.5,
+        handlelength=1.4,
+        columnspacing=1.4,
+    )
 
 
 def rendered(figure: Figure, kind: str = "svg") -> bytes:
@@ -156,4 +162,6 @@ def plain(name: str, most: int = 60) -> str:
     ('price in \\\\$', 'a very…')
     """
     name = " ".join(name.split())
-    return (name if len(name) <= most else name[: most - 1].rstrip() + "…").replace("$", r"\$")
+    if len(name) > most:
+        name = name[: most - 1].rstrip() + "…"
+    return name.replace("$", r"\$")
