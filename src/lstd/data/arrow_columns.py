@@ -44,7 +44,9 @@ def arrow_table(name: str, frame: Any) -> Any:
     if _is_of("pandas", frame):
         return frame
     try:
-        return _of_polars(frame) if _is_of("polars", frame) else pa.table(frame)
+        if _is_of("polars", frame):
+            return _of_polars(frame)
+        return pa.table(frame)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from error
     except Exception as error:  # of many types
@@ -53,7 +55,9 @@ def arrow_table(name: str, frame: Any) -> Any:
 
 def names_of(frame: Any) -> list[Any]:
     """Return the names of the columns of a result of `arrow_table`."""
-    return list(frame.columns if _is_of("pandas", frame) else frame.column_names)
+    if _is_of("pandas", frame):
+        return list(frame.columns)
+    return list(frame.column_names)
 
 
 def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
@@ -65,7 +69,8 @@ def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterato
             arrays = [_without_views(combined(column)) for column in chosen.slice(first, most_rows).columns]
             yield with_starts_of_periods(pa.RecordBatch.from_arrays(arrays, columns), chosen.schema)
         return
-    places = [list(map(str, frame.columns)).index(name) for name in columns]
+    names = [*map(str, frame.columns)]
+    places = [names.index(name) for name in columns]
     for first in range(0, len(frame), most_rows):
         part = frame.iloc[first : first + most_rows]
         arrays = [_of_pandas(part.iloc[:, place], name, first) for place, name in zip(places, columns, strict=True)]
@@ -86,8 +91,10 @@ def _of_polars(frame: Any) -> pa.Table:
     if not odd:
         return pa.table(frame)
     plain = pa.table(frame.drop(odd))
-    arrays = [of_objects(frame[name].to_list(), name) if name in odd else plain.column(name) for name in frame.columns]
-    return pa.Table.from_arrays(arrays, names=frame.columns)
+    columns = {name: plain.column(name) for name in plain.column_names}
+    for name in odd:
+        columns[name] = of_objects(frame[name].to_list(), name)
+    return pa.Table.from_arrays([columns[name] for name in frame.columns], names=frame.columns)
 
 
 def column_of(values: Any, name: str) -> pa.Array | None:
@@ -101,7 +108,9 @@ def column_of(values: Any, name: str) -> pa.Array | None:
         return None
     if _is_of("polars", values) and hasattr(values, "to_frame"):
         return combined(_of_polars(values.alias(name).to_frame()).column(0))
-    return _of_pandas(values, name) if _is_of("pandas", values) and hasattr(values, "dtype") else None
+    if _is_of("pandas", values) and hasattr(values, "dtype"):
+        return _of_pandas(values, name)
+    return None
 
 
 def _of_pandas(values: Any, name: str, first_row: int = 0) -> pa.Array:
@@ -116,7 +125,7 @@ def _of_pandas(values: Any, name: str, first_row: int = 0) -> pa.Array:
     if "SparseDtype" in types:
         return _of_pandas(array.to_dense(), name, first_row)
     if "PeriodDtype" in types:
-        return _of_pandas(array.start_time, name)
+        return _of_pandas(array.start_time, name, first_row)
     if "CategoricalDtype" in types:
         codes = np.asarray(array.codes, np.int64)
         places = pc.if_else(from_numpy(codes >= 0), from_numpy(codes), pa.nulls(len(codes), pa.int64()))

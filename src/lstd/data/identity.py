@@ -41,9 +41,15 @@ _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?) ?(?:(Z)|([+-])(\d\d):?(\d\d)?)?)?", re.ASCII
 )
 NANOSECONDS = {  # of the units of NumPy
-    "W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6,
-    "us": 10**3, "ns": 1,
-}  # fmt: skip
+    "W": 604_800 * 10**9,
+    "D": 86_400 * 10**9,
+    "h": 3_600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+}
 _FINER = {"ps": 10**3, "fs": 10**6, "as": 10**9}  # in a nanosecond
 _MINUTE = NANOSECONDS["m"]
 
@@ -146,8 +152,9 @@ def _of_text(text: str) -> Identity:
         whole = _INTEGER.fullmatch(text)
         if whole is not None:
             digits = whole[1]
-            value = int(digits) if len(digits) < 30 else None
-            return f"integer {digits}" if value is None else _of_integer(value)
+            if len(digits) >= 30:  # Python refuses to read very long ones
+                return f"integer {digits}"
+            return _of_integer(int(digits))
         moment = _TIME.fullmatch(text)
         if moment is not None:
             with contextlib.suppress(ValueError):  # there is no such time
@@ -165,7 +172,11 @@ def _of_iso(moment: re.Match[str]) -> Identity:
     since = _nanoseconds(np.datetime64(f"{day}T{clock.replace(',', '.')}"))
     if utc is None and sign is None:
         return f"time {since}"
-    offset = 0 if sign is None else int(f"{sign}1") * (60 * int(hours) + int(minutes or 0))
+    if sign is None:  # in UTC
+        return f"zoned {since}"
+    offset = 60 * int(hours) + int(minutes or 0)
+    if sign == "-":
+        offset = -offset
     return f"zoned {since - offset * _MINUTE}"
 
 
@@ -210,11 +221,14 @@ def _of_moment(name: Any) -> Identity:
     if hasattr(name, "to_datetime64"):  # a Timestamp of pandas: in UTC if it has a zone
         zoned = name.tzinfo is not None
         name = name.to_datetime64()
-        return f"{'zoned' if zoned else 'time'} {_nanoseconds(name)}"
+        kind = "zoned" if zoned else "time"
+        return f"{kind} {_nanoseconds(name)}"
     if isinstance(name, datetime):
         offset = name.utcoffset()
-        since = np.datetime64(name.replace(tzinfo=None) - (offset or timedelta(0)), "us")
-        return f"{'time' if offset is None else 'zoned'} {_nanoseconds(since)}"
+        if offset is None:
+            return f"time {_nanoseconds(np.datetime64(name, 'us'))}"
+        since = np.datetime64(name.replace(tzinfo=None) - offset, "us")
+        return f"zoned {_nanoseconds(since)}"
     if isinstance(name, (date, np.datetime64)):
         return f"time {_nanoseconds(np.datetime64(name))}"
     if isinstance(name, time):
@@ -228,7 +242,9 @@ def _nanoseconds(moment: np.datetime64 | np.timedelta64) -> int:
     """Return a time or a duration of any unit in nanoseconds, exactly."""
     unit, count = np.datetime_data(moment.dtype)
     if unit in ("Y", "M") and isinstance(moment, np.datetime64):
-        moment, unit, count = moment.astype("M8[D]"), "D", 1
+        moment = moment.astype("M8[D]")
+        unit = "D"
+        count = 1
     number = int(moment.astype(np.int64)) * count
     if unit in NANOSECONDS:
         return number * NANOSECONDS[unit]
@@ -245,7 +261,9 @@ def order_of(key: Identity) -> tuple[str, float, str]:
         return "", key, ""
     kind, _, value = key.partition(" ")
     if kind in ("time", "zoned", "duration", "integer", "number"):
-        return "" if kind in ("integer", "number") else kind, float(value), value
+        if kind in ("integer", "number"):
+            kind = ""
+        return kind, float(value), value
     return kind, 0.0, value
 
 

@@ -18,10 +18,11 @@ AUTO = "auto"  # in place of a number: chosen by cross-validation
 SPREAD, RAW = PENALTIES = ("spread", "raw")  # of a model of the next steps, in place of factors of features
 GAMMA, LMBDA, ALPHA = 0.99, 0.9, 1.0
 SOLVERS = ("auto", "direct", "iterative")
-TOL, MAX_ITER = 1e-8, 1000
+TOL = 1e-8
+MAX_ITER = 1000
 _LOOSE = 1e4  # tolerance of the solves for intervals, in units of `tol`; it falls by 10⁴ where `tol` falls by 100
 DENSE_UP_TO = 3000  # features
-LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
+LMBDAS: NDArray[np.float64] = np.append(np.arange(10) / 10, np.arange(91, 101) / 100)
 ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 5), dtype=np.float64)  # in the unit of LSTDCV
 
 
@@ -61,7 +62,8 @@ def alphas_for(n_features: int, n_transitions: int) -> NDArray[np.float64]:
     >>> [float(alphas_for(n, 100).max()) for n in (10, 30, 150)]
     [1.0, 4.0, 16.0]
     """
-    return ALPHAS[: np.searchsorted(ALPHAS, max(1.0, 16.0 * n_features / max(1, n_transitions)), side="right")]
+    largest = max(1.0, 16.0 * n_features / max(1, n_transitions))
+    return ALPHAS[: np.searchsorted(ALPHAS, largest, side="right")]
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         single = is_single(self.alpha)
-        for name, high in (("gamma", 1.0), ("lmbda", 1.0), *([("alpha", np.inf)] if single else [])):
-            object.__setattr__(self, name, check_real(name, getattr(self, name), 0.0, high))
-        for name in ("penalty",) if single else ("alpha", "penalty"):
-            if (values := getattr(self, name)) is not None:
-                object.__setattr__(self, name, tuple(check_ridge(name, values).tolist()))
+        object.__setattr__(self, "gamma", check_real("gamma", self.gamma, 0.0, 1.0))
+        object.__setattr__(self, "lmbda", check_real("lmbda", self.lmbda, 0.0, 1.0))
+        if single:
+            object.__setattr__(self, "alpha", check_real("alpha", self.alpha, 0.0, np.inf))
+        else:
+            object.__setattr__(self, "alpha", tuple(check_ridge("alpha", self.alpha).tolist()))
+        if self.penalty is not None:
+            object.__setattr__(self, "penalty", tuple(check_ridge("penalty", self.penalty).tolist()))
         if self.unpenalised and not single:
             raise InvalidInputError(
                 "`alpha` must be one number if `unpenalised` is given; got one per feature. Give only one of the two."
@@ -94,9 +99,14 @@ class Settings:
 
     @classmethod
     def with_choice(
-        cls, gamma: float, lmbda: Any, alpha: Any, variant: str = VARIANT, fit_intercept: bool = True,
+        cls,
+        gamma: float,
+        lmbda: Any,
+        alpha: Any,
+        variant: str = VARIANT,
+        fit_intercept: bool = True,
         unpenalised: tuple[str, ...] = (),
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Return settings in which "auto" leaves `lmbda` or `alpha` to the data."""
         choose = []
         for name, value in (("lmbda", lmbda), ("alpha", alpha)):
@@ -104,7 +114,10 @@ class Settings:
                 choose.append(name)
             elif value is None or isinstance(value, str):
                 raise InvalidInputError(f'`{name}` must be a number or "auto"; got {value!r}.')
-        lmbda, alpha = LMBDA if "lmbda" in choose else lmbda, ALPHA if "alpha" in choose else alpha
+        if "lmbda" in choose:
+            lmbda = LMBDA
+        if "alpha" in choose:
+            alpha = ALPHA
         return cls(gamma, lmbda, alpha, variant, fit_intercept, tuple(choose), unpenalised=unpenalised)
 
     @property
@@ -144,13 +157,15 @@ class Settings:
 
     def named(self, features: Sequence[str]) -> Self:
         """Return these settings for features of these names, with `unpenalised` in `penalty`."""
-        if missing := [name for name in self.unpenalised if name not in features]:
+        missing = [name for name in self.unpenalised if name not in features]
+        if missing:
             raise InvalidInputError(
                 f"`unpenalised` must name features; {missing[0]!r} is not one of the {len(features)}. Correct the name."
             )
         if not self.unpenalised:
             return self
-        return replace(self, penalty=tuple(float(name not in self.unpenalised) for name in features), unpenalised=())
+        penalty = tuple(float(name not in self.unpenalised) for name in features)
+        return replace(self, penalty=penalty, unpenalised=())
 
 
 @dataclass(frozen=True)
@@ -169,7 +184,8 @@ class Solver:
     @property
     def loose(self) -> Solver:
         """The solver for intervals."""
-        return replace(self, tol=min(0.1, self.tol * max(1.0, _LOOSE * min(1.0, self.tol / TOL))))
+        factor = max(1.0, _LOOSE * min(1.0, self.tol / TOL))
+        return replace(self, tol=min(0.1, self.tol * factor))
 
     def takes(self, X: Any, n_features: int) -> bool:
         """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""

@@ -14,8 +14,15 @@ from lstd.data.rows import ARGUMENTS
 from lstd.errors import InvalidTypeError
 
 LSTD_COLUMNS = (
-    "episode", "terminated", "X_next", "discount", "importance_ratio", "trace_coefficient", "weight", "groups",
-)  # fmt: skip
+    "episode",
+    "terminated",
+    "X_next",
+    "discount",
+    "importance_ratio",
+    "trace_coefficient",
+    "weight",
+    "groups",
+)
 
 USE_WEIGHT = "Weights of rows are given as `weight`."
 GIVE_HORIZON_ROWS = "Append to each episode that was cut off a horizon row: the features of its last state."

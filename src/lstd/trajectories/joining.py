@@ -11,7 +11,7 @@ from scipy import sparse
 
 from lstd.data.arguments import check_length, shown_id
 from lstd.data.convert import array_of, as_real, check_values_known, column_of_library, labels_of
-from lstd.data.identity import NO_LENGTH, Identity
+from lstd.data.identity import NO_LENGTH, Identity, is_missing
 from lstd.data.ids import NO_TIME, Fault, first_true, identities, joined_ids, last_rows
 from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError, missing_extra
@@ -49,10 +49,13 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
     if parts[0].groups is not None:
         arrays["groups"] = joined_ids([part.groups for part in parts])
     for name in FACTORS:
-        columns = [getattr(part, name) for part in parts]
-        if any(column is not None for column in columns):
-            pairs = zip(columns, parts, strict=True)
-            arrays[name] = np.concatenate([np.ones(len(part)) if one is None else one for one, part in pairs])
+        if all(getattr(part, name) is None for part in parts):
+            continue
+        columns = []
+        for part in parts:
+            column = getattr(part, name)
+            columns.append(np.ones(len(part)) if column is None else column)
+        arrays[name] = np.concatenate(columns)
     ids = [part.episode for part in parts]
     return arrays | {"episode": _joined_ids(ids, renumber), "feature_names": parts[0].feature_names}
 
@@ -114,12 +117,17 @@ def assemble(episodes: Sequence[Episode]) -> dict[str, Any]:
         y[steps] = np.concatenate([episode.rewards for episode in episodes if len(episode.rewards)])
     terminated = np.zeros(len(y), dtype=np.bool_)
     terminated[np.cumsum(lengths) - 1] = [episode.terminated for episode in episodes]
-    X, numbers = np.concatenate([episode.X for episode in episodes]), np.repeat(np.arange(len(episodes)), lengths)
-    arrays: dict[str, Any] = {"X": X, "y": y, "terminated": terminated, "episode": numbers}
+    arrays: dict[str, Any] = {
+        "X": np.concatenate([episode.X for episode in episodes]),
+        "y": y,
+        "terminated": terminated,
+        "episode": np.repeat(np.arange(len(episodes)), lengths),
+    }
     for name in ("actions", "behavior_probability"):
-        given = [values for episode in episodes if (values := getattr(episode, name)) is not None]
-        if given:
-            arrays[name] = _placed(name, [value for values in given for value in values], steps)
+        given = [getattr(episode, name) for episode in episodes]
+        if any(values is not None for values in given):
+            of_steps = [value for values in given if values is not None for value in values]
+            arrays[name] = _placed(name, of_steps, steps)
     for array in arrays.values():
         array.setflags(write=False)
     return arrays
@@ -162,7 +170,7 @@ def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:
     if array.shape[:1] != horizon.shape:
         raise InvalidInputError(f"`actions` must have one action per row, {len(horizon)}; got shape {array.shape}.")
     if array.dtype.kind in "Of":
-        missing = array != array if array.dtype.kind == "f" else np.array([one is None or one != one for one in array])
+        missing = np.isnan(array) if array.dtype.kind == "f" else np.array([*map(is_missing, array)], np.bool_)
         row = first_true(missing.reshape(len(array), -1).any(axis=1) & ~horizon)
         if row is not None:
             raise InvalidInputError(
@@ -178,7 +186,8 @@ def check_probabilities(values: PerRow, actions: NDArray[Any] | None, horizon: F
         return None
     if actions is None:
         raise InvalidInputError("`behavior_probability` must come with `actions`, whose probability it is.")
-    array, most = as_real("behavior_probability", values), np.inf if actions.dtype.kind == "f" else 1.0
+    array = as_real("behavior_probability", values)
+    most = np.inf if actions.dtype.kind == "f" else 1.0  # a density, or a probability
     if array.shape != horizon.shape:
         raise InvalidInputError(
             f"`behavior_probability` must have one value per row, shape {horizon.shape}; got {array.shape}."
@@ -205,7 +214,8 @@ def rows_at(rows: slice | ArrayLike, episode: NDArray[Any]) -> NDArray[np.intp]:
         )
     places = np.flatnonzero(mask)
     torn = (np.diff(places) > 1) & (episode[places[1:]] == episode[places[:-1]])
-    if (place := first_true(torn)) is not None:
+    place = first_true(torn)
+    if place is not None:
         raise InvalidInputError(
             f"A mask must keep consecutive rows of an episode; in episode {episode[places[place]]!s} it drops row "
             f"{places[place] + 1} and keeps later ones. Choose whole episodes."
@@ -217,7 +227,8 @@ def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
     """Return times (T,), numbers or times of NumPy, which must increase up to the `last` row of each episode."""
     times = parse_times("time", values)
     check_length("time", times, "time", len(last))
-    if (row := first_true(~(times[1:] > times[:-1]) & ~last[:-1])) is not None:
+    row = first_true(~(times[1:] > times[:-1]) & ~last[:-1])
+    if row is not None:
         fault = _merged(values, times, last)
         if fault is not None:
             raise InvalidInputError(f"`time` must increase within each episode; row {fault.row} {fault.text}")

@@ -111,12 +111,7 @@ class ObservationFeatures:
         try:
             if self._states is None or int(observation) in self._states:
                 return self._function(observation)
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ) as error:  # a key is missing, or it is of another kind
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a part is missing or of another kind
             raise InvalidInputError(
                 f"Observations must be of the space of the environment, {self._space!s:.80}; got {observation!r:.80} "
                 f"{where} ({error!r:.80}). Correct the environment, or pass `features`."
