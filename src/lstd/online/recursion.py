@@ -41,12 +41,14 @@ from lstd.types import Array
 
 _ENDS = [at.NEXT, at.Y]
 _PAGE = 512  # float64 in a page of 4 KiB
-_BUFFERED, _ENTRIES = 4096, 2**20  # largest number of rows in the buffer, and of features of rows and successors
+_BUFFERED = 4096  # largest number of rows in the buffer
+_ENTRIES = 2**20  # largest number of features of rows and successors in it
 _BYTES = 2**26  # of all blocks, with "auto"
 _SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
-_FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals
-# Condition number from which weights are solved for. Up to 1e5, a read-out may multiply errors by 100; above, by less.
-_SOLVED_ABOVE, _MOST_GROWN = 1e7, 100.0
+_FIRST = 16  # updates before P is first computed from the sums, or n
+_SLOWER = 8  # factor of later intervals
+_SOLVED_ABOVE = 1e7  # condition number from which weights are solved for
+_MOST_GROWN = 100.0  # factor of errors in a read-out, up to a condition number of 1e5; above it, less
 
 
 def rotation(n: int, forgetting: float) -> int:
@@ -69,26 +71,40 @@ class Recursion:
     """
 
     def __init__(
-        self, n: int, m: int, gamma: float, lmbda: float, alpha: Array, variant: str, *, forgetting: float,
-        n_blocks: int | str, renew_every: int, monitors: bool = True,
-    ) -> None:  # fmt: skip
-        self.n, self.m, self.gamma, self.lmbda, self.variant = n, m, gamma, lmbda, variant
-        self.forgetting, self.renew_every, self.monitors = forgetting, renew_every, monitors
+        self,
+        n: int,
+        m: int,
+        gamma: float,
+        lmbda: float,
+        alpha: Array,
+        variant: str,
+        *,
+        forgetting: float,
+        n_blocks: int | str,
+        renew_every: int,
+        monitors: bool = True,
+    ) -> None:
+        self.n = n
+        self.m = m
+        self.gamma = gamma
+        self.lmbda = lmbda
+        self.variant = variant
+        self.forgetting = forgetting
+        self.renew_every = renew_every
+        self.monitors = monitors
         nothing = LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=False)
-        largest = np.inf if forgetting == 1.0 else max(_SHORTEST, 2.0 * n, 0.125 / (1.0 - forgetting))
+        largest = np.inf
+        if forgetting != 1.0:
+            largest = max(_SHORTEST, 2.0 * n, 0.125 / (1.0 - forgetting))
         self.blocks = empty_blocks(nothing, n_blocks, _BYTES).changed(largest=largest)
-        length, panel = -(-n // BLOCK) * BLOCK, 4 if n <= 48 else 8 if n <= 256 else 32
-        length += BLOCK if length % _PAGE == 0 else 0  # columns that are whole pages apart would share cache lines
-        self.state, self.numbers = aligned(at.THETA + m + 2 * panel + length, length), aligned(at.N_NUMBERS)
+
+        panel = _panel_of(n)
+        length = _length_of(n)
+        self.state = aligned(at.THETA + m + 2 * panel + length, length)
+        self.numbers = aligned(at.N_NUMBERS)
         self.counts = np.zeros(at.N_COUNTS, np.int64)
-        first = at.THETA + m
-        self.counts[[at.FEATURES, at.REWARDS, at.PANEL]] = n, m, panel
-        self.counts[[at.Q_AT, at.R_AT, at.M_AT]] = first, first + panel, first + 2 * panel
-        first_at = min(renew_every, max(_FIRST, n))
-        self.counts[[at.ROTATION, at.RENEW_AT, at.INTERVAL]] = rotation(n, forgetting), first_at, first_at
-        self.numbers[[at.LMBDA, at.FRACTION]] = lmbda, boundary_share(variant, lmbda)
-        self.numbers[[at.GROWTH, at.WEIGHT, at.COEFFICIENT]], self.numbers[at.MOST_GROWN] = 1.0, _MOST_GROWN
-        self.numbers[at.FORGETTING] = forgetting
+        self._set_counts(panel)
+        self._set_numbers()
         self.state[[at.RIDGE, at.ALPHA], :n] = alpha
         self._inverse[np.diag_indices(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         self.counts[at.SOLVED] = not np.all(alpha > 0.0)  # until the data determine the weights
@@ -96,7 +112,34 @@ class Recursion:
             self.begin_charts()
         self.warned = False  # of ratios or weights
         self.keeps_buffer = False  # whether rows of the buffer must not be written over, as they may be restored
-        self.buffer = np.zeros((max(64, min(_BUFFERED, _ENTRIES // (2 * n))), 2 * n + m + 6))
+        n_buffered = max(64, min(_BUFFERED, _ENTRIES // (2 * n)))
+        self.buffer = np.zeros((n_buffered, 2 * n + m + 6))
+
+    def _set_counts(self, panel: int) -> None:
+        """Set the counts that follow from the parameters."""
+        counts = self.counts
+        first = at.THETA + self.m
+        counts[at.FEATURES] = self.n
+        counts[at.REWARDS] = self.m
+        counts[at.PANEL] = panel
+        counts[at.Q_AT] = first
+        counts[at.R_AT] = first + panel
+        counts[at.M_AT] = first + 2 * panel
+        counts[at.ROTATION] = rotation(self.n, self.forgetting)
+        first_interval = min(self.renew_every, max(_FIRST, self.n))
+        counts[at.RENEW_AT] = first_interval
+        counts[at.INTERVAL] = first_interval
+
+    def _set_numbers(self) -> None:
+        """Set the numbers that follow from the parameters."""
+        numbers = self.numbers
+        numbers[at.LMBDA] = self.lmbda
+        numbers[at.FRACTION] = boundary_share(self.variant, self.lmbda)
+        numbers[at.FORGETTING] = self.forgetting
+        numbers[at.GROWTH] = 1.0
+        numbers[at.WEIGHT] = 1.0
+        numbers[at.COEFFICIENT] = 1.0
+        numbers[at.MOST_GROWN] = _MOST_GROWN
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -134,13 +177,16 @@ class Recursion:
 
     @property
     def n_updates(self) -> int:
+        """Number of transitions so far."""
         return int(self.counts[at.UPDATES])
 
     @property
     def n_effective(self) -> float:
         """Effective number of transitions, Σ f^k, k < `n_updates`; with forgetting f < 1 it approaches 1/(1 − f)."""
-        f, n_updates = self.forgetting, self.n_updates
-        return float(n_updates) if f == 1.0 else float(-np.expm1(n_updates * np.log(f)) / (1.0 - f))
+        f = self.forgetting
+        if f == 1.0:
+            return float(self.n_updates)
+        return float(-np.expm1(self.n_updates * np.log(f)) / (1.0 - f))
 
     def begin_charts(self) -> None:
         """Begin the charts of errors anew."""
@@ -159,9 +205,11 @@ class Recursion:
 
     def _extended(self, blocks: Blocks, first: int, stop: int) -> Blocks:
         """Return the blocks with some rows of the buffer."""
-        f = self.forgetting
-        scaled = blocks if f == 1.0 else blocks.scaled(f ** (stop - first))
-        return scaled.extended(self._rows(first, stop)) if stop > first else scaled
+        if self.forgetting != 1.0:
+            blocks = blocks.scaled(self.forgetting ** (stop - first))
+        if stop == first:
+            return blocks
+        return blocks.extended(self._rows(first, stop))
 
     def _rows(self, first: int, stop: int) -> Rows:
         """Return some rows of the buffer, in which the last has its own weight and earlier ones less."""
@@ -212,7 +260,8 @@ class Recursion:
         """Move the rows of the buffer into the sums."""
         self.blocks = self.summed()
         if self.keeps_buffer:
-            self.buffer, self.keeps_buffer = np.empty_like(self.buffer), False
+            self.buffer = np.empty_like(self.buffer)
+            self.keeps_buffer = False
         self.counts[at.BUFFERED] = 0
 
     @property
@@ -231,31 +280,48 @@ class Recursion:
     @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _renew(self) -> None:
         """Compute P, y and θ from the sums of all rows; if they have no digits, solve from now on."""
-        counts, n, state, numbers, total = self.counts, self.n, self.state, self.numbers, self.total()
-        state[at.RIDGE, :n] = ridge = self.ridge
+        counts = self.counts
+        state = self.state
+        numbers = self.numbers
+        n = self.n
+        total = self.total()
+        ridge = self.ridge
+        state[at.RIDGE, :n] = ridge
         numbers[at.BOOTSTRAP] /= numbers[at.GROWTH]
         numbers[at.GROWTH] = 1.0
-        state[[at.Y, at.P_NEXT, at.NEXT_P]] = state[at.THETA :] = 0.0  # the padding may hold NaN
+        state[[at.Y, at.P_NEXT, at.NEXT_P]] = 0.0
+        state[at.THETA :] = 0.0  # the padding may hold NaN
         counts[[at.WAITING, at.AHEAD]] = 0
-        z, open_share = state[at.TRACE, :n], numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
+
+        z = state[at.TRACE, :n]
+        open_share = numbers[at.FRACTION] * numbers[at.BOOTSTRAP]
         boundary = np.outer(open_share * z, state[at.NEXT, :n])  # of the end of the stream, which is open
         system = System.of(total, self.variant, ridge, intercept=False).without(-boundary, np.zeros((n, self.m)))
-        solution, was_solved = _solved(system, np.column_stack([np.eye(n), z])), bool(counts[at.SOLVED])
-        counts[at.SOLVED], numbers[at.MOST_GROWN] = solution is None, 0.0
+        solution = _solved(system, np.column_stack([np.eye(n), z]))
+        was_solved = bool(counts[at.SOLVED])
+        counts[at.SOLVED] = solution is None
+        numbers[at.MOST_GROWN] = 0.0
         if solution is not None:
-            self._inverse[:], state[at.Y, :n] = solution.weights[:, :n], solution.weights[:, n]
+            self._inverse[:] = solution.weights[:, :n]
+            state[at.Y, :n] = solution.weights[:, n]
             for theta, b in zip(self.thetas, total.b.T, strict=True):  # each by itself: the same bits
                 theta[:] = self._inverse @ np.ascontiguousarray(b)
             numbers[at.MOST_GROWN] = min(_MOST_GROWN, _SOLVED_ABOVE / solution.condition_number)
-        counts[at.RENEWED], counts[at.INTERVAL] = counts[at.UPDATES], self._interval(was_solved)
+        counts[at.RENEWED] = counts[at.UPDATES]
+        counts[at.INTERVAL] = self._interval(was_solved)
         counts[at.RENEW_AT] = counts[at.RENEWED] + counts[at.INTERVAL]
 
     def _interval(self, was_solved: bool) -> int:
         """Return after how many transitions P is computed next: soon after weights begin or cease to be solved for."""
-        before, is_solved, first = int(self.counts[at.INTERVAL]), bool(self.counts[at.SOLVED]), max(_FIRST, self.n)
-        if is_solved:
-            return min(2 * before, max(first, self.renew_every)) if was_solved else first
-        return min(self.renew_every, max(_FIRST, self.n // 8) if was_solved else _SLOWER * before)
+        before = int(self.counts[at.INTERVAL])
+        first = max(_FIRST, self.n)
+        if self.counts[at.SOLVED] and was_solved:
+            return min(2 * before, max(first, self.renew_every))
+        if self.counts[at.SOLVED]:
+            return first
+        if was_solved:
+            return min(self.renew_every, max(_FIRST, self.n // 8))
+        return min(self.renew_every, _SLOWER * before)
 
     # ------------------------------------------------------------ transitions
 
@@ -263,15 +329,18 @@ class Recursion:
         """Learn from a transition; returns a code of the kernels, and :meth:`after` is then due."""
         if self.m > 1:
             self.buffer[self.counts[at.BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = given.rewards[1:]
-        self.numbers[at.WEIGHT], self.numbers[at.COEFFICIENT] = given.weight, given.coefficient
+        self.numbers[at.WEIGHT] = given.weight
+        self.numbers[at.COEFFICIENT] = given.coefficient
         try:
             return given.taken(kernels, *self.arrays)
         finally:
-            self.numbers[at.WEIGHT] = self.numbers[at.COEFFICIENT] = 1.0
+            self.numbers[at.WEIGHT] = 1.0
+            self.numbers[at.COEFFICIENT] = 1.0
 
     def cut_off(self) -> None:
         """Cut the episode off at the last successor."""
-        numbers, counts = self.numbers, self.counts
+        numbers = self.numbers
+        counts = self.counts
         if numbers[at.BOOTSTRAP] != 0.0:
             counts[at.CUT] = 1
             self.close(numbers[at.FRACTION])
@@ -286,16 +355,29 @@ class Recursion:
 
         P' = P − q ρ with ρ = φ₊ᵀP and q = −c y / (1 − c φ₊ᵀy);  y' = y − q φ₊ᵀy,  θ' = θ − q φ₊ᵀθ.
         """
-        state, counts, panel = self.state, self.counts, int(self.counts[at.PANEL])
-        phi, y, theta = state[at.NEXT], state[at.Y], state[at.THETA : at.THETA + self.m]
-        c, waiting, first = fraction * self.numbers[at.BOOTSTRAP], int(counts[at.WAITING]), int(counts[at.Q_AT])
-        Q, R, M = state[first : first + panel], state[first + panel : first + 2 * panel], state[first + 2 * panel :]
+        state = self.state
+        counts = self.counts
+        panel = int(counts[at.PANEL])
+        waiting = int(counts[at.WAITING])
+        first = int(counts[at.Q_AT])
+        Q = state[first : first + panel]
+        R = state[first + panel : first + 2 * panel]
+        M = state[first + 2 * panel :]
+        phi = state[at.NEXT]
+        y = state[at.Y]
+        theta = state[at.THETA : at.THETA + self.m]
+
+        c = fraction * self.numbers[at.BOOTSTRAP]
         rest = 1.0 - c * float(phi @ y)
-        q, row = y * (-c / rest), phi @ M - (Q[:waiting] @ phi) @ R[:waiting]
+        q = y * (-c / rest)
+        row = phi @ M - (Q[:waiting] @ phi) @ R[:waiting]  # ρ
         if waiting == panel:
             M -= Q.T @ R
-            waiting = counts[at.AHEAD] = 0
-        Q[waiting], R[waiting], counts[at.WAITING] = q, row, waiting + 1
+            waiting = 0
+            counts[at.AHEAD] = 0
+        Q[waiting] = q
+        R[waiting] = row
+        counts[at.WAITING] = waiting + 1
         theta -= np.outer(theta @ phi, q)
         y -= q * (phi @ y)
         self.numbers[at.BOOTSTRAP] = 0.0
@@ -320,7 +402,10 @@ class Recursion:
         if most < np.inf:
             return False
         weights = self.weights(self.variant)
-        values[:] = weights[:, x.indices] @ x.values if isinstance(x, SparseRow) else weights @ x
+        if isinstance(x, SparseRow):
+            values[:] = weights[:, x.indices] @ x.values
+        else:
+            values[:] = weights @ x
         return True
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
@@ -357,4 +442,23 @@ def _solved(system: System, right: Array) -> Solution | None:
         solution = system.solve(right)
     except InvalidInputError:  # weights, or the inverse, overflow
         return None
-    return solution if solution.condition_number <= _SOLVED_ABOVE else None
+    if solution.condition_number <= _SOLVED_ABOVE:
+        return solution
+    return None
+
+
+def _panel_of(n: int) -> int:
+    """Return how many changes of the inverse of n features are applied together."""
+    if n <= 48:
+        return 4
+    if n <= 256:
+        return 8
+    return 32
+
+
+def _length_of(n: int) -> int:
+    """Return the length of a row of n features with its padding, a multiple of BLOCK."""
+    length = -(-n // BLOCK) * BLOCK
+    if length % _PAGE == 0:  # columns that are whole pages apart would share cache lines
+        length += BLOCK
+    return length
