@@ -183,28 +183,42 @@ class Marks:
         """Return the marks of rows and of these, which follow them; without times."""
         if not rows:
             return self
-        _, _, names, groups, terminated, truncated, _, missing = zip(*rows, strict=True)
+        missing = np.array([row.missing for row in rows], np.bool_)
         return Marks(
-            None if names[0] is None else (self.ids or NO_IDS_OF_ROWS).after(names),
-            None if groups[0] is None else (self.groups or NO_IDS_OF_ROWS).after(groups),
-            np.append(terminated, self.terminated).astype(np.bool_),
-            np.append(truncated, self.truncated).astype(np.bool_),
-            np.vstack([np.array(missing, np.bool_), self.missing.reshape(len(self.terminated), len(missing[0]))]),
+            ids=_ids_after([row.name for row in rows], self.ids),
+            groups=_ids_after([row.group for row in rows], self.groups),
+            terminated=np.append([row.terminated for row in rows], self.terminated).astype(np.bool_),
+            truncated=np.append([row.truncated for row in rows], self.truncated).astype(np.bool_),
+            missing=np.vstack([missing, self.missing.reshape(len(self.terminated), missing.shape[1])]),
         )
 
     def row(self, i: int, file: str, place: int) -> Row:
         """Return row `i`, with its place."""
-        name, group = (None if ids is None else ids.key_of_row(i) for ids in (self.ids, self.groups))
-        time = None if self.times is None else self.times[i].item() * self.ticks
-        missing = tuple(self.missing[i].tolist())
-        return Row(file, place, name, group, bool(self.terminated[i]), bool(self.truncated[i]), time, missing)
+        return Row(
+            file=file,
+            place=place,
+            name=None if self.ids is None else self.ids.key_of_row(i),
+            group=None if self.groups is None else self.groups.key_of_row(i),
+            terminated=bool(self.terminated[i]),
+            truncated=bool(self.truncated[i]),
+            time=None if self.times is None else self.times[i].item() * self.ticks,
+            missing=tuple(self.missing[i].tolist()),
+        )
 
     @property
     def begins(self) -> Flags:
         """Whether each row begins an episode, (T,), as the first one does."""
         if self.ids is not None:
             return self.ids.starts(len(self.terminated))
-        return np.append(True, (self.terminated | self.truncated)[:-1])[: len(self.terminated)]
+        ends = self.terminated | self.truncated
+        return np.append(True, ends[:-1])[: len(ends)]
+
+
+def _ids_after(keys: Sequence[Any], ids: Ids | None) -> Ids | None:
+    """Return the ids of rows before which there are rows with these keys, all None where there are no ids."""
+    if keys[0] is None:
+        return None
+    return (ids or NO_IDS_OF_ROWS).after(keys)
 
 
 _NO_FLAGS = np.zeros(0, np.bool_)
@@ -248,10 +262,19 @@ class Episodes:
     """
 
     def __init__(
-        self, roles: Roles, error: RowError, again: str = AGAIN_IN_TABLES, *, whole: bool = False, part: bool = False,
-    ) -> None:  # fmt: skip
-        self._roles, self._error, self._text_again = roles, error, again
-        self._whole, self._part = whole, part
+        self,
+        roles: Roles,
+        error: RowError,
+        again: str = AGAIN_IN_TABLES,
+        *,
+        whole: bool = False,
+        part: bool = False,
+    ) -> None:
+        self._roles = roles
+        self._error = error
+        self._text_again = again
+        self._whole = whole
+        self._part = part
         self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
         self.state = Followed()
 
@@ -260,20 +283,29 @@ class Episodes:
 
         Raises the error of the first row that breaks a rule, also one of the chunks before, or of an earlier `fault`.
         """
-        state, old, n = self.state, len(self.state.tail), len(marks.terminated)
+        n = len(marks.terminated)
         if not n:
             return np.zeros(0, np.int64)
+        state = self.state
+        old = len(state.tail)
         times = state.times
         if marks.times is not None:
             times = times.then(TimesOfEnds.of(marks.times, marks.terminated).scaled(marks.ticks))
         both = marks.after(state.tail)
         begins = both.begins
-        rows = tuple(marks.row(i, file, first + i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n)
+        places = sorted({0, 1, n - 2, n - 1})  # the first two rows and the last two, or fewer
+        rows = tuple(marks.row(i, file, first + i) for i in places if 0 <= i < n)
         late = self._late((*state.tail, rows[0]), marks.times, begins)
         seen, groups = self._check(both, begins, file, first, late, fault)
         numbers: NDArray[np.int64] = state.n_episodes - 1 + np.cumsum(begins[old:])
-        head, tail = (*state.head, *rows)[:2], (*state.tail, *rows)[-2:]
-        self.state = Followed(int(numbers[-1]) + 1, head, tail, seen, groups, times)
+        self.state = Followed(
+            n_episodes=int(numbers[-1]) + 1,
+            head=(*state.head, *rows)[:2],
+            tail=(*state.tail, *rows)[-2:],
+            seen=seen,
+            groups=groups,
+            times=times,
+        )
         return numbers
 
     def finish(self, *, is_over: bool = True) -> None:
@@ -298,18 +330,25 @@ class Episodes:
 
         `late` are the rows out of the order of time. Raises the error of the first row that breaks a rule.
         """
-        state, roles, old, groups = self.state, self._roles, len(self.state.tail), self.state.groups
-        again, seen = _again(marks.ids, old, state.seen, roles.episode, self._text_again)
-        found = [fault and fault._replace(row=old + fault.row), *late, again]
+        state = self.state
+        old = len(state.tail)
+        groups = state.groups
+        again, seen = _again(marks.ids, old, state.seen, self._roles.episode, self._text_again)
+        found = [*late, again]
+        if fault is not None:
+            found.insert(0, fault._replace(row=old + fault.row))
         if not (self._whole and any(found)):  # else last rows are out of place too, so what they lack is not at fault
-            found += [*self._missing(marks, begins, is_over), *_torn(marks.groups, begins, roles.groups)]
+            found += self._wrong_ends(marks, begins, is_over)
+            found += self._missing(marks, begins)
+            found.append(_torn(marks.groups, begins, self._roles.groups))
         if not self._whole:
-            again, groups = _again(marks.groups, old, groups, roles.groups, GROUP_AGAIN)
+            again, groups = _again(marks.groups, old, groups, self._roles.groups, GROUP_AGAIN)
             found.append(again)
         if any(found):
-            row, column, text = min(filter(None, found), key=lambda fault: fault.row)
-            place = state.tail[row][:2] if row < old else (file, first + row - old)
-            raise self._error(*place, column, text)
+            row, column, text = min(filter(None, found), key=lambda one: one.row)
+            if row < old:
+                raise self._error(state.tail[row].file, state.tail[row].place, column, text)
+            raise self._error(file, first + row - old, column, text)
         return seen, groups
 
     def _late(self, rows: Sequence[Row], times: NDArray[Any] | None, begins: Flags) -> list[Fault | None]:
@@ -331,47 +370,75 @@ class Episodes:
             Fault.first(np.asarray(same & inside), self._roles.time, _SAME_TIME),
         ]
 
-    def _missing(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault | None]:
-        """Find the first row that breaks each rule about flags and missing values."""
-        roles, successors, state = self._roles, self._roles.are_transitions, self.state
-        terminated, truncated, missing, m = marks.terminated, marks.truncated, marks.missing, len(roles.rewards)
-        goes_on = np.append(~begins[1:], False)  # the next row is of the same episode
+    def _wrong_ends(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault | None]:
+        """Find the first row that breaks each rule about flags of ends."""
+        roles = self._roles
+        state = self.state
+        terminated = marks.terminated
+        truncated = marks.truncated
+        goes_on = _goes_on(begins)
         cut_before = np.append(False, (truncated & goes_on)[:-1])  # the row before, of the same episode, is flagged
-        alone = truncated & ~goes_on & ~cut_before & ~missing[:, :m].all(axis=1) & (not successors)
-        alone[-1] &= is_over
+        not_cut = np.append((cut_before & (goes_on | terminated))[1:], False)
+        has_reward = ~marks.missing[:, : len(roles.rewards)].all(axis=1)
+        alone = truncated & ~goes_on & ~cut_before & has_reward  # an end without a row for the state that followed
+        if roles.are_transitions:
+            alone[:] = False
+        if not is_over:
+            alone[-1] = False  # the next row may be that row
         if marks.ids is not None and (self._part or state.tail[:1] != state.head[:1]):
             alone[0] = False  # the row before, which is not known here, may be flagged
-        lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
-        at_end = terminated & ~goes_on & (not successors)
-        faults = [
-            Fault.first(np.append((cut_before & (goes_on | terminated))[1:], False), roles.truncated, _NOT_CUT),
+        return [
+            Fault.first(not_cut, roles.truncated, _NOT_CUT),
             Fault.first(terminated & goes_on, roles.terminated, _LATE_ROW),
             Fault.first(alone, roles.truncated, _NO_SUCCESSOR),
         ]
+
+    def _missing(self, marks: Marks, begins: Flags) -> list[Fault | None]:
+        """Find the first row that misses a value of each column, where no episode was cut off."""
+        roles = self._roles
+        successors = roles.are_transitions
+        goes_on = _goes_on(begins)
+        at_end = marks.terminated & ~goes_on
+        lost = marks.missing & (goes_on | marks.terminated | successors)[:, np.newaxis]
+        faults = []
         for j, column in enumerate(self._columns):
-            if j < m:
-                faults.append(Fault.first(missing[:, j] & at_end, column, _LOST_AT_END.format(roles.terminated)))
-            text = _LOST_WITH_SUCCESSOR if successors else _LOST_REWARD if j < m else _LOST_VALUE
+            is_reward = j < len(roles.rewards)
+            if is_reward and not successors:
+                faults.append(Fault.first(marks.missing[:, j] & at_end, column, _LOST_AT_END.format(roles.terminated)))
+            if successors:
+                text = _LOST_WITH_SUCCESSOR
+            elif is_reward:
+                text = _LOST_REWARD
+            else:
+                text = _LOST_VALUE
             faults.append(Fault.first(lost[:, j], column, text))
         return faults
 
 
-def _torn(groups: Ids | None, begins: Flags, column: str | None) -> list[Fault | None]:
+def _goes_on(begins: Flags) -> Flags:
+    """Return whether the next row is of the same episode, (T,), false for the last; `begins` are first rows of one."""
+    return np.append(~begins[1:], False)
+
+
+def _torn(groups: Ids | None, begins: Flags, column: str | None) -> Fault | None:
     """Find the first row of another group than the row before, of the same episode."""
     if groups is None:
-        return []
+        return None
     fault = Fault.first(groups.starts(len(begins)) & ~begins, column, "")
-    return [fault and fault._replace(text=f"has {shown_id(groups.of_row(fault.row))}, but {_ONE_GROUP}")]
+    if fault is None:
+        return None
+    return fault._replace(text=f"has {shown_id(groups.of_row(fault.row))}, but {_ONE_GROUP}")
 
 
-def _again(
-    ids: Ids | None, old: int, seen: SeenIds, column: str | None, text: str
-) -> tuple[Fault | None, SeenIds]:  # fmt: skip
+def _again(ids: Ids | None, old: int, seen: SeenIds, column: str | None, text: str) -> tuple[Fault | None, SeenIds]:
     """Find the first id that begins after the `old` rows and was seen, and return the ids with those that begin."""
     if ids is None:
         return None, seen
-    first, seen = int(np.searchsorted(ids.changes, old)), seen.copy()
+    first = int(np.searchsorted(ids.changes, old))
+    seen = seen.copy()
     place = seen.add(ids.keys[first:])
     if place is None:
         return None, seen
-    return Fault(int(ids.changes[first + place]), str(column), f"{shown_id(ids.names[first + place])} {text}"), seen
+    change = first + place
+    fault = Fault(int(ids.changes[change]), str(column), f"{shown_id(ids.names[change])} {text}")
+    return fault, seen

@@ -338,6 +338,9 @@ class Rows(Record):
 
     def kept_each(self, places: Sequence[int]) -> list[Rows]:
         """Return single rows as :meth:`kept` does, in less time than one by one."""
+        if len(places) == 1:
+            (place,) = places
+            return [self.kept(slice(place, place + 1))]
         several = self.kept(np.array(places))
         shared = several.__dict__
         per_row = [name for name in ("X", "X_next", *_PER_ROW) if shared[name] is not None]
