@@ -304,7 +304,10 @@ class Blocks(BlockList[LSTDStatistics]):
 
         The last is that of rewards and weights: two blocks of the same rows may differ in it.
         """
-        until = [(s.n_rows, s.counts.mark, s.n_episodes, s.counts.reward_mark) for s in (*self.prefixes, self.total)]
+        until = [
+            (sums.n_rows, sums.counts.mark, sums.n_episodes, sums.counts.reward_mark)
+            for sums in (*self.prefixes, self.total)
+        ]
         marks = np.array([(0, 0, 0, 0), *until], dtype=np.uint64)
         return np.asarray(marks[1:] - marks[:-1])
 
@@ -363,13 +366,18 @@ class Blocks(BlockList[LSTDStatistics]):
         begins : bool, optional
             Whether `later` begins with a new episode; by default the episode ids say so.
         """
-        one, two = self.total, later.total
-        if not (one.n_rows and two.n_rows):
-            return (self if one.n_rows else later).changed(total=one.then(two))
+        one = self.total
+        two = later.total
+        if not one.n_rows:
+            return later.changed(total=one.then(two))
+        if not two.n_rows:
+            return self.changed(total=one.then(two))
         if begins is None:
             begins = two.first is None or not one.continued_by(two.first)
         both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
-        goes_on = one.shares_group_with(two.first) if one.n_groups is not None else not begins
+        goes_on = not begins  # whether the last group or episode does
+        if one.n_groups is not None:
+            goes_on = one.shares_group_with(two.first)
         if self.seen is not None and later.seen is not None:
             shared = None
             if goes_on and two.first is not None:
@@ -380,14 +388,27 @@ class Blocks(BlockList[LSTDStatistics]):
             both = both.changed(seen=seen)
         if not self.limit:
             return both
-        prefixes, others = (part.prefixes if part.by_episode == both.by_episode else () for part in (self, later))
-        before = [*prefixes, one] if not (goes_on and both.by_episode) else [*prefixes]
-        start = both.count(one) - (both.by_episode and goes_on)
-        ends = [*map(both.count, before), *(start + both.count(prefix) for prefix in others), both.count(both.total)]
-        kept = _kept(ends, both.layout.most)
-        return both._resized(
-            [before[i] if i < len(before) else one.merged(others[i - len(before)], begins=begins) for i in kept]
-        )
+        before = [*self._prefixes_in(both)]
+        others = later._prefixes_in(both)
+        start = both.count(one)  # groups, episodes or rows before the later stream
+        if goes_on and both.by_episode:
+            start -= 1
+        else:
+            before.append(one)
+        ends = [both.count(prefix) for prefix in before]
+        ends += [start + both.count(prefix) for prefix in others]
+        ends.append(both.count(both.total))
+        prefixes = []
+        for i in _kept(ends, both.layout.most):
+            if i < len(before):
+                prefixes.append(before[i])
+            else:
+                prefixes.append(one.merged(others[i - len(before)], begins=begins))
+        return both._resized(prefixes)
+
+    def _prefixes_in(self, both: Blocks) -> tuple[LSTDStatistics, ...]:
+        """Return the prefix sums that end blocks of a longer stream; none at rows, if its blocks are of episodes."""
+        return self.prefixes if self.by_episode == both.by_episode else ()
 
     def scaled(self, factor: float) -> Blocks:
         """Return the blocks of the same rows with their weights times `factor`."""
@@ -412,7 +433,9 @@ def _kept(ends: Sequence[int], most: int) -> list[int]:
 def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:
     """Return how many blocks fit in `n_bytes`: each takes two matrices of float64."""
     affordable = min(_MOST, n_bytes // (16 * max(1, n_features) ** 2))
-    return affordable if affordable >= _FEWEST else 0
+    if affordable < _FEWEST:
+        return 0
+    return affordable
 
 
 def no_blocks(rows: Rows, lmbda: float, n_blocks: int | str) -> Blocks:
@@ -455,7 +478,9 @@ def empty_blocks(nothing: LSTDStatistics, n_blocks: int | str, n_bytes: int = _B
 
 def _too_many(n_features: int, n_bytes: int) -> str:
     needed = 16 * n_features**2 * _FEWEST / 2**20
-    remedy = f"Set `n_blocks` to {_FEWEST} or more" if n_bytes == _BYTES else "Give more memory"
+    remedy = "Give more memory"
+    if n_bytes == _BYTES:  # of a model in memory, whose user can set the number
+        remedy = f"Set `n_blocks` to {_FEWEST} or more"
     return (
         f"Intervals of {n_features} weights need at least {needed:.3g} MB for blocks of the data; "
         f'`n_blocks="auto"` may take {n_bytes >> 20} MB. {remedy}, or fit fewer features.'

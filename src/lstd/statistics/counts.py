@@ -196,21 +196,20 @@ class Counts(Record):
 
     def then(self, later: Counts) -> Counts:
         """Return the counts of these rows and later ones of the stream."""
-        if not (self.n_rows and later.n_rows):
-            return self if self.n_rows else later
-        one, two, sample = self.sample, later.sample, None
-        if one and two:
-            sums = two.sums.copy()
-            sums[:, 2:] += one.sums[:, 2:]
-            sample = Sample(sums, one.off_policy or two.off_policy)
-        elif one or two:
-            sample = (one or two).times(np.nan)  # type: ignore[union-attr]
+        if not later.n_rows:
+            return self
+        if not self.n_rows:
+            return later
         return Counts(
-            self.n_rows + later.n_rows, self.n_transitions + later.n_transitions,
-            self.total_weight + later.total_weight, self.unused + later.unused,
-            (self.mark + later.mark) % _MODULUS, (self.reward_mark + later.reward_mark) % _MODULUS,
-            sample, later.observed @ self.observed,
-        )  # fmt: skip
+            n_rows=self.n_rows + later.n_rows,
+            n_transitions=self.n_transitions + later.n_transitions,
+            total_weight=self.total_weight + later.total_weight,
+            unused=self.unused + later.unused,
+            mark=(self.mark + later.mark) % _MODULUS,
+            reward_mark=(self.reward_mark + later.reward_mark) % _MODULUS,
+            sample=_joined(self.sample, later.sample),
+            observed=later.observed @ self.observed,
+        )
 
     def closed(self, unused: int) -> Counts:
         """Return the counts without a next row, with so many unused rewards."""
@@ -222,11 +221,26 @@ class Counts(Record):
 
     def scaled(self, factor: float) -> Counts:
         """Return the counts of the same rows with their weights times `factor`."""
-        observed, factors = self.observed.copy(), np.ones((3, 4))
+        observed = self.observed.copy()
         observed[1:, 0] *= factor
-        factors[1, 1:] = factor, factor, factor**2  # only the second has weights
+        factors = np.ones((3, 4))
+        factors[1, 1:3] = factor  # only the second sample has weights
+        factors[1, 3] = factor**2
         sample = self.sample and self.sample.times(factors)
         return self.changed(total_weight=factor * self.total_weight, sample=sample, observed=observed)
+
+
+def _joined(one: Sample | None, two: Sample | None) -> Sample | None:
+    """Return the effective samples of rows and of later ones; NaN if one of them is not known."""
+    if one is None and two is None:
+        return None
+    if one is None or two is None:
+        known = one or two
+        assert known is not None
+        return known.times(np.nan)
+    sums = two.sums.copy()
+    sums[:, 2:] += one.sums[:, 2:]
+    return Sample(sums, one.off_policy or two.off_policy)
 
 
 def marks_until(rows: Rows, ends: Sequence[int]) -> NDArray[np.uint64]:
@@ -255,11 +269,11 @@ def _marks_of(X: Features, n: int) -> NDArray[np.uint64]:
     if not sparse.issparse(X):
         bits = np.ascontiguousarray(X[:, :n], dtype=np.float64).view(np.uint64)
         return np.asarray(bits @ _factors(n))
-    marks, kept = np.zeros(X.shape[0], np.uint64), X.indices < n
+    marks = np.zeros(X.shape[0], np.uint64)
+    kept = X.indices < n
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    np.add.at(
-        marks, row[kept], X.data[kept].view(np.uint64) * (np.uint64(_ODD) * (2 * X.indices[kept].astype(np.uint64) + 1))
-    )
+    factors = np.uint64(_ODD) * (2 * X.indices[kept].astype(np.uint64) + 1)  # k_j
+    np.add.at(marks, row[kept], X.data[kept].view(np.uint64) * factors)
     return marks
 
 
@@ -282,26 +296,32 @@ class About:
         """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
         if self == other and not self.labels:
             return self
-        if None not in (self.intercept, other.intercept) and self.intercept != other.intercept:
+        is_known = self.intercept is not None and other.intercept is not None
+        if is_known and self.intercept != other.intercept:
             raise InvalidInputError(
                 "Statistics merge only if all have an intercept or none has; one has a column of ones as its last "
                 "feature, the other does not. Sum both with the same `fit_intercept`."
             )
-        names, others = self.feature_names, other.feature_names
+        names = self.feature_names
+        others = other.feature_names
         if names is not None and others is not None and names != others:
             place = next((i for i, (a, b) in enumerate(zip(names, others, strict=False)) if a != b), 0)
             raise InvalidInputError(
                 "Statistics merge only with the same features in the same order; feature "
                 f"{place} is {names[place]!r} in one and {others[place]!r} in the other. Select the columns by name."
             )
-        if twice := self.labels & other.labels:
+        twice = self.labels & other.labels
+        if twice:
             raise InvalidInputError(
                 f"Statistics merge only if they share no data; both have the label {min(twice)!r}. Leave out the "
                 "second one, or give different data different labels."
             )
-        intercept = other.intercept if self.intercept is None else self.intercept
-        own_discounts = self.own_discounts or other.own_discounts
-        return About(others if names is None else names, intercept, self.labels | other.labels, own_discounts)
+        return About(
+            feature_names=others if names is None else names,
+            intercept=other.intercept if self.intercept is None else self.intercept,
+            labels=self.labels | other.labels,
+            own_discounts=self.own_discounts or other.own_discounts,
+        )
 
 
 UNKNOWN = About()

@@ -38,7 +38,8 @@ from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
-_WIDTH, _ROWS = 128, 4096  # columns of a product, and rows, at a time
+_WIDTH = 128  # columns of a product at a time
+_ROWS = 4096  # at a time
 _CONSTANT = 2.0**-40  # share of the mean square of a column that is rounding
 
 
@@ -117,7 +118,8 @@ class LagSums(Record):
         horizon, n, _ = self.full.shape
         ahead = np.vstack([(1.0 - lmbda) * self.full[1:, :, :n] + self.cut[1:], np.zeros((1, n, n))])
         found = np.concatenate([ahead, self.full[:, :, n:]], axis=2)
-        return np.asarray(found * (lmbda ** np.arange(horizon))[:, np.newaxis, np.newaxis])
+        decay = lmbda ** np.arange(horizon)
+        return np.asarray(found * decay[:, np.newaxis, np.newaxis])
 
     def units(self, centre: Array | None, *, intercept: bool) -> Units:
         """Return the units of the features, without the column of ones that an `intercept` adds.
@@ -194,22 +196,33 @@ def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
     """
     horizon, n, _ = sums.full.shape
     ends = np.flatnonzero(rows.last[max(0, first - horizon + 1) : first][::-1])
-    before = int(ends[0]) if len(ends) else min(first, horizon - 1)  # rows of the same episode
+    before = min(first, horizon - 1)  # rows of the same episode
+    if len(ends):
+        before = int(ends[0])
     part = rows.taken(slice(first - before, end))
-    discount, full = np.where(part.last, 0.0, part.discount), part.full
+    discount = np.where(part.last, 0.0, part.discount)
+    full = part.full
     phi = _features(part)
-    s = max(1, min(horizon, _WIDTH // n)) if isinstance(phi, np.ndarray) else 1
-    earlier, right = _shifted(_scaled(phi, part.weight), discount, s), _beside(phi, part.y)
+    s = 1
+    if isinstance(phi, np.ndarray):
+        s = max(1, min(horizon, _WIDTH // n))
+    earlier = _shifted(_scaled(phi, part.weight), discount, s)  # E_v of each row
+    right = _beside(phi, part.y)
+
+    def add(goal: Array, k: int, rows_before: Any, rows_after: Any, weight: Array) -> None:
+        """Add the pairs of some rows and of those k to k + s − 1 rows before to the sums of these lags."""
+        if not weight.any():
+            return
+        lags = goal[k : k + s]
+        added = dense(earlier[rows_before].T @ _scaled(right[rows_after], weight)).reshape(s, n, -1)
+        lags += added[: len(lags), :, : lags.shape[2]]
+
     for k, factor in islice(enumerate(_products(discount)), 0, horizon, s):
         u = max(before, k)
+        add(sums.full, k, slice(u - k, len(part) - k), slice(u, None), (factor * full)[u:])
         cut = np.flatnonzero(~full[u:] & (factor[u:] != 0.0)) + u
-        for out, places, weight in ((sums.full, slice(u, None), factor * full), (sums.cut, cut, factor)):
-            if weight[places].any():
-                lags = out[k : k + s]
-                moved = slice(u - k, len(part) - k) if out is sums.full else cut - k
-                added = dense(earlier[moved].T @ _scaled(right[places], weight[places])).reshape(s, n, -1)
-                lags += added[: len(lags), :, : lags.shape[2]]
-        if not k:
+        add(sums.cut, k, cut - k, cut, factor[cut])
+        if k == 0:
             sums.cut[0] = 0.0
         if not factor[before:].any():
             break
@@ -249,19 +262,25 @@ def _products(discount: Array) -> Iterator[Array]:
     found = np.ones(len(discount))
     for k in count(1):
         yield found
-        found = np.append(np.zeros(k), found[k:] * discount[: max(0, len(found) - k)])[: len(found)]
+        n_later = max(0, len(found) - k)  # rows with k rows before
+        found = np.append(np.zeros(k), found[k:] * discount[:n_later])[: len(found)]
 
 
 def _scaled(phi: Features, weight: Array) -> Features:
     """Return rows times their weights."""
     if (weight == 1.0).all():
         return phi
-    return phi * weight[:, np.newaxis] if isinstance(phi, np.ndarray) else phi.multiply(weight[:, np.newaxis]).tocsr()
+    column = weight[:, np.newaxis]
+    if isinstance(phi, np.ndarray):
+        return phi * column
+    return phi.multiply(column).tocsr()
 
 
 def _beside(phi: Features, y: Array) -> Features:
     """Return features with the rewards beside them."""
-    return np.hstack([phi, y]) if isinstance(phi, np.ndarray) else sparse.hstack([phi, y], format="csr")
+    if isinstance(phi, np.ndarray):
+        return np.hstack([phi, y])
+    return sparse.hstack([phi, y], format="csr")
 
 
 # ------------------------------------------------------------ blocks of a stream
@@ -482,7 +501,9 @@ class HorizonSolution(Record):
     def run(self, added: Array | None = None) -> Array:
         """Return the weights θ_1, …, θ_H, (H, n, m); or, with `added` (H, n, m) in place of Σ c_k, what follows."""
         horizon, n, m = self.constants.shape
-        right = np.cumsum(self.constants, axis=0) if added is None else added
+        right = added
+        if right is None:
+            right = np.cumsum(self.constants, axis=0)
         backwards = np.zeros(((horizon + 1) * n, m))  # θ_H, …, θ_1, θ_0
         for h in range(1, horizon + 1):
             place = (horizon - h) * n

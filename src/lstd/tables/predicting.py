@@ -88,8 +88,11 @@ def parquet_sink(file: IO[bytes], names: Sequence[str]) -> Iterator[Write]:
 
 
 def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
+    """Return a column in the type of the file; raises InvalidInputError when a value has no place in it."""
+    if column.type == kind:
+        return column
     try:
-        return column if column.type == kind else column.cast(kind)
+        return column.cast(kind)
     except pa.ArrowException as error:
         raise InvalidInputError(
             f"column {name!r} is of type {column.type} here and of type {kind} in the files before, and has a value "
@@ -98,8 +101,12 @@ def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
 
 
 def _texts(name: str, column: pa.Array) -> list[Any]:
+    """Return the cells of a column: numbers as such, others as text; raises InvalidInputError where that is none."""
     try:
-        return list((column if pa.types.is_floating(column.type) else as_text(column)).to_pylist())
+        cells = column
+        if not pa.types.is_floating(column.type):
+            cells = as_text(column)
+        return list(cells.to_pylist())
     except pa.ArrowException as error:
         raise InvalidInputError(
             f"column {name!r} of type {column.type} cannot be written as text; write to a .parquet file."
@@ -114,18 +121,22 @@ class Thinned:
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._kept: list[Array] = []
-        self._most, self._step = most, 1
+        self._most = most
+        self._step = 1
 
     def add(self, rows: Array) -> None:
         """Add the next rows, (T, n)."""
         self._kept.append(rows[:: self._step].copy())  # a view would hold all of them
         while sum(kept.size for kept in self._kept) > self._most:
-            self._kept, self._step = [self.rows[::2]], 2 * self._step
+            self._kept = [self.rows[::2]]
+            self._step *= 2
 
     @property
     def rows(self) -> Array:
         """The rows that are kept."""
-        return np.concatenate(self._kept) if self._kept else np.empty((0, 1))
+        if not self._kept:
+            return np.empty((0, 1))
+        return np.concatenate(self._kept)
 
 
 def predict_tables(
@@ -156,9 +167,11 @@ def predict_tables(
     reader = RowReader(open_tables(paths, on_progress), roles, chunk_rows=chunk_rows)
     zero = np.zeros((1, len(linear.feature_names)))  # which raises before anything is written
     names = [*kept, *_columns(linear, zero, linear.predict(zero), level, contributions)]
-    if twice := [name for name in kept if names.count(name) > 1]:
+    twice = [name for name in kept if names.count(name) > 1]
+    if twice:
         raise InvalidInputError(f"column {twice[0]!r} would appear twice in the output; rename it in the data.")
-    written, seen = 0, Thinned()
+    written = 0
+    seen = Thinned()
     with sink(file, names) as write:
         for chunk in reader.chunks():
             predicted = predictions_of(linear, chunk)
@@ -166,9 +179,12 @@ def predict_tables(
                 found = _columns(linear, chunk.rows.X, predicted, level, contributions)
             except InvalidInputError as error:
                 raise chunk.error(error) from error
-            if level is not None and isinstance(table := reader.tables[0], Prepared):
+            table = reader.tables[0]
+            if level is not None and isinstance(table, Prepared):
                 unseen = table.unseen(chunk.rows.X, linear.feature_names)
-                found |= {name: found[name] | unseen for name in found if name.startswith("little_data")}
+                for name in found:
+                    if name.startswith("little_data"):
+                        found[name] = found[name] | unseen
             try:
                 write(_as_given(roles, chunk) | {name: from_numpy(values) for name, values in found.items()})
             except InvalidInputError as error:
@@ -182,10 +198,12 @@ def predict_tables(
 
 def _as_given(roles: Roles, chunk: Chunk) -> dict[str, pa.Array]:
     """Return the columns to copy; where a feature's missing values were filled, they are missing again."""
-    features, columns = list(roles.features or ()), {}
+    features = list(roles.features or ())
+    columns = {}
     for name, column in zip(roles.kept, chunk.kept, strict=True):
         columns[name] = column
-        if (says_where := f"{name}=") in features and pa.types.is_floating(column.type):
+        says_where = f"{name}="  # the column of 0 and 1 that says where values were filled in
+        if says_where in features and pa.types.is_floating(column.type):
             missing = from_numpy(chunk.rows.X[:, features.index(says_where)] == 1.0)
             columns[name] = pc.if_else(missing, pa.nulls(1, column.type)[0], column)
     return columns
@@ -200,17 +218,22 @@ def _columns(
     if level is not None:
         intervals = linear.interval(X, level)
         found = {name: getattr(intervals, name) for name in ("prediction", *_OF_INTERVALS)}
-    found = {name: values.reshape(len(X), -1) for name, values in found.items()}
-    columns = {f"{name}{end}": values[:, j] for j, end in enumerate(ends) for name, values in found.items()}
+    columns = {}
+    for j, end in enumerate(ends):
+        for name, values in found.items():
+            columns[f"{name}{end}"] = values.reshape(len(X), -1)[:, j]
     if not contributions:
         return columns
     parts = Contributions.of(linear, X)
-    kinds = {"contribution": parts.values} | ({} if level is None else {"contribution_error": parts.standard_error})
+    kinds = {"contribution": parts.values}
+    if level is not None:
+        kinds["contribution_error"] = parts.standard_error
     for j, end in enumerate(ends):
         columns[f"at_means{end}"] = np.full(len(X), np.atleast_1d(parts.base)[j])
         for kind, values in kinds.items():
-            of_reward = values.reshape(len(X), len(ends), -1)[:, j].T
-            columns |= {f"{kind}_{name}{end}": x for name, x in zip(linear.feature_names, of_reward, strict=True)}
+            of_reward = values.reshape(len(X), len(ends), -1)[:, j]
+            for name, part in zip(linear.feature_names, of_reward.T, strict=True):
+                columns[f"{kind}_{name}{end}"] = part
     return columns
 
 
@@ -221,8 +244,9 @@ def predictions_of(linear: Linear, chunk: Chunk) -> Array:
         predicted = (columns @ linear.coef.T + linear.intercept).reshape(len(chunk.rows), -1)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
+        row = chunk.rows.place + int(np.argmax(bad)) + 1
         raise InvalidInputError(
-            f"{chunk.file}: row {chunk.rows.place + int(np.argmax(bad)) + 1} (the first row of data is 1): the "
+            f"{chunk.file}: row {row} (the first row of data is 1): the "
             "prediction is beyond 1e308; look for huge values of its features."
         )
     return linear.limited(predicted)

@@ -78,15 +78,22 @@ class RowReader:
     """
 
     def __init__(
-        self, paths: Iterable[str | Table], roles: Roles, *, gamma: float = 1.0, chunk_rows: int | None = None,
-        memory: int = chunk_sums.MEMORY, part: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        paths: Iterable[str | Table],
+        roles: Roles,
+        *,
+        gamma: float = 1.0,
+        chunk_rows: int | None = None,
+        memory: int = chunk_sums.MEMORY,
+        part: bool = False,
+    ) -> None:
         self.tables = [*map(open_table, paths)]
         self.roles = resolved(roles, self.tables)
         self.features = self.roles.features or ()
         self.columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))  # to read
         self.episodes = Episodes(roles, partial(_error, self.tables), part=part)
-        self.gamma, self.is_part = gamma, part
+        self.gamma = gamma
+        self.is_part = part
         self.chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
         self.held: list[Chunk] = []  # chunks that were read, and are to be given once more
         self.failure: InvalidInputError | None = None  # of the row after those that were read
@@ -128,14 +135,19 @@ class RowReader:
 
 def _error(tables: Sequence[Table], file: str, row: int, column: str, text: str) -> InvalidInputError:
     """Return the error for a value in one of some tables; its row in the file is counted from 0."""
-    table = next((table for table in tables if table.file == file), None)
-    return at_row(file, row, column, text) if table is None else table.error(row, column, text)
+    for table in tables:
+        if table.file == file:
+            return table.error(row, column, text)
+    return at_row(file, row, column, text)
 
 
 def times_of(chunks: Sequence[Chunk]) -> NDArray[Any] | None:
     """Return the times of the rows of chunks; None without times, and where only some are dates."""
     times = [chunk.times for chunk in chunks if chunk.times is not None]
-    return np.concatenate(times) if len({part.dtype.kind in "mM" for part in times}) == 1 else None
+    are_dates = {part.dtype.kind in "mM" for part in times}
+    if len(are_dates) != 1:
+        return None
+    return np.concatenate(times)
 
 
 def chunks_of(
@@ -217,8 +229,9 @@ def tables_of(source: Any, roles: Roles) -> Any:
         tables = [*first, *rest]
     if not tables:
         raise InvalidInputError("`source` must hold at least one table; got none.")
-    is_lazy = any(map(callable, tables))
-    return tables if is_lazy else [opened(place, table) for place, table in enumerate(tables)]
+    if any(map(callable, tables)):  # each is called where it is read
+        return tables
+    return [opened(place, table) for place, table in enumerate(tables)]
 
 
 def opened(place: int, chunk: Any) -> str | Table:

@@ -93,7 +93,9 @@ def score_tables(
     except InvalidInputError as error:
         raise InvalidInputError(f"{files}: {error}") from error
     if score is None:
-        other = "" if unobserved == "predict" else ', or use `unobserved="predict"`'
+        other = ""
+        if unobserved != "predict":
+            other = ', or use `unobserved="predict"`'
         raise InvalidInputError(
             f"{files}: of {len(rows)} rows {np.count_nonzero(found.weight) or 'none'} can be scored, and at least 2 "
             f"are needed. Give longer episodes{other}."
@@ -137,7 +139,7 @@ def _score(found: ObservedReturns, values: Array) -> Score | None:
 
 def score_horizons(
     model: HorizonModel, rows: Rows, horizons: Sequence[int], unobserved: str = "predict"
-) -> Iterator[Score]:  # fmt: skip
+) -> Iterator[Score]:
     """Yield the score for each number of steps, as :meth:`lstd.HorizonLSTD.score`; raises as `score_tables` does."""
     check_treatment(unobserved, TOLERANCE)
     for h in horizons:
@@ -153,19 +155,21 @@ def score_horizons(
 
 def backtest_tables(
     estimator: Any, rows: Rows, time: Any, names: Sequence[str], cut: Any, horizons: Sequence[int]
-) -> Iterator[tuple[str, Backtest]]:  # fmt: skip
+) -> Iterator[tuple[str, Backtest]]:
     """Yield :func:`lstd.metrics.backtest` for each reward, with its name, and number of steps."""
     from lstd.metrics import backtest  # imports scikit-learn
 
     columns = {**rows.arguments, "y": None, "time": time}
     for j, name in enumerate(names):
         y = np.where(rows.known, rows.y[:, j], np.nan)
-        yield from ((name, backtest(estimator, **columns | {"y": y}, cut=cut, steps=h)) for h in horizons)
+        columns["y"] = y
+        for h in horizons:
+            yield name, backtest(estimator, **columns, cut=cut, steps=h)
 
 
 def all_rows(
     tables: Sequence[str | Table], roles: Roles, gamma: float, on_progress: OnProgress | None = None
-) -> tuple[Rows, Any]:  # fmt: skip
+) -> tuple[Rows, Any]:
     """Return the rows of tables, with times if a column is named; raises InvalidInputError at the first bad row."""
     reader = RowReader(open_tables(tables, on_progress), roles, gamma=gamma)
     chunks = [chunk for chunk in reader.chunks() if len(chunk.rows)]
