@@ -27,7 +27,10 @@ def clear(lanes):  # type: ignore[no-untyped-def]
 @kernel
 def fold(lane):  # type: ignore[no-untyped-def]
     """Return the sum of BLOCK partial sums."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    a = 0.0
+    b = 0.0
+    c = 0.0
+    d = 0.0
     for k in range(0, BLOCK, 4):
         a += lane[k]
         b += lane[k + 1]
@@ -39,7 +42,9 @@ def fold(lane):  # type: ignore[no-untyped-def]
 @kernel
 def dots(phi, a, b, c, lanes):  # type: ignore[no-untyped-def]
     """Return φᵀa, φᵀb and φᵀc; `lanes`, at least (3 BLOCK,), is scratch."""
-    lane0, lane1, lane2 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK], lanes[2 * BLOCK : 3 * BLOCK]
+    lane0 = lanes[:BLOCK]
+    lane1 = lanes[BLOCK : 2 * BLOCK]
+    lane2 = lanes[2 * BLOCK : 3 * BLOCK]
     clear(lanes[: 3 * BLOCK])
     add_products(phi, a, b, c, lane0, lane1, lane2)
     return fold(lane0), fold(lane1), fold(lane2)
@@ -80,7 +85,7 @@ def copy(source, goal):  # type: ignore[no-untyped-def]
 
 @kernel
 def load(source, goal, most):  # type: ignore[no-untyped-def]
-    """Copy `source`, of any length, to the head of `goal`; return `beyond`."""
+    """Copy `source`, of any length, to the head of `goal`; return `count_larger` of it."""
     bad = 0
     for i in range(len(source)):
         goal[i] = source[i]
@@ -91,12 +96,12 @@ def load(source, goal, most):  # type: ignore[no-untyped-def]
 @kernel
 def not_finite(values):  # type: ignore[no-untyped-def]
     """Return the number of entries that are not finite."""
-    return beyond(values, LARGEST)
+    return count_larger(values, LARGEST)
 
 
 @kernel
-def beyond(values, most):  # type: ignore[no-untyped-def]
-    """Return the number of entries that are beyond ±`most` or NaN."""
+def count_larger(values, most):  # type: ignore[no-untyped-def]
+    """Return the number of entries that are larger than `most` in size, or NaN."""
     bad = 0
     for i in range(len(values)):
         bad += not abs(values[i]) <= most
@@ -104,8 +109,8 @@ def beyond(values, most):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def sum_beyond(factor, a, b, most):  # type: ignore[no-untyped-def]
-    """Return the number of entries of factor · a + b that are beyond ±`most` or NaN."""
+def count_larger_sums(factor, a, b, most):  # type: ignore[no-untyped-def]
+    """Return the number of entries of factor · a + b that are larger than `most` in size, or NaN."""
     bad = 0
     for i in range(len(a)):
         bad += not abs(factor * a[i] + b[i]) <= most

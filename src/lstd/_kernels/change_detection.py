@@ -37,21 +37,30 @@ from lstd._kernels.compilation import lean_kernel as kernel
 # are cut. The sums, and the maxima of their excursions; number and sum of the excesses of those that are over, of the
 # mean and of the size. Two regressions.
 LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, LEVEL, HIGHEST, VALUE, REWARD, OPEN, LARGEST_ERROR = range(14)
-UP, DOWN, LARGE, MOST, EXCESS, OVER = 14, 15, 16, 17, 20, 22
-MEAN_OF, SIZE_OF = 24, 32
+UP = 14
+DOWN = 15
+LARGE = 16
+MOST = 17
+EXCESS = 20
+OVER = 22
+MEAN_OF = 24
+SIZE_OF = 32
 N_CHART = 40
 NOT_YET = -1.0
 FAST, SLOW = range(2)
 # Of a regression: number of pairs, means of x and y, sums of squares and products, the last y, whether there is one.
 PAIRS, MEAN_X, MEAN_Y, XX, XY, YY, LAST, HAS_LAST = range(8)
 
-SHORTEST, LONGEST = 16.0, 32.0  # errors in a block of the fast chart; between them 1/(1 − γ)
+# Errors in a block of the fast chart: 1/(1 − γ), but at least and at most
+SHORTEST = 16.0
+LONGEST = 32.0
 SLOWER = 5.0  # times SHORTEST or 1/(1 − γ), errors in a block of the slow chart
 FARTHEST = 10_000.0  # errors taken for 1/(1 − γ) where γ is 1
 FEWEST = 8  # blocks with which scores begin
 NEGLIGIBLE = 0.02  # times the mean size of errors, a change of their mean; without noise, learning itself is a trend
 CUT = 8.0  # times their mean size, at which errors are cut
-MOST_MEAN, MOST_SIZE = 3.0, 5.0  # largest scores
+MOST_MEAN = 3.0  # largest score of a mean
+MOST_SIZE = 5.0  # largest score of a size
 LOW = 1.5
 PRIOR = 4.0  # excursions known in advance
 # Of a chart: blocks with which alarms begin; K; RARE; the score beyond which a value is cut in the regression; and the
@@ -65,7 +74,8 @@ def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
     ahead = 1.0 / max(1.0 - gamma, 1.0 / FARTHEST)
     charts[:] = 0.0
     charts[:, LEVEL] = NOT_YET
-    charts[:, LENGTH] = length = round(min(max(SHORTEST, ahead), LONGEST))
+    length = round(min(max(SHORTEST, ahead), LONGEST))
+    charts[FAST, LENGTH] = length
     charts[SLOW, LENGTH] = length * round(SLOWER * max(SHORTEST, ahead) / length)
     charts[:, SKIPPED] = 10.0 * np.maximum(n_features, charts[:, LENGTH])
     charts[FAST, LARGEST_ERROR] = np.finfo(np.float64).max
@@ -98,7 +108,8 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     chart[ERRORS] += chart[LENGTH]
     chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
     over = chart[SIZE] if which == FAST and chart[SIZE] > 0.0 else chart[LENGTH]
-    mean, size = chart[SUM] / over, math.sqrt(chart[SIZE] / chart[LENGTH])
+    mean = chart[SUM] / over
+    size = math.sqrt(chart[SIZE] / chart[LENGTH])
     least = NEGLIGIBLE * (1.0 if which == FAST else chart[SCALE])
     least_size = NEGLIGIBLE * math.sqrt(chart[SCALE]) / 2.0
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
@@ -106,21 +117,31 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
         return
     chart[BLOCKS] += 1.0
     warm, k, rare, outlying, expected = OF_FAST if which == FAST else OF_SLOW
-    z = min(max(score(mean, least, outlying, chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
-    w = min(max(score(size, least_size, outlying, chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
-    for at, score_less_k in ((UP, z - k), (DOWN, -z - k), (LARGE, w - k)):
-        climb(at, score_less_k, chart)
+    score_of_mean = score(mean, least, outlying, chart[MEAN_OF:SIZE_OF])
+    score_of_size = score(size, least_size, outlying, chart[SIZE_OF:N_CHART])
+    z = min(max(score_of_mean, -MOST_MEAN), MOST_MEAN)
+    w = min(max(score_of_size, -MOST_SIZE), MOST_SIZE)
+    climb(UP, z - k, chart)
+    climb(DOWN, -z - k, chart)
+    climb(LARGE, w - k, chart)
     mean_limit = LOW + rare * (PRIOR * expected + chart[OVER]) / (PRIOR + chart[EXCESS])
     size_limit = LOW + rare * (PRIOR * (expected + 0.5) + chart[OVER + 1]) / (PRIOR + chart[EXCESS + 1])
-    mean, size = max(chart[UP], chart[DOWN]) / mean_limit, chart[LARGE] / size_limit
-    chart[LEVEL] = max(mean, size) if chart[BLOCKS] > warm else NOT_YET
-    chart[HIGHEST] = LARGE if size > 2.0 * mean else UP if chart[UP] > chart[DOWN] else DOWN
+    level_of_mean = max(chart[UP], chart[DOWN]) / mean_limit
+    level_of_size = chart[LARGE] / size_limit
+    chart[LEVEL] = max(level_of_mean, level_of_size) if chart[BLOCKS] > warm else NOT_YET
+    if level_of_size > 2.0 * level_of_mean:
+        chart[HIGHEST] = LARGE
+    elif chart[UP] > chart[DOWN]:
+        chart[HIGHEST] = UP
+    else:
+        chart[HIGHEST] = DOWN
 
 
 @kernel
 def climb(at, score, chart):  # type: ignore[no-untyped-def]
     """Move a sum by a score less the reference value; count its excursion if that is over."""
-    kind, most = int(at == LARGE), MOST + at - UP
+    kind = int(at == LARGE)
+    most = MOST + at - UP
     chart[at] = max(0.0, chart[at] + score)
     if chart[at] == 0.0:
         if chart[most] > LOW:
@@ -136,7 +157,8 @@ def score(y, least, outlying, pairs):  # type: ignore[no-untyped-def]
 
     The standard deviation of what is left is at least `least`.
     """
-    n, z = pairs[PAIRS], 0.0
+    n = pairs[PAIRS]
+    z = 0.0
     if n >= FEWEST:
         # A slope within its error of zero only adds noise.
         slope = pairs[XY] / pairs[XX] if pairs[XX] > 0.0 else 0.0
@@ -146,7 +168,8 @@ def score(y, least, outlying, pairs):  # type: ignore[no-untyped-def]
         if square > 0.0:
             x = pairs[LAST] - pairs[MEAN_X]
             spread = 1.0 + 1.0 / n + (x * x / pairs[XX] if pairs[XX] > 0.0 else 0.0)
-            expected, error = pairs[MEAN_Y] + slope * x, math.sqrt(square * spread)
+            expected = pairs[MEAN_Y] + slope * x
+            error = math.sqrt(square * spread)
             t = (y - expected) / error
             nu = n - 2.0
             z = math.copysign((8.0 * nu + 1.0) / (8.0 * nu + 3.0) * math.sqrt(nu * math.log1p(t * t / nu)), t)
@@ -154,11 +177,13 @@ def score(y, least, outlying, pairs):  # type: ignore[no-untyped-def]
                 y = expected + math.copysign(outlying * error, t)
     if pairs[HAS_LAST] == 1.0:
         pairs[PAIRS] = n + 1.0
-        dx, dy = pairs[LAST] - pairs[MEAN_X], y - pairs[MEAN_Y]
+        dx = pairs[LAST] - pairs[MEAN_X]
+        dy = y - pairs[MEAN_Y]
         pairs[MEAN_X] += dx / (n + 1.0)
         pairs[MEAN_Y] += dy / (n + 1.0)
         pairs[XX] += dx * (pairs[LAST] - pairs[MEAN_X])
         pairs[XY] += dx * (y - pairs[MEAN_Y])
         pairs[YY] += dy * (y - pairs[MEAN_Y])
-    pairs[LAST], pairs[HAS_LAST] = y, 1.0
+    pairs[LAST] = y
+    pairs[HAS_LAST] = 1.0
     return z

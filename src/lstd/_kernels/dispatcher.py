@@ -167,7 +167,8 @@ class _Cache(NullCache):  # type: ignore[misc,unused-ignore]
     """Compiled code of a kernel, by argument types."""
 
     def __init__(self, source: Path, name: str) -> None:
-        self._source, self._name = source, name
+        self._source = source
+        self._name = name
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         settings = sorted(v for v in os.environ.items() if v[0].startswith("NUMBA_") and not v[0].startswith(_HARMLESS))

@@ -17,10 +17,12 @@ def forward_rows(  # type: ignore[no-untyped-def]
     has one, and a last one for own_t r_t. s_t and f_t are written to the rows `places[t]` of `left` (T, n) or
     (T, n + 1), and of `right` (T, K).
     """
-    n, width = states.shape[1], policy.shape[1] * states.shape[1]
+    n = states.shape[1]
+    width = policy.shape[1] * states.shape[1]
     ones = left.shape[1] > n
     for t in range(len(actions) - 1, -1, -1):
-        state, place = states[at[t]], places[t]
+        state = states[at[t]]
+        place = places[t]
         if kept[t] == 0.0:
             running[:] = 0.0
         else:
@@ -52,10 +54,15 @@ def dual_weights(states, at, actions, weights, ones, begins, discounts, coeffici
     ω is in `weights` (n_actions, n) and `ones`. `discounts` (S,) are those of states. Empty `coefficients` are zeros,
     else they have shape (T,). `states`, `at` and `actions` are as in `forward_rows`.
     """
-    n, before = states.shape[1], 0.0
+    n = states.shape[1]
+    before = 0.0
     whole = n - n % 4
     for t in range(len(actions)):
-        state, omega, b, c, d = states[at[t]], weights[actions[t]], 0.0, 0.0, 0.0
+        state = states[at[t]]
+        omega = weights[actions[t]]
+        b = 0.0
+        c = 0.0
+        d = 0.0
         if begins[t] or not len(coefficients):
             before = ones
         else:

@@ -37,8 +37,10 @@ def sherman_morrison(phi_p, phi_y, p, y, q, numbers):  # type: ignore[no-untyped
     ratio, weight, decay, bootstrap = numbers
     o = bootstrap - weight * ratio * decay
     d = 1.0 + weight * ratio * phi_p - o * phi_y
-    along_p, along_y = ratio * (1.0 - bootstrap * phi_y) / d, ratio * (decay + bootstrap * phi_p) / d
-    of_p, of_y = weight * ratio / d, o / d
+    along_p = ratio * (1.0 - bootstrap * phi_y) / d
+    along_y = ratio * (decay + bootstrap * phi_p) / d
+    of_p = weight * ratio / d
+    of_y = o / d
     for i in range(len(q)):
         q[i] = of_p * p[i] - of_y * y[i]
         y[i] = along_p * p[i] + along_y * y[i]
@@ -67,7 +69,8 @@ def project(state, numbers, counts, with_next):  # type: ignore[no-untyped-def]
         counts[AHEAD] = with_next and counts[WAITING] + 1 < counts[PANEL]
     lanes = numbers[DOTS:]
     for k in range(counts[WAITING]):
-        q, r = state[counts[Q_AT] + k], state[counts[R_AT] + k]
+        q = state[counts[Q_AT] + k]
+        r = state[counts[R_AT] + k]
         phi_r, phi_q, _ = dots(state[PHI], r, q, q, lanes)
         add_both(-phi_r, q, state[P_PHI], -phi_q, r, state[PHI_P])
 
@@ -80,12 +83,11 @@ def pass_over(state, counts):  # type: ignore[no-untyped-def]
     clear(state[NEXT_P])
     lanes = state[LANES:THETA]
     for i in range(0, counts[FEATURES], 4):
-        read(
-            state[first + i], state[first + i + 1], state[first + i + 2], state[first + i + 3],
-            state, i, lanes,
-        )  # fmt: skip
+        row = first + i
+        read(state[row], state[row + 1], state[row + 2], state[row + 3], state, i, lanes)
         for j in range(4):
-            state[P_PHI, i + j], state[P_NEXT, i + j] = fold(lanes[j]), fold(lanes[4 + j])
+            state[P_PHI, i + j] = fold(lanes[j])
+            state[P_NEXT, i + j] = fold(lanes[4 + j])
 
 
 @kernel
@@ -119,7 +121,9 @@ def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-d
     """Compute what `project` does, from the rows and columns of P at these indices."""
     make_room(state, counts)
     counts[AHEAD] = 0
-    p, phi_p, first = state[P_PHI], state[PHI_P], counts[M_AT]
+    p = state[P_PHI]
+    phi_p = state[PHI_P]
+    first = counts[M_AT]
     clear(phi_p)
     for i in range(counts[FEATURES]):
         total = 0.0
@@ -129,7 +133,10 @@ def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-d
     for j in range(len(indices)):
         add(values[j], state[first + indices[j]], phi_p)
     for k in range(counts[WAITING]):
-        q, r, phi_q, phi_r = state[counts[Q_AT] + k], state[counts[R_AT] + k], 0.0, 0.0
+        q = state[counts[Q_AT] + k]
+        r = state[counts[R_AT] + k]
+        phi_q = 0.0
+        phi_r = 0.0
         for j in range(len(indices)):
             phi_q += values[j] * q[indices[j]]
             phi_r += values[j] * r[indices[j]]
@@ -145,14 +152,29 @@ def make_room(state, counts):  # type: ignore[no-untyped-def]
     if counts[WAITING] < counts[PANEL]:
         return
     counts[WAITING] = counts[AHEAD] = 0
-    n, q, r, m = state.shape[1], counts[Q_AT], counts[R_AT], counts[M_AT]
+    n = state.shape[1]
+    q = counts[Q_AT]
+    r = counts[R_AT]
+    m = counts[M_AT]
     for left in range(0, n, COLUMNS):
+        right = min(left + COLUMNS, n)
         for i in range(0, counts[FEATURES], 4):
             for k in range(0, counts[PANEL], 4):
                 apply_four(
-                    state[m + i], state[m + i + 1], state[m + i + 2], state[m + i + 3], state, q + k, i,
-                    state[r + k], state[r + k + 1], state[r + k + 2], state[r + k + 3], left, min(left + COLUMNS, n),
-                )  # fmt: skip
+                    state[m + i],
+                    state[m + i + 1],
+                    state[m + i + 2],
+                    state[m + i + 3],
+                    state,
+                    q + k,
+                    i,
+                    state[r + k],
+                    state[r + k + 1],
+                    state[r + k + 2],
+                    state[r + k + 3],
+                    left,
+                    right,
+                )
 
 
 @kernel
@@ -175,7 +197,9 @@ def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3, left, right):  #
 @kernel
 def restore_ridge(state, numbers, counts):  # type: ignore[no-untyped-def]
     """Restore the ridge of the features i with ⌊iL/n⌋ = T mod L, L = ROTATION; return whether digits were lost."""
-    n, rotation, lost = counts[FEATURES], counts[ROTATION], False
+    n = counts[FEATURES]
+    rotation = counts[ROTATION]
+    lost = False
     phase = counts[UPDATES] % rotation
     for i in range((phase * n + rotation - 1) // rotation, n):
         if i * rotation // n != phase:
@@ -190,13 +214,17 @@ def restore_ridge(state, numbers, counts):  # type: ignore[no-untyped-def]
 def add_ridge(i, more, state, counts):  # type: ignore[no-untyped-def]
     """Add `more` to the ridge of feature i; return whether digits were lost."""
     make_room(state, counts)
-    first, k, y = counts[M_AT], counts[WAITING], state[Y]
-    q, r = state[counts[Q_AT] + k], state[counts[R_AT] + k]
+    first = counts[M_AT]
+    k = counts[WAITING]
+    y = state[Y]
+    q = state[counts[Q_AT] + k]
+    r = state[counts[R_AT] + k]
     copy(state[first + i], r)
     for j in range(len(q)):
         q[j] = state[first + j, i]
     for earlier in range(k):
-        before, after = state[counts[Q_AT] + earlier], state[counts[R_AT] + earlier]
+        before = state[counts[Q_AT] + earlier]
+        after = state[counts[R_AT] + earlier]
         add_both(-after[i], before, q, -before[i], after, r)
     denominator = 1.0 + more * q[i]
     lost = lost_digits(denominator, 1.0 + abs(more * q[i]))

@@ -15,7 +15,10 @@ Y, TRACE, NEXT, P_NEXT, NEXT_P, RIDGE, ALPHA, PHI, P_PHI, PHI_P, ARRIVES, LANES,
 LMBDA, DECAY, BOOTSTRAP, FRACTION, FORGETTING, GROWTH, WEIGHT, COEFFICIENT, MOST_GROWN = range(9)
 # Whether a ratio was other than one, and whether any factor was. Effective samples with ratios alone, with weights
 # alone, and without both, as in `lstd._kernels.traces`. Then the charts of `lstd._kernels.change_detection`.
-OFF_POLICY, FACTORS, SAMPLES, CHARTS = 9, 10, 11, 23
+OFF_POLICY = 9
+FACTORS = 10
+SAMPLES = 11
+CHARTS = 23
 # Scratch for inner products, from a cache line on.
 DOTS = -(-(CHARTS + 2 * N_CHART) // 8) * 8
 N_NUMBERS = DOTS + 3 * BLOCK
@@ -31,13 +34,20 @@ WAITING, AHEAD, UPDATES, BUFFERED, RENEWED, RENEW_AT, INTERVAL, SOLVED, EPISODES
 # Last columns of `buffer`, in which transitions wait: x, x₊, the rewards, and these.
 DISCOUNT, RATIO, OF_TRACE, OF_ROW, EPISODE, TERMINAL = range(-6, 0)
 PLACES = {  # of the columns of rows that the kernels take, in the order in which `stream` takes them
-    "discount": DISCOUNT, "importance_ratio": RATIO, "trace_coefficient": OF_TRACE, "weight": OF_ROW,
-}  # fmt: skip
+    "discount": DISCOUNT,
+    "importance_ratio": RATIO,
+    "trace_coefficient": OF_TRACE,
+    "weight": OF_ROW,
+}
 
 # What a transition returns. LOOK: done, and the buffer is full, P is to be computed anew, or the stream has changed.
 # After a negative code nothing has changed. BAD: an argument is invalid, or so large that sums would overflow. JUMP:
 # `x` is not the `x_next` of the last transition. ASK: of recorded rows, one that the caller must learn.
-DONE, LOOK, BAD, JUMP, ASK = 0, 1, -1, -2, -3
+DONE = 0
+LOOK = 1
+BAD = -1
+JUMP = -2
+ASK = -3
 # Kinds of recorded rows: the successor is the next row, or terminal; none is known; the episode is cut off there.
 GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
 

@@ -20,7 +20,18 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from lstd._kernels.blocked import LARGEST, beyond, copy, differs, dots, increasing, load, scatter, sum_beyond, valid
+from lstd._kernels.blocked import (
+    LARGEST,
+    copy,
+    count_larger,
+    count_larger_sums,
+    differs,
+    dots,
+    increasing,
+    load,
+    scatter,
+    valid,
+)
 from lstd._kernels.change_detection import LENGTH, LEVEL, N_CHART, OPEN, REWARD, VALUE, add_error
 from lstd._kernels.compilation import lean_kernel as kernel
 from lstd._kernels.inverse import project, project_sparse, restore_ridge, sherman_morrison
@@ -59,7 +70,7 @@ def step_sparse(  # type: ignore[no-untyped-def]
         return BAD
     if not (increasing(indices, n) and increasing(next_indices, n)):
         return BAD
-    if beyond(values, HUGE) + beyond(next_values, HUGE) > 0:
+    if count_larger(values, HUGE) + count_larger(next_values, HUGE) > 0:
         return BAD
     scatter(indices, values, state[PHI])
     scatter(next_indices, next_values, state[ARRIVES])
@@ -79,9 +90,10 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
     the charts of errors, NaN before alarms begin. Stops after a row with a code other than DONE, and with a negative
     code before a row that the caller must learn.
     """
-    m, n = y.shape[1], X.shape[1]
+    m = y.shape[1]
+    n = X.shape[1]
     for t in range(first, len(y)):
-        if kinds[t] == IS_CUT or beyond(y[t, 1:], HUGE) > 0:
+        if kinds[t] == IS_CUT or count_larger(y[t, 1:], HUGE) > 0:
             return t, ASK
         if len(predictions) > 0:
             if np.isnan(predict(X[t], predictions[t, :m], LARGEST, state, numbers, counts)):
@@ -92,7 +104,8 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
             continue
         terminated = kinds[t] == TERMINATES
         copy(y[t, 1:], buffer[counts[BUFFERED], 2 * n + 1 : 2 * n + m])
-        numbers[COEFFICIENT], numbers[WEIGHT] = columns[t, 2], columns[t, 3]
+        numbers[COEFFICIENT] = columns[t, 2]
+        numbers[WEIGHT] = columns[t, 3]
         successor = X[t] if terminated else X_next[t]
         code = step(X[t], successor, y[t, 0], columns[t, 0], columns[t, 1], terminated, state, numbers, counts, buffer)
         numbers[WEIGHT] = numbers[COEFFICIENT] = 1.0
@@ -112,7 +125,8 @@ def predict(x, values, most, state, numbers, counts):  # type: ignore[no-untyped
     one is not finite, if weights are to be solved for, if this may multiply their errors by more than `most`, or `x` is
     to be checked.
     """
-    a, first = along(x, most, state, numbers, counts), np.nan
+    a = along(x, most, state, numbers, counts)
+    first = np.nan
     if a != a:
         return a
     for j in range(max(1, len(values))):
@@ -143,7 +157,9 @@ def along(x, most, state, numbers, counts):  # type: ignore[no-untyped-def]
 @kernel
 def denominator(state, numbers, counts):  # type: ignore[no-untyped-def]
     """Return 1 − c φ₊ᵀy and 1 + c |φ₊|ᵀ|y| / |1 − c φ₊ᵀy|, by which reading weights out may multiply their errors."""
-    total, size, c = 0.0, 0.0, numbers[FRACTION] * numbers[BOOTSTRAP]
+    total = 0.0
+    size = 0.0
+    c = numbers[FRACTION] * numbers[BOOTSTRAP]
     for i in range(counts[FEATURES]):
         term = state[NEXT, i] * state[Y, i]
         total += term
@@ -160,7 +176,10 @@ def growth(state, numbers, counts):  # type: ignore[no-untyped-def]
 @kernel
 def dot(x, a):  # type: ignore[no-untyped-def]
     """Return xᵀa over the entries of `x`, whose length may be no multiple of BLOCK."""
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    s3 = 0.0
     whole = len(x) // 4 * 4
     for i in range(0, whole, 4):
         s0 += x[i] * a[i]
@@ -184,7 +203,7 @@ def enter(reward, discount, ratio, terminated, state, numbers, counts, buffer): 
     own = numbers[WEIGHT]
     most = max(1.0, ratio * max(1.0, own * numbers[GROWTH]) * max(1.0, abs(reward) / HUGE))
     decay = numbers[COEFFICIENT] * numbers[LMBDA] * numbers[DECAY]
-    if sum_beyond(decay, state[TRACE], state[PHI], HUGE / most) > 0:
+    if count_larger_sums(decay, state[TRACE], state[PHI], HUGE / most) > 0:
         return BAD
     if not decay * numbers[SAMPLES + E] + 1.0 <= HUGE / most:  # the trace of a feature that is always one
         return BAD
@@ -193,11 +212,18 @@ def enter(reward, discount, ratio, terminated, state, numbers, counts, buffer): 
             return JUMP
         counts[AHEAD] = 0  # products were formed for another row
     copy(state[ARRIVES], state[NEXT])
-    row, n = buffer[counts[BUFFERED]], counts[FEATURES]
+    row = buffer[counts[BUFFERED]]
+    n = counts[FEATURES]
     for i in range(n):
-        row[i], row[n + i] = state[PHI, i], state[ARRIVES, i]
-    row[2 * n], row[DISCOUNT], row[RATIO], row[TERMINAL] = reward, discount, ratio, terminated
-    row[OF_TRACE], row[OF_ROW], row[EPISODE] = numbers[COEFFICIENT], own, counts[EPISODES]
+        row[i] = state[PHI, i]
+        row[n + i] = state[ARRIVES, i]
+    row[2 * n] = reward
+    row[DISCOUNT] = discount
+    row[RATIO] = ratio
+    row[TERMINAL] = terminated
+    row[OF_TRACE] = numbers[COEFFICIENT]
+    row[OF_ROW] = own
+    row[EPISODE] = counts[EPISODES]
     numbers[GROWTH] /= numbers[FORGETTING]
     return DONE
 
@@ -205,10 +231,17 @@ def enter(reward, discount, ratio, terminated, state, numbers, counts, buffer): 
 @kernel
 def advance(state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
     """Update P, y, θ and z with the last row of the buffer, and return the code."""
-    row, k = buffer[counts[BUFFERED]], counts[WAITING]
-    phi, p, y, z = state[PHI], state[P_PHI], state[Y], state[TRACE]
-    q, lanes, ratio = state[counts[Q_AT] + k], numbers[DOTS:], row[RATIO]
-    weight, bootstrap = row[OF_ROW] * numbers[GROWTH], numbers[BOOTSTRAP]
+    row = buffer[counts[BUFFERED]]
+    k = counts[WAITING]
+    phi = state[PHI]
+    p = state[P_PHI]
+    y = state[Y]
+    z = state[TRACE]
+    q = state[counts[Q_AT] + k]
+    lanes = numbers[DOTS:]
+    ratio = row[RATIO]
+    weight = row[OF_ROW] * numbers[GROWTH]
+    bootstrap = numbers[BOOTSTRAP]
     decay = row[OF_TRACE] * numbers[LMBDA] * numbers[DECAY]
     phi_y, phi_p, phi_theta = dots(phi, y, p, state[THETA], lanes)
     if numbers[CHARTS + LENGTH] > 0.0:
@@ -220,7 +253,8 @@ def advance(state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
     for i in range(len(z)):
         z[i] = ratio * (decay * z[i] + phi[i])
     for j in range(counts[REWARDS]):
-        theta, gain = state[THETA + j], weight * row[2 * counts[FEATURES] + j]
+        theta = state[THETA + j]
+        gain = weight * row[2 * counts[FEATURES] + j]
         if j > 0:
             phi_theta, _, _ = dots(phi, theta, theta, theta, lanes)
         for i in range(len(theta)):
@@ -257,11 +291,14 @@ def note_error(reward, here, over, numbers, counts):  # type: ignore[no-untyped-
 
     `here` is that value, and `reward` follows it, unless the episode is over.
     """
-    fast, slow = numbers[CHARTS : CHARTS + N_CHART], numbers[CHARTS + N_CHART : CHARTS + 2 * N_CHART]
+    fast = numbers[CHARTS : CHARTS + N_CHART]
+    slow = numbers[CHARTS + N_CHART : CHARTS + 2 * N_CHART]
     if fast[OPEN] == 1.0 and counts[SOLVED] == 0 and not few_runs(numbers):
         error = fast[REWARD] + numbers[DECAY] * here - fast[VALUE]
         counts[CHANGED] = max(counts[CHANGED], add_error(error, fast, slow))
-    fast[VALUE], fast[REWARD], fast[OPEN] = here, reward, not over
+    fast[VALUE] = here
+    fast[REWARD] = reward
+    fast[OPEN] = not over
 
 
 @kernel
@@ -270,7 +307,10 @@ def note_sample(row, decay, numbers):  # type: ignore[no-untyped-def]
 
     `decay` is λγ on arrival, 0 at the start of an episode. All that came before counts f times as much.
     """
-    ratio, weight, coefficient, f = row[RATIO], row[OF_ROW], row[OF_TRACE], numbers[FORGETTING]
+    ratio = row[RATIO]
+    weight = row[OF_ROW]
+    coefficient = row[OF_TRACE]
+    f = numbers[FORGETTING]
     if ratio != 1.0:
         numbers[OFF_POLICY] = 1.0
     if ratio != 1.0 or weight != 1.0 or coefficient != 1.0:

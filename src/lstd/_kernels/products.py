@@ -14,7 +14,10 @@ import numpy as np
 
 from lstd._kernels.compilation import kernel
 
-FULL, LAST, CUT = 1, 2, 4  # marks of a row: full transition, last row of its episode, successor beyond a cut
+# Marks of a row, which add up
+FULL = 1  # full transition
+LAST = 2  # last row of its episode
+CUT = 4  # its successor is dropped where the data are cut
 
 
 @kernel
@@ -26,10 +29,13 @@ def add_td_errors(  # type: ignore[no-untyped-def]
 
     Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`, and a one in the last place; its successor
     likewise, or it is the next row if `indptr_next` is empty. Columns have T numbers, or one for all rows. `factors`
-    are of the rewards, of the traces, and of successors beyond a cut. δ_t is zero in the rows from `part[2]` up to
+    are of the rewards, of the traces, and of successors at a cut. δ_t is zero in the rows from `part[2]` up to
     `part[3]`, and in rows after the part. `batch` (2, size + 1) is scratch.
     """
-    (p, f), size, after, state = batch, batch.shape[1] - 1, part[1], 0.0  # state: f of the row after the batch
+    p, f = batch
+    size = batch.shape[1] - 1
+    after = part[1]
+    state = 0.0  # f of the row after the batch
     p[0] = 0.0
     if after < len(marks):
         _multiply(indptr, indices, values, v, after, after + 1, p)
@@ -49,23 +55,32 @@ def add_td_errors(  # type: ignore[no-untyped-def]
 @kernel
 def _multiply(indptr, indices, values, v, first, end, out):  # type: ignore[no-untyped-def]
     """out_t ← φ_tᵀv, counted from the first row."""
-    start, one = indptr[first], v[len(v) - 1]
+    start = indptr[first]
+    one = v[len(v) - 1]
     for t in range(first, end):
-        stop, value = indptr[t + 1], one
+        stop = indptr[t + 1]
+        value = one
         for k in range(start, stop):
             value += values[k] * v[np.uint64(indices[k])]
-        out[t - first], start = value, stop
+        out[t - first] = value
+        start = stop
 
 
 @kernel
 def _td_errors(columns, marks, factors, part, first, end, p, f, after):  # type: ignore[no-untyped-def]
     """Replace φ'_tᵀv in f by f_t, and return the first one; `after` is that of the row after the last."""
     rewards, discounts, ratios, coefficients, weights = columns
-    by_ratio, by_coefficient, by_weight = len(ratios) > 1, len(coefficients) > 1, len(weights) > 1
+    by_ratio = len(ratios) > 1
+    by_coefficient = len(coefficients) > 1
+    by_weight = len(weights) > 1
     for t in range(end - 1, first - 1, -1):
-        error, kept, mark = 0.0, 0.0, marks[t]
+        error = 0.0
+        kept = 0.0
+        mark = marks[t]
         if mark & FULL and not part[2] <= t < part[3]:
-            ahead = discounts[t] * f[t - first] * (factors[2] if mark & CUT else 1.0)
+            ahead = discounts[t] * f[t - first]
+            if mark & CUT:
+                ahead *= factors[2]
             error = weights[t * by_weight] * (factors[0] * rewards[t] + ahead - p[t - first])
         if not mark & LAST:
             kept = coefficients[(t + 1) * by_coefficient] * factors[1] * discounts[t]
@@ -77,9 +92,11 @@ def _td_errors(columns, marks, factors, part, first, end, p, f, after):  # type:
 @kernel
 def _add_rows(indptr, indices, values, f, first, end, goal):  # type: ignore[no-untyped-def]
     """Add Σ φ_t f_t to goal; f is counted from the first row."""
-    start, total = indptr[first], 0.0
+    start = indptr[first]
+    total = 0.0
     for t in range(first, end):
-        stop, factor = indptr[t + 1], f[t - first]
+        stop = indptr[t + 1]
+        factor = f[t - first]
         total += factor
         for k in range(start, stop):
             goal[np.uint64(indices[k])] += factor * values[k]

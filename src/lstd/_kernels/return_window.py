@@ -30,7 +30,8 @@ def push(  # type: ignore[no-untyped-def]
     `prediction`, `reward` (m,), discount on leaving, importance ratio, trace coefficient on arrival. `tail` (m + 1,)
     ends with its factor.
     """
-    h, m = columns.shape[1], len(prediction)
+    h = columns.shape[1]
+    m = len(prediction)
     completed = 0
     if counts[SIZE] > 0:
         extend_tail(prediction, coefficient, columns, factors, tail, counts)
@@ -49,7 +50,8 @@ def push(  # type: ignore[no-untyped-def]
 @kernel
 def extend_tail(prediction, coefficient, columns, factors, tail, counts):  # type: ignore[no-untyped-def]
     """Compose the tail with the function of the newest row, now that the prediction after it is known."""
-    h, m = columns.shape[1], len(prediction)
+    h = columns.shape[1]
+    m = len(prediction)
     at = (counts[FIRST] + counts[SIZE] - 1) % h
     left = factors[0, at] * (1.0 - coefficient)
     factors[0, at] *= coefficient
@@ -62,7 +64,8 @@ def extend_tail(prediction, coefficient, columns, factors, tail, counts):  # typ
 @kernel
 def pop(values, columns, factors, tail, counts, errors):  # type: ignore[no-untyped-def]
     """Complete the return of the oldest row by `values` (m,) after the newest, and remove the row."""
-    h, m = columns.shape[1], len(values)
+    h = columns.shape[1]
+    m = len(values)
     if counts[OLDER] == 0:
         turn(columns, factors, tail, counts, m)
     at = counts[FIRST]
@@ -81,11 +84,14 @@ def turn(columns, factors, tail, counts, m):  # type: ignore[no-untyped-def]
     for i in range(counts[SIZE] - 1, -1, -1):
         at = (counts[FIRST] + i) % h
         after = (at + 1) % h
-        newest = i == counts[SIZE] - 1
-        factors[1, at] = factors[0, at] * (1.0 if newest else factors[1, after])
-        for k in range(m):
-            rest = 0.0 if newest else columns[HEAD, after, k]
-            columns[HEAD, at, k] = columns[CONSTANT, at, k] + factors[0, at] * rest
+        if i == counts[SIZE] - 1:  # the newest row, whose head is its own function
+            factors[1, at] = factors[0, at]
+            for k in range(m):
+                columns[HEAD, at, k] = columns[CONSTANT, at, k]
+        else:
+            factors[1, at] = factors[0, at] * factors[1, after]
+            for k in range(m):
+                columns[HEAD, at, k] = columns[CONSTANT, at, k] + factors[0, at] * columns[HEAD, after, k]
     counts[OLDER] = counts[SIZE]
     for k in range(m):
         tail[k] = 0.0

@@ -28,8 +28,12 @@ def widen(X, counted, ranges):  # type: ignore[no-untyped-def]
     `counted` (T,) says which rows these are. NaN is skipped.
     """
     for t in range(X.shape[0]):
-        for j in range(X.shape[1] if counted[t] else 0):
-            x, least, most = X[t, j], ranges[0, j], ranges[1, j]
+        if not counted[t]:
+            continue
+        for j in range(X.shape[1]):
+            x = X[t, j]
+            least = ranges[0, j]
+            most = ranges[1, j]
             ranges[0, j] = x if x < least else least  # without a branch: one vector instruction
             ranges[1, j] = x if x > most else most
 
@@ -41,7 +45,8 @@ def balance(size):  # type: ignore[no-untyped-def]
     Rows and columns are divided by their sums in turn (Sinkhorn and Knopp 1967). Those of zeros keep their scale.
     """
     n = len(size)
-    rows, columns = np.ones(n), np.ones(n)
+    rows = np.ones(n)
+    columns = np.ones(n)
     for _ in range(_SWEEPS):
         if _divide(size, rows, columns, False) and _divide(size.T, columns, rows, False):
             break
@@ -53,13 +58,17 @@ def balance(size):  # type: ignore[no-untyped-def]
 @kernel
 def _divide(size, rows, columns, change):  # type: ignore[no-untyped-def]
     """Return whether the sums of scaled rows are close together; if `change`, make them one by new factors of rows."""
-    least, most = np.inf, 0.0
+    least = np.inf
+    most = 0.0
     for i in range(len(rows)):
         total = 0.0
         for j in range(len(columns)):
             total += size[i, j] * columns[j]
         if total > 0.0:
-            least, most = min(least, rows[i] * total), max(most, rows[i] * total)
-        if change:
-            rows[i] = 1.0 / min(max(total, 1.0 / _LARGEST), _LARGEST) if total > 0.0 else 1.0
+            least = min(least, rows[i] * total)
+            most = max(most, rows[i] * total)
+        if change and total > 0.0:
+            rows[i] = 1.0 / min(max(total, 1.0 / _LARGEST), _LARGEST)
+        elif change:
+            rows[i] = 1.0
     return most <= _ALIKE * least

@@ -25,7 +25,9 @@ LMBDA, STEP_SIZE, DECAY, VALUE = range(4)
 KIND, UPDATES = range(2)
 ACCUMULATING, REPLACING, TRUE_ONLINE = range(3)
 
-DONE, BAD = 0, -1  # BAD: an argument breaks a rule, and nothing was changed
+# What a transition returns
+DONE = 0
+BAD = -1  # an argument breaks a rule, and nothing was changed
 
 
 @kernel
@@ -38,13 +40,19 @@ def step(x, x_next, reward, discount, ratio, terminated, state, scalars, counts)
         return BAD
     if not_finite(x) + not_finite(x_next) > 0:
         return BAD
-    theta, e = state[WEIGHTS], state[TRACE]
+    theta = state[WEIGHTS]
+    e = state[TRACE]
     lanes = np.empty(3 * BLOCK)
-    lane0, lane1, lane2 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK], lanes[2 * BLOCK :]
+    lane0 = lanes[:BLOCK]
+    lane1 = lanes[BLOCK : 2 * BLOCK]
+    lane2 = lanes[2 * BLOCK :]
     clear(lanes)
     sweep(1.0, 0.0, 0.0, 0.0, theta, e, x, x, x_next, lane0, lane1, lane2)
-    now, ahead, phi_e = fold(lane0), fold(lane1), fold(lane2)
-    discount = 0.0 if terminated else discount
+    now = fold(lane0)
+    ahead = fold(lane1)
+    phi_e = fold(lane2)
+    if terminated:
+        discount = 0.0
     decay, enter, along_e, along_phi = plan(reward, discount, ratio, now, ahead, phi_e, counts[KIND], scalars)
     if counts[KIND] == REPLACING:
         drop(e, x)
@@ -77,17 +85,25 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, state, 
     `rewards`, `discounts` (0 where the row terminates) and `ratios` (T,); `full` (T,), whether the row is a full
     transition; `last` (T,), whether it is the last of its episode.
     """
-    theta, e = state[WEIGHTS], state[TRACE]
+    theta = state[WEIGHTS]
+    e = state[TRACE]
     lanes = np.empty(3 * BLOCK)
-    lane0, lane1, lane2 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK], lanes[2 * BLOCK :]
-    final, n_rows, kind, known = len(successors) - 1, len(rewards), counts[KIND], False
+    lane0 = lanes[:BLOCK]
+    lane1 = lanes[BLOCK : 2 * BLOCK]
+    lane2 = lanes[2 * BLOCK :]
+    final = len(successors) - 1
+    n_rows = len(rewards)
+    kind = counts[KIND]
+    known = False
     for t in range(n_rows):
         if full[t]:
             if not known:
                 clear(lanes)
                 there = successors[min(t + shift, final)]
                 sweep(1.0, 0.0, 0.0, 0.0, theta, e, X[t], X[t], there, lane0, lane1, lane2)
-            now, ahead, phi_e = fold(lane0), fold(lane1), fold(lane2)
+            now = fold(lane0)
+            ahead = fold(lane1)
+            phi_e = fold(lane2)
             decay, enter, along_e, along_phi = plan(
                 rewards[t], discounts[t], ratios[t], now, ahead, phi_e, kind, scalars
             )
@@ -97,10 +113,8 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, state, 
             if kind == REPLACING:
                 drop(e, X[t])
             clear(lanes)
-            sweep(
-                decay, enter, along_e, along_phi, theta, e, X[t], X[following],
-                successors[min(following + shift, final)], lane0, lane1, lane2,
-            )  # fmt: skip
+            there = successors[min(following + shift, final)]
+            sweep(decay, enter, along_e, along_phi, theta, e, X[t], X[following], there, lane0, lane1, lane2)
             counts[UPDATES] += 1
         if last[t]:
             scalars[DECAY] = 0.0
@@ -109,13 +123,19 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, state, 
 @kernel
 def plan(reward, discount, ratio, now, ahead, phi_e, kind, scalars):  # type: ignore[no-untyped-def]
     """Return the factors of `sweep` for a transition; `now`, `ahead`, `phi_e` are φᵀθ, φ₊ᵀθ and φᵀe."""
-    step_size, decay = scalars[STEP_SIZE], scalars[LMBDA] * scalars[DECAY]
-    error = reward - now if discount == 0.0 else reward + discount * ahead - now
-    drift, enter = 0.0, ratio
+    step_size = scalars[STEP_SIZE]
+    decay = scalars[LMBDA] * scalars[DECAY]
+    target = reward
+    if discount != 0.0:  # or the value of a successor that is not finite would count
+        target = reward + discount * ahead
+    error = target - now
+    drift = 0.0
+    enter = ratio
     if kind == TRUE_ONLINE:
         drift = now - scalars[VALUE]
         enter = 1.0 - step_size * decay * phi_e
-    scalars[VALUE], scalars[DECAY] = ahead, discount
+    scalars[VALUE] = ahead
+    scalars[DECAY] = discount
     return ratio * decay, enter, step_size * (error + drift), -step_size * drift
 
 

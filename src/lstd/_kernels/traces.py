@@ -29,14 +29,22 @@ def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, cut, kept, u,
     the one that enters the row after the last; `left` (T, k), overwritten by w_t z_t − kept v_t, but in the first row
     by w_t z_t alone; `b` (m, …), added to.
     """
-    n, width, before = phi.shape[1], left.shape[1], 0.0
+    n = phi.shape[1]
+    width = left.shape[1]
+    before = 0.0
     for t in range(len(phi)):
-        ratio, discount, lmbda, weight = _of(ratios, t), _of(discounts, t), _of(lmbdas, t), _of(weights, t)
+        ratio = _of(ratios, t)
+        discount = _of(discounts, t)
+        lmbda = _of(lmbdas, t)
+        weight = _of(weights, t)
         if _of(cut, t):
-            ratio, discount = 0.0, 0.0
+            ratio = 0.0
+            discount = 0.0
         for j in range(1, rewards.shape[1]):
             _add_trace(weight * rewards[t, j] * ratio, lmbda, phi[t], u, b[j], width)
-        subtracted, reward, before = kept * before, weight * rewards[t, 0], weight
+        subtracted = kept * before
+        reward = weight * rewards[t, 0]
+        before = weight
         for i in range(n):
             z_i = ratio * (lmbda * u[i] + phi[t, i])
             left[t, i] = weight * z_i - subtracted * u[i]
@@ -56,7 +64,9 @@ def add_transition(phi, rewards, ratio, discount, lmbda, weight, u, v, sums):  #
     Parameters: `phi`, features, of which the last may be left out if it is one; `rewards` (m,); `u` and `v` (k,), the
     traces that enter the row, replaced by those that enter the next; `sums` (n + m, k), A and below it b, transposed.
     """
-    n, width, given = len(sums) - len(rewards), len(u), len(phi)
+    n = len(sums) - len(rewards)
+    width = len(u)
+    given = len(phi)
     for j in range(n):
         x = phi[j] if j < given else 1.0
         for i in range(width):
@@ -129,11 +139,14 @@ def sparse_sums(  # type: ignore[no-untyped-def]
     replaced; `sums` (n + m, k) are A and b, transposed; `cuts` (n, k) B. `left` (k,) is scratch: a row stays in the
     cache until it is multiplied by the few entries of φ_t.
     """
-    b, given = sums[len(sums) - rewards.shape[1] :], len(indptr_next) > 0
+    b = sums[len(sums) - rewards.shape[1] :]
+    given = len(indptr_next) > 0
     for t in range(len(rewards)):
-        row, ends = slice(indptr[t], indptr[t + 1]), cut[t] and not given
+        row = slice(indptr[t], indptr[t + 1])
+        ends = cut[t] and not given
         active = 0.0 if ends else 1.0
-        ratio, discount = active * _of(ratios, t), active * _of(discounts, t)
+        ratio = active * _of(ratios, t)
+        discount = active * _of(discounts, t)
         factors = (ratio, discount, _of(lmbdas, t), _of(weights, t), 0.0 if given else 1.0)
         _sparse_trace(indices[row], values[row], rewards[t], factors, u, v, left, b)
         _add_columns(indices[row], values[row], -1.0 if ends else 1.0, left, cuts if ends else sums)
@@ -149,7 +162,8 @@ def sparse_sums(  # type: ignore[no-untyped-def]
 def _sparse_trace(indices, values, rewards, factors, u, v, left, b):  # type: ignore[no-untyped-def]
     """One row of the sums over sparse rows: first with the entering trace alone, then with the features."""
     ratio, discount, lmbda, weight, subtracted = factors
-    kept, reward = ratio * lmbda, weight * rewards[0]
+    kept = ratio * lmbda
+    reward = weight * rewards[0]
     for m in range(1, len(rewards)):
         for i in range(len(u)):
             b[m, i] += weight * rewards[m] * kept * u[i]
@@ -160,7 +174,8 @@ def _sparse_trace(indices, values, rewards, factors, u, v, left, b):  # type: ig
         v[i] = weight * discount * z_i
         b[0, i] += reward * z_i
     for k in range(len(indices)):
-        i, z_i = indices[k], ratio * values[k]
+        i = indices[k]
+        z_i = ratio * values[k]
         left[i] += weight * z_i
         u[i] += discount * z_i
         v[i] += weight * discount * z_i
@@ -172,7 +187,8 @@ def _sparse_trace(indices, values, rewards, factors, u, v, left, b):  # type: ig
 def _add_columns(indices, values, factor, left, goal):  # type: ignore[no-untyped-def]
     """Add the outer product of factor · values and left to the rows `indices` of goal."""
     for k in range(len(indices)):
-        value, row = factor * values[k], goal[indices[k]]
+        value = factor * values[k]
+        row = goal[indices[k]]
         for i in range(len(left)):
             row[i] += value * left[i]
 
@@ -180,9 +196,11 @@ def _add_columns(indices, values, factor, left, goal):  # type: ignore[no-untype
 @kernel
 def add_later_sums(sums, later, u, v):  # type: ignore[no-untyped-def]
     """Add to sums (k, n + 2) those of a later chunk without its last two columns, in which u and v enter."""
-    n, width = len(u) - 2, len(u)
+    n = len(u) - 2
+    width = len(u)
     for i in range(len(sums)):
-        by_u, by_v = later[i, n], later[i, n + 1]
+        by_u = later[i, n]
+        by_v = later[i, n + 1]
         for j in range(width):
             sums[i, j] += by_u * u[j] + by_v * v[j]
         for j in range(n):
@@ -199,7 +217,8 @@ def add_entries(factors, shift, indptr, indices, values, starts, rows, entries, 
     for j in range(len(starts) - 1):
         row = goal[j]
         for k in range(starts[j], starts[j + 1]):
-            t, factor = rows[k] - shift, factors[rows[k]] * entries[k]
+            t = rows[k] - shift
+            factor = factors[rows[k]] * entries[k]
             if t >= 0:
                 for i in range(indptr[t], indptr[t + 1]):
                     row[indices[i]] += factor * values[i]
@@ -211,12 +230,16 @@ def carry_observed(discounts, full, coefficients, weights, observed):  # type: i
 
     Rows: `full` (T,), false in horizon rows; `discounts`, `coefficients` and `weights`, (T,), or (1,) for all rows.
     """
-    v, by_v, seen, seen_by_v = 0.0, 1.0, 0.0, 0.0
+    v = 0.0
+    by_v = 1.0
+    seen = 0.0
+    seen_by_v = 0.0
     one_kept = min(coefficients[0], 1.0) if len(coefficients) == 1 else 1.0
     one_weight = weights[0] if len(weights) == 1 else 1.0
     for t in range(len(full)):
         if not full[t]:
-            v, by_v = 0.0, 0.0
+            v = 0.0
+            by_v = 0.0
             continue
         discount = _of(discounts, t)
         kept = min(coefficients[t], 1.0) if len(coefficients) > 1 else one_kept
@@ -238,11 +261,13 @@ def sample_sums(full, ratios, weights, coefficients, decay, sums):  # type: igno
     Rows: `full`, false in horizon rows; `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving.
     """
     for t in range(len(full)):
+        kept = 0.0
         if full[t]:
             add_to_samples(ratios[t], weights[t], coefficients[t], sums)
+            kept = decay[t]
         for k in range(0, 12, 4):
-            sums[k + E] *= decay[t] if full[t] else 0.0
-            sums[k + F] *= decay[t] if full[t] else 0.0
+            sums[k + E] *= kept
+            sums[k + F] *= kept
 
 
 @kernel
@@ -252,10 +277,12 @@ def add_to_samples(ratio, weight, coefficient, samples):  # type: ignore[no-unty
     u and v, which enter it, become its e and f.
     """
     for k in range(3):
-        sample, kept = samples[4 * k : 4 * k + 4], coefficient if k == 0 else min(coefficient, 1.0)
+        sample = samples[4 * k : 4 * k + 4]
+        kept = coefficient if k == 0 else min(coefficient, 1.0)
         e = (ratio if k == 0 else 1.0) * (kept * sample[E] + 1.0)
         g = (weight if k == 1 else 1.0) * e
         f = g + kept * sample[F]
-        sample[E], sample[F] = e, f
+        sample[E] = e
+        sample[F] = f
         sample[TOTAL] += g
         sample[SQUARE] += g * (2.0 * f - g)

@@ -200,7 +200,10 @@ def _start_columns(layout, panel, n_steps, inverse_alpha, work):  # type: ignore
 @kernel
 def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignore[no-untyped-def]
     """p = Pφ and ρ = φᵀP (into R) as they are after the steps of the panel so far."""
-    Q, R, p, rho = work.Q, work.R, work.p, work.rho
+    Q = work.Q
+    R = work.R
+    p = work.p
+    rho = work.rho
     r = _factors(R, slot, step)
     for i in range(n_rows):
         p[i] = work.columns[slot, i] - _combined(r, Q, i)
@@ -240,7 +243,9 @@ def _update_weights(  # type: ignore[no-untyped-def]
     row, next_row, reward, discount, next_discount, lmbda, n_rows, q, work
 ):
     """Update q, y, θ for one transition and add the errors of the three variants."""
-    p, y, theta = work.p, work.y, work.theta
+    p = work.p
+    y = work.y
+    theta = work.theta
     decay = lmbda * discount
     ahead = (1.0 - lmbda) * discount  # o
     phi_y = y[row]
@@ -275,7 +280,8 @@ def _update_weights(  # type: ignore[no-untyped-def]
 @kernel
 def _apply_panel(n_rows, n_slots, next_rows, work):  # type: ignore[no-untyped-def]
     """P ← P − Σ qρ over a full panel; in the same pass, pick the rows of P that the next panel starts from."""
-    columns, Q = work.columns, work.Q
+    columns = work.columns
+    Q = work.Q
     for j in range(n_slots):
         r = _factors(work.R, j, PANEL)
         for i in range(n_rows):

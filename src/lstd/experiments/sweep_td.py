@@ -31,7 +31,8 @@ def td(indptr, indices, values, states, rewards, discounts, metric, target, kind
     `alphas` (pairs,), the λ and step size of each pair; `errors` (pairs,), overwritten.
     """
     for first in range(0, len(lmbdas), LANES):
-        lmbda, alpha = lanes(lmbdas, first), lanes(alphas, first)
+        lmbda = lanes(lmbdas, first)
+        alpha = lanes(alphas, first)
         total = _block(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbda, alpha)
         errors[first : first + LANES] = total[: len(lmbdas) - first]
 
@@ -40,12 +41,17 @@ def td(indptr, indices, values, states, rewards, discounts, metric, target, kind
 def _block(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbda, alpha):  # type: ignore[no-untyped-def]
     """`td` for LANES pairs; lanes of no pair have step size 0."""
     n = len(target)
-    e, theta = aligned_zeros(n, LANES), aligned_zeros(n, LANES)
+    e = aligned_zeros(n, LANES)
+    theta = aligned_zeros(n, LANES)
     # Buffers of their own: in parts of one buffer, loops cannot be proved independent.
-    along_e, along_phi = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # θ moves by this along e, along φ
-    decay, scratch = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # decay of the traces to the next row
-    now, ahead = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # φᵀθ, φ₊ᵀθ before the update
-    before, total = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # φᵀθ before the last update
+    along_e = aligned_zeros(1, LANES)[0]  # θ moves by this along e
+    along_phi = aligned_zeros(1, LANES)[0]  # and by this along φ
+    decay = aligned_zeros(1, LANES)[0]  # of the traces to the next row
+    scratch = aligned_zeros(1, LANES)[0]
+    now = aligned_zeros(1, LANES)[0]  # φᵀθ before the update
+    ahead = aligned_zeros(1, LANES)[0]  # φ₊ᵀθ before the update
+    before = aligned_zeros(1, LANES)[0]  # φᵀθ before the last update
+    total = aligned_zeros(1, LANES)[0]
     for t in range(len(rewards)):
         here = slice(indptr[states[t]], indptr[states[t] + 1])
         there = slice(indptr[states[t + 1]], indptr[states[t + 1] + 1])
@@ -74,7 +80,8 @@ def _dot(indices, values, vectors, result):  # type: ignore[no-untyped-def]
     for k in range(LANES):
         result[k] = 0.0
     for j in range(len(indices)):
-        i, value = indices[j], values[j]
+        i = indices[j]
+        value = values[j]
         for k in range(LANES):
             result[k] += value * vectors[i, k]
 
@@ -83,7 +90,8 @@ def _dot(indices, values, vectors, result):  # type: ignore[no-untyped-def]
 def _add(indices, values, factor, vectors):  # type: ignore[no-untyped-def]
     """Vectors ← vectors + φ factor."""
     for j in range(len(indices)):
-        i, value = indices[j], values[j]
+        i = indices[j]
+        value = values[j]
         for k in range(LANES):
             vectors[i, k] += value * factor[k]
 
@@ -93,7 +101,8 @@ def _enter(indices, values, kind, alpha, e, factor):  # type: ignore[no-untyped-
     """Add the features to the traces, which have decayed already; `factor` is scratch."""
     if kind == REPLACING:
         for j in range(len(indices)):
-            i, value = indices[j], values[j]
+            i = indices[j]
+            value = values[j]
             for k in range(LANES):
                 e[i, k] = value
         return
@@ -111,7 +120,8 @@ def _enter(indices, values, kind, alpha, e, factor):  # type: ignore[no-untyped-
 def _move_diagonal(along_e, decay, e, theta, metric, target, total):  # type: ignore[no-untyped-def]
     """Move θ along e, add its error to `total`, and let e decay to the next row, in one pass."""
     for i in range(len(e)):
-        weight, goal = metric[i], target[i]
+        weight = metric[i]
+        goal = target[i]
         for k in range(LANES):
             theta_ik = theta[i, k] + along_e[k] * e[i, k]
             theta[i, k] = theta_ik
