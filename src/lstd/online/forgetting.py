@@ -43,7 +43,10 @@ def horizon_of(gamma: float, share: float = 0.01) -> int:
     """Return after how many transitions less than a share of the return is left; at most `LARGEST`."""
     if gamma <= 0.0:
         return 1
-    return LARGEST if gamma >= 1.0 else max(1, min(LARGEST, math.ceil(math.log(share) / math.log(gamma))))
+    if gamma >= 1.0:
+        return LARGEST
+    n_transitions = math.ceil(math.log(share) / math.log(gamma))
+    return max(1, min(LARGEST, n_transitions))
 
 
 class CompletedReturns:
@@ -63,7 +66,8 @@ class CompletedReturns:
     """
 
     def __init__(self, horizon: int, n_columns: int = 1) -> None:
-        self.horizon, self.n_columns = check_integer("horizon", horizon, 1), check_integer("n_columns", n_columns, 1)
+        self.horizon = check_integer("horizon", horizon, 1)
+        self.n_columns = check_integer("n_columns", n_columns, 1)
         self._columns = np.zeros((3, self.horizon, self.n_columns))
         self._factors = np.zeros((2, self.horizon))
         self._tail = np.append(np.zeros(self.n_columns), 1.0)
@@ -83,8 +87,9 @@ class CompletedReturns:
         has no meaning if the episode ends with it, see :meth:`close`. The coefficient is that on arrival in its row.
         """
         compiled(kernels, "push")
-        given = np.ascontiguousarray(predictions, np.float64), np.ascontiguousarray(rewards, np.float64)
-        count = kernels.push(*given, float(discount), float(ratio), float(coefficient), *self._state)
+        values = np.ascontiguousarray(predictions, np.float64)
+        received = np.ascontiguousarray(rewards, np.float64)
+        count = kernels.push(values, received, float(discount), float(ratio), float(coefficient), *self._state)
         return self._errors[:count].copy()
 
     def close(self, values: ArrayLike | None = None) -> Array:
@@ -93,7 +98,9 @@ class CompletedReturns:
         `values` (m,) are the predictions for the row at which it was cut off; without them it terminated.
         """
         compiled(kernels, "close")
-        ahead = np.zeros(self.n_columns) if values is None else np.ascontiguousarray(values, np.float64)
+        ahead = np.zeros(self.n_columns)
+        if values is not None:
+            ahead = np.ascontiguousarray(values, np.float64)
         count = kernels.close(ahead, *self._state)
         return self._errors[:count].copy()
 
@@ -122,7 +129,10 @@ def check_rates(forgetting: float | str, n_features: int, gamma: float) -> tuple
 
 
 def _unit(gamma: float) -> float:
-    return LONGEST if gamma >= 1.0 else min(LONGEST, 1.0 / (1.0 - gamma))
+    """Return 1/(1 − γ) transitions, at most `LONGEST`."""
+    if gamma >= 1.0:
+        return LONGEST
+    return min(LONGEST, 1.0 / (1.0 - gamma))
 
 
 class Choice(NamedTuple):
@@ -146,11 +156,18 @@ class RateBank:
     """
 
     def __init__(self, models: list[Recursion], gamma: float) -> None:
-        n_models, m = len(models), models[0].m
-        self.models, self._window = models, CompletedReturns(horizon_of(gamma), n_models * m)
+        n_models = len(models)
+        m = models[0].m
+        self.models = models
+        self._window = CompletedReturns(horizon_of(gamma), n_models * m)
         self._length = max(1, round(_unit(gamma)))  # of a block
-        about, own = np.array([0, n_models - 1]), (np.zeros((n_models, m)), np.zeros((3, n_models, m)), np.zeros(2))
-        self.state = Choice(about, *own, *self._window.arrays().values())
+        self.state = Choice(
+            np.array([0, n_models - 1]),
+            np.zeros((n_models, m)),
+            np.zeros((3, n_models, m)),
+            np.zeros(2),
+            *self._window.arrays().values(),
+        )
 
     @property
     def chosen(self) -> Recursion:
@@ -194,9 +211,11 @@ class RateBank:
     def _choose(self) -> None:
         """Finish the block, and choose."""
         about, squares, sums, counts = self.state[:4]
-        loss, fade = squares / self._length, 1.0 - 1.0 / BLOCKS
+        fade = 1.0 - 1.0 / BLOCKS
+        loss = squares / self._length
         d = loss[-1] - loss
-        squares[:], about[0] = 0.0, 0
+        squares[:] = 0.0
+        about[0] = 0
         sums[:] = fade * sums + np.stack([loss, d, d * d])
         counts[:] = counts * [fade, fade * fade] + 1.0
         effective = counts[0] ** 2 / counts[1]

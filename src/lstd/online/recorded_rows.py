@@ -62,11 +62,11 @@ class RowLearner(OnlinePredictor):
         """Do what is due after a transition of a recursion, to a row that warnings call `name(t)`."""
 
 
-def learn(model: RowLearner, rows: Rows, told: Array | None, name: Name) -> None:
+def learn(model: RowLearner, rows: Rows, before_rows: Array | None, name: Name) -> None:
     """Learn from at least one row, or from none if one of them is refused.
 
-    `told` (T, m + 2) is filled with the predictions for each row before its transition is learned, with the drift, and
-    with the number of changes so far.
+    `before_rows` (T, m + 2) is filled with the predictions for each row before its transition is learned, with the
+    drift, and with the number of changes so far.
     """
     before = model._row_before
     goes_on = before is not None and follows(before, rows)
@@ -84,7 +84,7 @@ def learn(model: RowLearner, rows: Rows, told: Array | None, name: Name) -> None
             model.cut_off()
         size = max(1, ENTRIES_AT_ONCE // rows.n_features)
         for first in range(0, len(rows), size):
-            _learn_part(model, rows, slice(first, min(first + size, len(rows))), told, name)
+            _learn_part(model, rows, slice(first, min(first + size, len(rows))), before_rows, name)
         model._keep_last(rows)
         model._episodes = episodes
 
@@ -108,19 +108,27 @@ def _all_or_none(model: RowLearner) -> Iterator[None]:
         raise
 
 
-def _learn_part(model: RowLearner, rows: Rows, part: slice, told: Array | None, name: Name) -> None:
+def _learn_part(model: RowLearner, rows: Rows, part: slice, before_rows: Array | None, name: Name) -> None:
     """Learn some of the rows: dense ones by the kernel `stream`, but for those before which it stops."""
-    kinds, t, m = _kinds(rows, part), part.start, rows.y.shape[1]
-    asked = np.empty((0, m + 2)) if told is None else told[part]
-    core = None if sparse.issparse(rows.X) else model.alone
-    block = None if core is None else block_of(rows, kinds, part)
+    kinds = _kinds(rows, part)
+    m = rows.y.shape[1]
+    filled = np.empty((0, m + 2))
+    if before_rows is not None:
+        filled = before_rows[part]
+    core = None
+    block = None
+    if model.alone is not None and not sparse.issparse(rows.X):
+        core = model.alone
+        block = block_of(rows, kinds, part)
+    t = part.start
     while t < part.stop:
         if core is not None and block is not None:
-            t = part.start + learn_block(model, core, block, t - part.start, asked, name, part.start)
+            t = part.start + learn_block(model, core, block, t - part.start, filled, name, part.start)
         if t < part.stop:
-            if told is not None:
-                told[t, :m] = model.predict(row_of(rows.X, t))
-                told[t, m:] = model.drift_, model.n_changes_
+            if before_rows is not None:
+                before_rows[t, :m] = model.predict(row_of(rows.X, t))
+                before_rows[t, m] = model.drift_
+                before_rows[t, m + 1] = model.n_changes_
             try:
                 _learn_row(model, rows, kinds[t - part.start], t, name)
             except InvalidInputError as error:
@@ -129,7 +137,7 @@ def _learn_part(model: RowLearner, rows: Rows, part: slice, told: Array | None, 
 
 
 def learn_block(
-    model: RowLearner, core: Recursion, block: Block, first: int, told: Array, name: Name = None, start: int = 0
+    model: RowLearner, core: Recursion, block: Block, first: int, before_rows: Array, name: Name = None, start: int = 0
 ) -> int:
     """Learn the rows of a block from `first` on by the only recursion; returns the row that is to be learned by itself.
 
@@ -138,8 +146,8 @@ def learn_block(
     compiled(kernels, "stream")
     while first < len(block[0]):
         before = first
-        first, code = kernels.stream(*block, first, told, *core.arrays)
-        told[before:first, -1] = model.n_changes_
+        first, code = kernels.stream(*block, first, before_rows, *core.arrays)
+        before_rows[before:first, -1] = model.n_changes_
         if code < DONE:
             break
         if code != DONE:
@@ -162,9 +170,14 @@ def _kinds(rows: Rows, part: slice) -> NDArray[np.int8]:
 
 def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> Block:
     """Return some dense rows as a block."""
-    successors = rows.X[part.start + 1 : part.stop + 1] if rows.X_next is None else rows.X_next[part]
-    X, X_next, y = (np.ascontiguousarray(values, np.float64) for values in (rows.X[part], successors, rows.y[part]))
-    return X, X_next, y, np.column_stack([getattr(rows, name)[part] for name in PLACES]), kinds
+    successors = rows.X[part.start + 1 : part.stop + 1]
+    if rows.X_next is not None:
+        successors = rows.X_next[part]
+    X = np.ascontiguousarray(rows.X[part], np.float64)
+    X_next = np.ascontiguousarray(successors, np.float64)
+    y = np.ascontiguousarray(rows.y[part], np.float64)
+    columns = np.column_stack([getattr(rows, name)[part] for name in PLACES])
+    return X, X_next, y, columns, kinds
 
 
 def _learn_row(model: RowLearner, rows: Rows, kind: int, t: int, name: Name) -> None:
@@ -177,8 +190,14 @@ def _learn_row(model: RowLearner, rows: Rows, kind: int, t: int, name: Name) -> 
 
 def _named(error: InvalidInputError, rows: Rows, t: int) -> InvalidInputError:
     """Name the row in an error of its transition; -1 is the last row of the chunk before."""
-    text, successor = str(error), f"X[{t + 1}]" if rows.X_next is None else f"X_next[{t}]"
+    text = str(error)
+    successor = f"X_next[{t}]"
+    if rows.X_next is None:
+        successor = f"X[{t + 1}]"
     for name, place in (("`x_next`", successor), ("`x`", f"X[{t}]")):
         if text.startswith(name):
             return InvalidInputError(text.replace(name, f"`{place}`", 1))
-    return InvalidInputError(f"{f'At row {t}' if t >= 0 else 'At the last row before'}: {text}")
+    place = "At the last row before"
+    if t >= 0:
+        place = f"At row {t}"
+    return InvalidInputError(f"{place}: {text}")

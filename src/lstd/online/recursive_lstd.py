@@ -39,7 +39,8 @@ from lstd.types import Array
 _PARTIAL_FIT, _UPDATE = (  # beside the named arguments
     Takes(f"RecursiveLSTD.{method}", (), {"groups": NO_GROUPS}) for method in ("partial_fit", "update")
 )
-_INFINITE, _NO_ROOM = np.inf, np.empty(0)
+_INFINITE = np.inf
+_NO_ROOM = np.empty(0)
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
@@ -167,32 +168,55 @@ class RecursiveLSTD(RowLearner):
     ) -> None:
         n = check_integer("n_features", n_features, 1)
         aligned(2, n, n)  # A and its inverse fit in memory, or this raises
-        self.n_features, self.gamma = n, check_real("gamma", gamma, 0.0, 1.0)
-        self.lmbda, self.alpha = check_real("lmbda", lmbda, 0.0, 1.0), _check_alpha(alpha, n)
+        self.n_features = n
+        self.gamma = check_real("gamma", gamma, 0.0, 1.0)
+        self.lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
+        self.alpha = _check_alpha(alpha, n)
         self.variant = check_choice("variant", variant, SHARES)
-        self.n_rewards = None if n_rewards is None else check_integer("n_rewards", n_rewards, 1)
-        every = max(8192, 10 * n) if check_every is None else check_every
-        self.check_every, self.forgetting, self.n_blocks = check_integer("check_every", every, 1), forgetting, n_blocks
-        m, rates = self.n_rewards or 1, check_rates(forgetting, n, self.gamma)
-        self._cores = [
-            Recursion(
-                n, m, self.gamma, self.lmbda, np.broadcast_to(self.alpha, n), self.variant,
-                forgetting=f, n_blocks=n_blocks, renew_every=self.check_every, monitors=f == rates[-1],
-            )
-            for f in rates
-        ]  # fmt: skip
+        self.n_rewards = None
+        if n_rewards is not None:
+            self.n_rewards = check_integer("n_rewards", n_rewards, 1)
+        if check_every is None:
+            check_every = max(8192, 10 * n)
+        self.check_every = check_integer("check_every", check_every, 1)
+        self.forgetting = forgetting
+        self.n_blocks = n_blocks
+        rates = check_rates(forgetting, n, self.gamma)
+        self._cores = [self._core_of(rate, monitors=rate == rates[-1]) for rate in rates]
         self._core = self._cores[-1]  # which alone has charts, and warns of ratios
-        self._bank = RateBank(self._cores, self.gamma) if len(rates) > 1 else None
+        self._bank = None
+        if len(rates) > 1:
+            self._bank = RateBank(self._cores, self.gamma)
         self._compile()
         self._warned = False
-        self._beyond = np.zeros((4, m))  # see `warn_of_bounds`
+        self._beyond = np.zeros((4, self.n_rewards or 1))  # see `warn_of_bounds`
         self.n_changes_ = 0
         self.drifts_: Array | None = None
 
+    def _core_of(self, rate: float, *, monitors: bool) -> Recursion:
+        """Return a recursion with a rate of forgetting."""
+        return Recursion(
+            self.n_features,
+            self.n_rewards or 1,
+            self.gamma,
+            self.lmbda,
+            np.broadcast_to(self.alpha, self.n_features),
+            self.variant,
+            forgetting=rate,
+            n_blocks=self.n_blocks,
+            renew_every=self.check_every,
+            monitors=monitors,
+        )
+
     def _compile(self) -> None:
+        """Compile the kernels, and note which recursion they may update without conversion of arguments."""
         self._typed = compiled(kernels, "step") and compiled(kernels, "predict")
-        self.alone = self._core if self._typed and self._bank is None else None  # learns by compiled kernels
-        self._direct = self.alone if self.n_rewards is None else None  # and whose numbers need no conversion
+        self.alone = None
+        if self._typed and self._bank is None:
+            self.alone = self._core  # learns by compiled kernels
+        self._direct = None
+        if self.n_rewards is None:
+            self._direct = self.alone  # and its numbers need no conversion
         self._sparse = False  # whether the kernel of sparse rows is compiled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -201,6 +225,7 @@ class RecursiveLSTD(RowLearner):
 
     @property
     def n_updates(self) -> int:
+        """Number of transitions so far."""
         return self._core.n_updates
 
     @property
@@ -212,7 +237,9 @@ class RecursiveLSTD(RowLearner):
     def drift_(self) -> float:
         """Size of recent errors over the largest that the stream's own history allows; NaN with too little history."""
         level = float(self._core.charts[:, change_detection.LEVEL].max())
-        return level if level >= 0.0 else np.nan
+        if level < 0.0:
+            return np.nan
+        return level
 
     # ------------------------------------------------------------ learning
 
@@ -245,12 +272,13 @@ class RecursiveLSTD(RowLearner):
         """
         if others:
             _UPDATE.check(others)
-        core, ahead = self._direct, self.gamma if discount is None else discount
-        if (  # no conversion needed
-            core is not None and weight is _ONE and trace_coefficient is _ONE
-            and terminated is False and truncated is False
-        ):  # fmt: skip
-            numbers, code = (reward, ahead, importance_ratio, False), BAD
+        core = self._direct
+        if discount is None:
+            discount = self.gamma
+        is_usual = weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
+        if is_usual and core is not None:  # no conversion needed
+            numbers = (reward, discount, importance_ratio, False)
+            code = BAD
             try:
                 if type(x) is ndarray:
                     code = step(x, x_next, *numbers, core.state, core.numbers, core.counts, core.buffer)
@@ -264,10 +292,19 @@ class RecursiveLSTD(RowLearner):
                 self.after(core)
                 return
         truncated = check_flag("truncated", truncated)
-        self.learn(Transition.checked(
-            self.n_features, self.n_rewards, x, reward, x_next, terminated,
-            ahead, importance_ratio, trace_coefficient, weight,
-        ))  # fmt: skip
+        given = Transition.checked(
+            self.n_features,
+            self.n_rewards,
+            x,
+            reward,
+            x_next,
+            terminated,
+            discount,
+            importance_ratio,
+            trace_coefficient,
+            weight,
+        )
+        self.learn(given)
         if truncated and not terminated:
             self.cut_off()
 
@@ -276,7 +313,9 @@ class RecursiveLSTD(RowLearner):
 
         Adds a boundary term first if its row is not the last successor.
         """
-        before = None if self._bank is None else self._bank.predictions(given.x)
+        before = None
+        if self._bank is not None:
+            before = self._bank.predictions(given.x)
         for core in self._cores:
             code = core.learn(given)
             if code == JUMP:
@@ -285,7 +324,8 @@ class RecursiveLSTD(RowLearner):
                 self._warned = True
                 core.close(1.0)
                 code = core.learn(given)
-                code = LOOK if code == DONE else code  # the boundary term may have cost digits
+                if code == DONE:
+                    code = LOOK  # the boundary term may have cost digits
             if code < DONE:
                 raise given.too_large()
             if code > DONE:
@@ -308,14 +348,18 @@ class RecursiveLSTD(RowLearner):
             charts = core.charts.copy()
             core.begin_charts()
             self.n_changes_ += 1
-            warn_of_change(charts, core.n_updates, self.forgetting, f"{name(t)}: " if name else "")
+            row = ""
+            if name is not None:
+                row = f"{name(t)}: "
+            warn_of_change(charts, core.n_updates, self.forgetting, row)
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
         """The arrays that change in place, but for the buffers."""
-        return [array for core in self._cores for array in core.arrays[:3]] + [
-            *(self._bank.state if self._bank else ())
-        ]
+        arrays = [array for core in self._cores for array in core.arrays[:3]]
+        if self._bank is not None:
+            arrays.extend(self._bank.state)
+        return arrays
 
     @overload
     def partial_fit(
@@ -378,35 +422,59 @@ class RecursiveLSTD(RowLearner):
         """
         _PARTIAL_FIT.check(others)
         rows = self._checked_rows(
-            X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
-        )  # fmt: skip
-        expected = (len(rows),) if self.n_rewards is None else (len(rows), self.n_rewards)
-        given = (len(rows),) if rows.single else rows.y.shape
-        if given != expected:
-            one = "" if self.n_rewards else ", one reward per row; an estimator made with `n_rewards` takes several"
-            raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
-        asked = check_flag("return_predictions", return_predictions)
-        predictions = self._learn_rows(rows, lambda t: _name_of(X, t), asked)
-        self._names = self._names or rows.names
-        return predictions if asked else self
-
-    def _learn_rows(self, rows: Rows, name: Name, asked: bool) -> Array:
-        """Learn from checked rows, with these names in warnings; return their predictions, if `asked`."""
+            X,
+            y,
+            episode=episode,
+            terminated=terminated,
+            X_next=X_next,
+            discount=discount,
+            importance_ratio=importance_ratio,
+            trace_coefficient=trace_coefficient,
+            weight=weight,
+        )
+        self._check_shape(rows)
+        if not check_flag("return_predictions", return_predictions):
+            self._learn_rows(rows, None, lambda t: _name_of(X, t))
+            self._names = self._names or rows.names
+            return self
         T, m = rows.y.shape
-        told = np.empty((T, m + 2)) if asked else np.empty((0, m + 2))
+        before = np.empty((T, m + 2))  # predictions, and what is known of drift, before each row
+        self._learn_rows(rows, before, lambda t: _name_of(X, t))
+        self._names = self._names or rows.names
+        predictions = before[:, :-2]
         if T:
-            is_first = not self.n_updates
-            learn(self, rows, told if asked else None, name)
-            if is_first and T >= FEWEST:
-                warn(self._scales_doubt(rows), RidgeWarning)
-            self.drifts_ = told[:, -2:] if asked else None
-            if self.n_updates <= 8 * T:
-                self._core.warn_of_ratios()
-        predictions = told[:, :-2]
-        if asked and T:
             self._beyond = warn_of_bounds(self._beyond, rows, predictions, boundary_share(self.variant, self.lmbda))
-        return predictions[:, 0] if self.n_rewards is None else predictions
+        if self.n_rewards is None:
+            return predictions[:, 0]
+        return predictions
+
+    def _check_shape(self, rows: Rows) -> None:
+        """Raise InvalidInputError unless the rows have as many rewards as the estimator."""
+        expected: tuple[int, ...] = (len(rows),)
+        rule = ", one reward per row; an estimator made with `n_rewards` takes several"
+        if self.n_rewards is not None:
+            expected = (len(rows), self.n_rewards)
+            rule = ""
+        given = rows.y.shape
+        if rows.single:
+            given = (len(rows),)
+        if given != expected:
+            raise InvalidInputError(f"`y` must have shape {expected}{rule}; got {given}.")
+
+    def _learn_rows(self, rows: Rows, before: Array | None, name: Name) -> None:
+        """Learn from checked rows, with these names in warnings; fill `before`, see :func:`learn`."""
+        T = len(rows)
+        if not T:
+            return
+        is_first = not self.n_updates
+        learn(self, rows, before, name)
+        if is_first and T >= FEWEST:
+            warn(self._scales_doubt(rows), RidgeWarning)
+        self.drifts_ = None
+        if before is not None:
+            self.drifts_ = before[:, -2:]
+        if self.n_updates <= 8 * T:
+            self._core.warn_of_ratios()
 
     def _scales_doubt(self, rows: Rows) -> str:
         """Say that predictions for the first rows depend on the units of the features, if they do."""
@@ -424,7 +492,9 @@ class RecursiveLSTD(RowLearner):
         moved = rows.part @ scales.moved_weights(system, weights)
 
         def residual() -> Array:
-            ahead = None if rows.X_next is None else rows.X_next @ weights
+            ahead = None
+            if rows.X_next is not None:
+                ahead = rows.X_next @ weights
             return mean_squared_residual(rows, rows.X @ weights, ahead)
 
         return scales.doubt(moved, rows.part @ weights, residual)
@@ -434,7 +504,9 @@ class RecursiveLSTD(RowLearner):
     @property
     def reader(self) -> Recursion:
         """The recursion from which weights are read: with "auto", that of the rate that is chosen."""
-        return self._core if self._bank is None else self._bank.chosen
+        if self._bank is None:
+            return self._core
+        return self._bank.chosen
 
     @property
     def forgetting_(self) -> float:

@@ -10,7 +10,8 @@ from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, BrokenEpisodeWarning, ChangeWarning, warn
 from lstd.types import Array
 
-_FAR, _MOST = 0.25, 0.05  # of the range that rewards allow, and of the predictions that are so far outside of it
+_FAR = 0.25  # of the range that rewards allow, beyond which a prediction is far outside of it
+_MOST = 0.05  # of the predictions, that may be far outside
 
 
 @np.errstate(all="ignore")  # an overflow shows as inf or NaN, of which nothing is said
@@ -27,7 +28,8 @@ def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, boundary_share
     low = np.minimum.accumulate(np.vstack([least, rows.y]), axis=0)
     high = np.maximum.accumulate(np.vstack([most, rows.y]), axis=0)
     first = min(max(0, FEWEST - int(n[0])), len(rows))
-    gamma, made = max(rows.gamma, float(rows.discount.max())), predictions[first:]
+    gamma = max(rows.gamma, float(rows.discount.max()))
+    made = predictions[first:]
     bounds = bounds_of(low[first:-1], high[first:-1], gamma, ends=True, intercept=False)
     far = before + np.cumsum(distance(made, bounds) > _FAR * (bounds[1] - bounds[0]), axis=0)
     count = n[0] + np.arange(first + 1.0, len(rows) + 1.0)[:, np.newaxis] - FEWEST
@@ -36,7 +38,8 @@ def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, boundary_share
     if due.any():
         t, j = np.argwhere(due)[0].tolist()
         beyond[3] = -1.0
-        outside, share = sides(made[: t + 1, j], bounds[:, : t + 1, j]), float(far[t, j] / count[t, 0])
+        outside = sides(made[: t + 1, j], bounds[:, : t + 1, j])
+        share = float(far[t, j] / count[t, 0])
         warn(_bounds_message(outside, share, boundary_share), BoundsWarning)
     return beyond
 
@@ -49,18 +52,23 @@ def _bounds_message(outside: str, share: float, boundary_share: float) -> str:
             "Where few data count, the end of the stream decides the weights of this variant. Use "
             'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
         )
+    of_last_rows = ""
+    if outside:
+        of_last_rows = f" (of the last rows, {outside})"
     return (
         f"Of the predictions made before their rewards, {percent(share)} are outside of what the rewards so far allow, "
-        f"by more than a quarter of that range{f' (of the last rows, {outside})' if outside else ''}. {why}."
+        f"by more than a quarter of that range{of_last_rows}. {why}."
     )
 
 
 def warn_of_change(charts: Array, n_updates: int, forgetting: float | str, row: str = "") -> None:
     """Say what has changed, after the name of a row if it has one, and what to do."""
     highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
-    found = {
-        change_detection.UP: "rewards higher than predicted", change_detection.DOWN: "rewards lower than predicted",
-    }.get(int(highest), "errors larger than before")  # fmt: skip
+    texts = {
+        change_detection.UP: "rewards higher than predicted",
+        change_detection.DOWN: "rewards lower than predicted",
+    }
+    found = texts.get(int(highest), "errors larger than before")
     remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
     if forgetting != 1.0:
         rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
