@@ -26,7 +26,8 @@ from lstd.data.table import FROM_ONE, Table, at_row, could_not_be_read
 from lstd.errors import InvalidInputError
 
 READ_BYTES = 2**22  # of a file at once
-_LONGEST, _LONGEST_PER_COLUMN = 2**20, 512  # bytes that a row may always have
+_LONGEST = 2**20  # bytes that a row may always have
+_LONGEST_PER_COLUMN = 512  # the same for each column, where there are many
 _QUOTE, _CR, _LF, _COMMA = b'"\r\n,'
 BOM = b"\xef\xbb\xbf"
 _OTHER_FORMATS = {
@@ -81,20 +82,27 @@ class CsvTable(Table):
 
     @property
     def done(self) -> float:
-        return min(1.0, self._place() / self.size) if self.size else 0.0
+        if not self.size:
+            return 0.0
+        return min(1.0, self._place() / self.size)
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[TextBlock]:
         with pa.OSFile(os.fsencode(self.file), "rb") as native:  # a name need not be UTF-8
             self._place = native.tell
             stream = pa.CompressedInputStream(native, "gzip") if self._compressed else native
             start = stream.read_buffer(len(BOM))
-            text = _joined(b"" if start.to_pybytes() == BOM else start, stream.read_buffer(READ_BYTES))
-            first, over = -1, False  # the first row is the header
+            if start.to_pybytes() == BOM:
+                start = b""
+            text = _joined(start, stream.read_buffer(READ_BYTES))
+            first = -1  # place of the next row; the first one is the header
+            over = False
             while text.size:
                 rest, ends = self._row_ends(text, first)
                 low = 0
                 if first < 0 and len(ends):
-                    first, low, ends = 0, int(ends[0]), ends[1:]
+                    first = 0
+                    low = int(ends[0])
+                    ends = ends[1:]
                 if len(ends):
                     yield TextBlock(self, text.slice(low, int(ends[-1]) - low), first, ends - low)
                     first += len(ends)
@@ -102,7 +110,9 @@ class CsvTable(Table):
                 self._check_unfinished(text.size, first, over)
                 more = stream.read_buffer(READ_BYTES)
                 over = not more.size
-                text = _joined(text, b"\n" if over and text.size else more)  # the last row need not have a line end
+                if over and text.size:
+                    more = b"\n"  # the last row need not have a line end
+                text = _joined(text, more)
 
     def _check_unfinished(self, size: int, place: int, over: bool) -> None:
         """Raise if a row of which `size` bytes were read has no end."""
@@ -120,12 +130,15 @@ class CsvTable(Table):
 
     def _row_ends(self, text: pa.Buffer, first: int) -> tuple[int, NDArray[np.intp]]:
         """Return where the unfinished row begins, and the ends of the rows before; the first of all is the header."""
-        values = np.frombuffer(text, np.uint8) if text.size else np.empty(0, np.uint8)
+        values = np.empty(0, np.uint8)
+        if text.size:
+            values = np.frombuffer(text, np.uint8)
         ends = _ends(values)
         if not len(ends):
             return 0, ends
         filled = ~np.isin(values[np.append(0, ends[:-1])], (_CR, _LF))
         if len(self.names) == 1:
+            # Empty lines are missing values, but for those before the header.
             filled = np.logical_or.accumulate(filled) if first < 0 else np.ones_like(filled)
         return int(ends[-1]), ends[filled]
 
@@ -147,7 +160,8 @@ def _ends(text: NDArray[np.uint8]) -> NDArray[np.intp]:
     if len(quotes):
         before = text[quotes[::2] - 1][int(quotes[0] == 0) :]  # the opening ones
         if not np.isin(before, (_COMMA, _CR, _LF, _QUOTE)).all():
-            one_by_one, data = [0], text.tobytes()
+            one_by_one = [0]
+            data = text.tobytes()
             while row := _ROW.match(data, one_by_one[-1]):
                 one_by_one.append(row.end())
             return np.array(one_by_one[1:], np.intp)
@@ -185,18 +199,22 @@ class TextBlock:
 
         Columns of `numbers` are float64 if Arrow can read all of them in these rows; all others are text.
         """
+        types = {name: pa.float64() if name in numbers else pa.string() for name in columns}
         with contextlib.suppress(pa.ArrowInvalid):
             if numbers:
-                return self._parsed({name: pa.float64() if name in numbers else pa.string() for name in columns}), None
+                return self._parsed(types), None
         try:
             return self._parsed(dict.fromkeys(columns, pa.string())), None
         except pa.ArrowInvalid as error:
             n_sound, failure = self._first_bad(columns, error)
-            before, earlier = self[:n_sound].parsed(columns) if n_sound else (None, None)
+            if not n_sound:
+                return None, failure
+            before, earlier = self[:n_sound].parsed(columns)
             return before, earlier or failure
 
     def _parsed(self, types: dict[str, Any]) -> pa.RecordBatch:
-        names, text = self.table.names, self.text
+        names = self.table.names
+        text = self.text
         if text[: len(BOM)].to_pybytes() == BOM:  # part of a value here, where Arrow drops one
             text = _joined(BOM, text)
         typed = pa.float64() in types.values()
@@ -219,13 +237,16 @@ class TextBlock:
     def _first_bad(self, columns: Sequence[str], error: Exception) -> tuple[int, InvalidInputError]:
         """Return the row that has too few or too many values or is not UTF-8, and the error for it."""
         file, place = self.table.file, self.first
-        if wrong := _WRONG_LENGTH.search(str(error)):
+        wrong = _WRONG_LENGTH.search(str(error))
+        if wrong:
             row = int(wrong[1]) - 1
             return row, InvalidInputError(
                 f"{file}: row {place + row + 1} {FROM_ONE} has {wrong[2]} values where the header names "
                 f"{len(self.table.names)} columns."
             )
-        if wrong := _NOT_UTF8.search(str(error)):
-            row, name = int(wrong[2]) - 1, self.table.names[int(wrong[1])]
+        wrong = _NOT_UTF8.search(str(error))
+        if wrong:
+            row = int(wrong[2]) - 1
+            name = self.table.names[int(wrong[1])]
             return row, at_row(file, place + row, name, "is not UTF-8 text; save the file as UTF-8.")
         return 0, could_not_be_read(f"{file}, after row {place},", error)

@@ -39,19 +39,28 @@ class Prepared(Table):
 
     def __init__(self, table: Table, features: Sequence[str], fills: Mapping[str, float]) -> None:
         own = {*table.names}
-        self._made = {name: split for name in features if name not in own and (split := _split(name, own))}
-        self._table, self._fills, self.kind, self.own = table, fills, table.kind, table.own or table.names
+        self._made: dict[str, tuple[str, str]] = {}  # the column and the word of each further column
+        for name in features:
+            split = None if name in own else _split(name, own)
+            if split is not None:
+                self._made[name] = split
+        self._table = table
+        self._fills = fills
+        self.kind = table.kind
+        self.own = table.own or table.names
         super().__init__(table.file, table.size, [*table.names, *self._made])
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         made = {name: self._made[name] for name in columns if name in self._made}
         needed = list(dict.fromkeys(made[name][0] if name in made else name for name in columns))
-        known, unseen = {*self._made.values()}, Counter[tuple[str, str]]()
+        known = {*self._made.values()}
+        unseen = Counter[tuple[str, str]]()
         for batch in self._table.records(needed, most_rows):
             words = {column: _words(batch.column(column)) for column, _ in made.values()}
             for column in words.keys() - self._fills.keys():
-                counts = Counter(words[column].tolist())
-                unseen.update({one: n for word, n in counts.items() if (one := (column, word)) not in known})
+                for word, n in Counter(words[column].tolist()).items():
+                    if (column, word) not in known:
+                        unseen[column, word] += n
             yield pa.RecordBatch.from_arrays([self._column(batch, name, words) for name in columns], columns)
         warn(_of_unseen(self.file, unseen), ExtrapolationWarning)
 
@@ -85,11 +94,13 @@ def _of_unseen(file: str, counts: Counter[tuple[str, str]]) -> str:
     """Say which words have no column, in how many rows, and what to do; empty if all have one."""
     if not counts:
         return ""
-    found = [
-        f"column {column!r} has {repr(word) if word else 'no value'} in {n} row{'s' * (n > 1)}"
-        for (column, word), n in counts.most_common(3)
-    ]
-    more = f", and {len(counts) - 3} more" if len(counts) > 3 else ""
+    found = []
+    for (column, word), n in counts.most_common(3):
+        value = repr(word) if word else "no value"
+        found.append(f"column {column!r} has {value} in {n} row{'s' * (n > 1)}")
+    more = ""
+    if len(counts) > 3:
+        more = f", and {len(counts) - 3} more"
     return (
         f"{file}: {', '.join(found)}{more}: the fit had no such rows. They are predicted without that column. Correct "
         "the words, or fit to rows that have them."
@@ -98,8 +109,10 @@ def _of_unseen(file: str, counts: Counter[tuple[str, str]]) -> str:
 
 def _split(name: str, own: set[str]) -> tuple[str, str] | None:
     """Divide a name into a column and a word; None if no column fits."""
-    parts = ((name[:i], name[i + 1 :]) for i, letter in enumerate(name) if letter == "=")
-    return next((part for part in parts if part[0] in own), None)
+    for i, letter in enumerate(name):
+        if letter == "=" and name[:i] in own:
+            return name[:i], name[i + 1 :]
+    return None
 
 
 def _words(column: pa.Array) -> NDArray[Any]:
@@ -122,9 +135,29 @@ def prepared(
     tables = [open_table(path) for path in data]
     roles = resolved(roles, tables)
     features = roles.features or ()
-    if unknown := [name for name in categories if name not in features]:
+    unknown = [name for name in categories if name not in features]
+    if unknown:
         raise InvalidInputError(f"`--categories` must name features; {unknown[0]!r} is not one of them.")
-    counted = [name for name in features if impute and name not in categories]
+    counted = []
+    if impute:
+        counted = [name for name in features if name not in categories]
+    words, fills = _words_and_means(tables, categories, counted)
+    names = []
+    for name in features:
+        if name in words:
+            names += [f"{name}={word}" for word in sorted(words[name])]
+        else:
+            names.append(name)
+        if name in fills:
+            names.append(f"{name}=")
+    roles = replace(roles, features=tuple(names))
+    return [Prepared(table, names, fills) for table in tables], roles, fills
+
+
+def _words_and_means(
+    tables: Sequence[Table], categories: Sequence[str], counted: Sequence[str]
+) -> tuple[dict[str, set[str]], dict[str, float]]:
+    """Return the words of columns of categories, and the means of those of the `counted` columns that miss values."""
     words: dict[str, set[str]] = {name: set() for name in categories}
     sums = {name: np.zeros(3) for name in counted}  # of values, known ones and missing ones
     for table in tables:
@@ -140,12 +173,7 @@ def prepared(
                 known = ~np.isnan(values)
                 sums[name] += values[known].sum(), known.sum(), (~known).sum()
     fills = {name: float(total / max(n, 1)) for name, (total, n, missing) in sums.items() if missing}
-    names = []
-    for name in features:
-        names += [f"{name}={word}" for word in sorted(words[name])] if name in words else [name]
-        names += [f"{name}="] if name in fills else []
-    roles = replace(roles, features=tuple(names))
-    return [Prepared(table, names, fills) for table in tables], roles, fills
+    return words, fills
 
 
 def prepared_as(model: Model | HorizonModel, data: Sequence[str]) -> Sequence[Any]:
@@ -194,8 +222,10 @@ class SortedTable(FrameTable):
     """All rows of tables, sorted; errors name rows by their files, their places there, and their ids and times."""
 
     def __init__(self, tables: Sequence[Table], rows: pa.Table, roles: Roles) -> None:
-        self._tables, self._ends = tables, np.cumsum([table.rows_read for table in tables])
-        self._rows, self._named_by = rows, [name for name in (roles.episode, roles.time) if name]
+        self._tables = tables
+        self._ends = np.cumsum([table.rows_read for table in tables])
+        self._rows = rows
+        self._named_by = [name for name in (roles.episode, roles.time) if name]
         self._order = np.arange(len(rows))
         self._order = sorted_order(rows, roles, self._known)
         super().__init__(", ".join(table.file for table in tables), rows.take(from_numpy(self._order)))
@@ -204,8 +234,9 @@ class SortedTable(FrameTable):
         place = int(self._order[row])
         file = int(np.searchsorted(self._ends, place, side="right"))
         cells = (f"{name} {self._rows.column(name)[place].as_py()}" for name in self._named_by)
-        text, place_in_file = quoting(text, self._rows.column(column)[place].as_py()), place - [0, *self._ends][file]
-        return at_row(self._tables[file].file, int(place_in_file), column, text, f" ({', '.join(cells)})")
+        text = quoting(text, self._rows.column(column)[place].as_py())
+        place_in_file = int(place - [0, *self._ends][file])
+        return at_row(self._tables[file].file, place_in_file, column, text, f" ({', '.join(cells)})")
 
     def _known(self, values: Any, fault: Fault | None) -> Any:
         if fault is not None:
