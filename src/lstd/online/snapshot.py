@@ -65,11 +65,18 @@ def _not_a_snapshot(why: str) -> InvalidInputError:
 
 def snapshot_of(model: RowLearner) -> dict[str, NDArray[Any]]:
     """Return the arrays of an estimator's state, copies of its own."""
+    choice = None
+    if model._bank is not None:
+        choice = model._bank.state
     state = State(
-        **{name: getattr(model, name) for name in _PARAMETERS}, alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
-        warned=model._warned, beyond=model._beyond, cores=tuple(map(_core_state, model._cores)),
-        choice=None if model._bank is None else model._bank.state, last=model._row_before,
-    )  # fmt: skip
+        **{name: getattr(model, name) for name in _PARAMETERS},
+        alpha=np.atleast_1d(np.array(model.alpha, np.float64)),
+        warned=model._warned,
+        beyond=model._beyond,
+        cores=tuple(map(_core_state, model._cores)),
+        choice=choice,
+        last=model._row_before,
+    )
     document, arrays = pack(state)
     text = np.array(json_bytes(document).decode())
     return {"version": np.array(VERSION), "document": text} | {name: array.copy() for name, array in arrays.items()}
@@ -80,9 +87,12 @@ def restored(kind: Callable[..., L], snapshot: Mapping[str, Any]) -> L:
     state = _unpacked(snapshot)
     if not state.cores:
         raise _not_a_snapshot("it has no recursion")
-    n, alpha = state.cores[-1].blocks.total.n_features, state.alpha
+    n = state.cores[-1].blocks.total.n_features
+    alpha: float | Array = state.alpha
+    if len(state.alpha) == 1:
+        alpha = float(state.alpha[0])
     parameters = {name: getattr(state, name) for name in _PARAMETERS}
-    model = kind(n, alpha=alpha if len(alpha) > 1 else float(alpha[0]), **parameters)
+    model = kind(n, alpha=alpha, **parameters)
     if len(state.cores) != len(model._cores) or (state.choice is None) != (model._bank is None):
         raise _not_a_snapshot("its recursions are not those of its parameters")
     for core, saved in zip(model._cores, state.cores, strict=True):
@@ -107,7 +117,8 @@ def _unpacked(snapshot: Mapping[str, Any]) -> State:
     try:
         own = {"version", "document", *State._fields}  # a file may hold other arrays beside
         arrays = {name: np.asarray(snapshot[name]) for name in snapshot if name.partition(".")[0] in own}
-        version, document = arrays.pop("version"), arrays.pop("document")
+        version = arrays.pop("version")
+        document = arrays.pop("document")
     except Exception as error:  # no mapping at all, or a file that is damaged
         raise _not_a_snapshot(f"its arrays cannot be read ({type(error).__name__}: {error})") from error
     if version.shape != () or version.dtype.kind not in "iu" or version != VERSION:
@@ -120,30 +131,61 @@ def _unpacked(snapshot: Mapping[str, Any]) -> State:
 
 def _core_state(core: Recursion) -> CoreState:
     """Return the state of a recursion."""
-    rows, state, numbers = core.buffer[: core.counts[at.BUFFERED]], core.state.copy(), core.numbers.copy()
-    state[at.PHI : at.THETA] = numbers[at.DOTS :] = 0.0  # scratch
+    rows = core.buffer[: core.counts[at.BUFFERED]]
+    state = core.state.copy()
+    numbers = core.numbers.copy()
+    state[at.PHI : at.THETA] = 0.0  # scratch
+    numbers[at.DOTS :] = 0.0
     return CoreState(state, numbers, core.counts, rows, core.blocks, core.warned)
 
 
 def _restore_core(core: Recursion, saved: CoreState) -> None:
     """Let a new recursion go on from a state, which may come from a file; raises InvalidInputError if it cannot."""
-    n, m, total = core.n, core.m, saved.blocks.total
+    n = core.n
+    m = core.m
+    total = saved.blocks.total
     arrays = [(core.state, saved.state), (core.numbers, saved.numbers), (core.counts, saved.counts)]
-    shapes = all(one.shape == two.shape for one, two in arrays)
-    if not shapes or (total.n_features, total.b.shape[1]) != (n, m):
+    has_shapes = all(own.shape == other.shape for own, other in arrays)
+    if not has_shapes or (total.n_features, total.b.shape[1]) != (n, m):
         raise _not_a_snapshot(f"its arrays are not those of {n} features and {m} rewards")
-    counts, now, k = saved.counts, saved.numbers, len(saved.buffer)
-    fits = (counts[_STATIC] == core.counts[_STATIC]).all() and (counts >= 0).all() and counts[at.INTERVAL] >= 1
-    fits &= counts[at.WAITING] <= counts[at.PANEL] and counts[at.AHEAD] <= 1 and counts[at.SOLVED] <= 1
-    fits &= counts[at.BUFFERED] == k < len(core.buffer) and (not k or saved.buffer.shape[1] == core.buffer.shape[1])
-    same = [at.LMBDA, at.FRACTION, at.FORGETTING, at.WEIGHT, at.COEFFICIENT]
-    fits &= bool((now[same] == core.numbers[same]).all()) and 0.0 <= now[at.DECAY] <= 1.0
-    fits &= 0.0 <= now[at.SAMPLES] < np.inf
-    fits &= 0.0 <= now[at.BOOTSTRAP] < np.inf and 1.0 <= now[at.GROWTH] < np.inf
-    fits &= bool(np.isfinite(saved.state[_FINITE]).all() and (saved.state[at.RIDGE] >= 0.0).all())
-    fits &= bool(np.isfinite(now[at.CHARTS : at.DOTS]).all())
-    if not fits:
+    if not (_counts_fit(core, saved) and _buffer_fits(core, saved) and _numbers_fit(core, saved)):
         raise _not_a_snapshot("its numbers do not fit one another")
     for own, other in arrays:
         own[:] = other
-    core.buffer[:k], core.blocks, core.warned = saved.buffer, saved.blocks, saved.warned
+    core.buffer[: len(saved.buffer)] = saved.buffer
+    core.blocks = saved.blocks
+    core.warned = saved.warned
+
+
+def _counts_fit(core: Recursion, saved: CoreState) -> bool:
+    """Return whether counts are those of the parameters, and in range."""
+    counts = saved.counts
+    is_static = bool((counts[_STATIC] == core.counts[_STATIC]).all())
+    in_range = bool((counts >= 0).all()) and counts[at.INTERVAL] >= 1
+    waits = counts[at.WAITING] <= counts[at.PANEL]
+    has_flags = counts[at.AHEAD] <= 1 and counts[at.SOLVED] <= 1
+    return bool(is_static and in_range and waits and has_flags)
+
+
+def _buffer_fits(core: Recursion, saved: CoreState) -> bool:
+    """Return whether the buffer has as many rows as were counted, and their columns."""
+    n_rows = len(saved.buffer)
+    is_counted = saved.counts[at.BUFFERED] == n_rows < len(core.buffer)
+    has_columns = n_rows == 0 or saved.buffer.shape[1] == core.buffer.shape[1]
+    return bool(is_counted and has_columns)
+
+
+def _numbers_fit(core: Recursion, saved: CoreState) -> bool:
+    """Return whether numbers are those of the parameters, and finite and in range."""
+    numbers = saved.numbers
+    same = [at.LMBDA, at.FRACTION, at.FORGETTING, at.WEIGHT, at.COEFFICIENT]
+    is_static = bool((numbers[same] == core.numbers[same]).all())
+    is_finite = np.isfinite(saved.state[_FINITE]).all() and np.isfinite(numbers[at.CHARTS : at.DOTS]).all()
+    in_range = (
+        0.0 <= numbers[at.DECAY] <= 1.0
+        and 0.0 <= numbers[at.SAMPLES] < np.inf
+        and 0.0 <= numbers[at.BOOTSTRAP] < np.inf
+        and 1.0 <= numbers[at.GROWTH] < np.inf
+    )
+    has_ridge = (saved.state[at.RIDGE] >= 0.0).all()
+    return bool(is_static and is_finite and in_range and has_ridge)
