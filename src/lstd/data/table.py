@@ -38,7 +38,9 @@ class Table:
     kind = "file"  # in messages
 
     def __init__(self, file: str, size: int, names: Sequence[str] = ()) -> None:
-        self.file, self.size, self.names = file, size, shared(tuple(names))
+        self.file = file
+        self.size = size
+        self.names = shared(tuple(names))
         self.report: Callable[[float], object] = float  # called with the share of the file that was read
         self.rows_read = 0
 
@@ -53,18 +55,24 @@ class Table:
                 raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
 
     def _no_column(self, column: str) -> InvalidInputError:
-        names, hint = self.own or self.names, ""
+        """Return the error for a column that is missing, with a hint if the cause can be seen in the names."""
+        names = self.own or self.names
+        but_for_spaces = [name for name in names if name.strip() == column.strip()]
+        hint = ""
         if len(names) == 1 and {";", "\t", "|"} & set(names[0]):
             hint = " Separate values by commas."
-        elif close := next((name for name in names if name.strip() == column.strip()), None):
-            hint = f" Spaces count: write '\"{close}\"' for {close!r}."
+        elif but_for_spaces:
+            hint = f" Spaces count: write '\"{but_for_spaces[0]}\"' for {but_for_spaces[0]!r}."
         return InvalidInputError(
             f"{self.file}: column {column!r} is missing; the {self.kind} has {listed([*map(repr, names)])}.{hint}"
         )
 
     def error(self, row: int, column: str, text: str) -> InvalidInputError:
         """Return the error for a value of a row, counted from 0, which is read again if it counts as no value."""
-        return at_row(self.file, row, column, quoting(text, self.cell(row, column) if NO_VALUE in text else None))
+        value = None
+        if NO_VALUE in text:
+            value = self.cell(row, column)
+        return at_row(self.file, row, column, quoting(text, value))
 
     def cell(self, row: int, column: str) -> Any:
         """Return a value, as text if the table has text."""
@@ -77,7 +85,10 @@ class Table:
     def records(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         """Yield batches as `batches` does, of text parsed; raises InvalidInputError at a row that cannot be read."""
         for batch in self.batches(columns, most_rows):
-            found, failure = batch.parsed(columns) if self.text else (batch, None)
+            found = batch
+            failure = None
+            if self.text:
+                found, failure = batch.parsed(columns)
             if found is not None:
                 yield found
             if failure is not None:
@@ -156,8 +167,10 @@ def could_not_be_read(file: str, why: object) -> InvalidInputError:
 # ------------------------------------------------------------ files of Parquet and datasets
 
 
-_BUFFER, _BUFFERS = 2**20, 2**23  # bytes of a column, and of all columns together
-_PRE_BUFFERED, _MANY = 2**25, 128  # bytes of a row group, and columns, that are worth the time of small requests
+_BUFFER = 2**20  # bytes of a column
+_BUFFERS = 2**23  # bytes of all columns together
+_PRE_BUFFERED = 2**25  # bytes of a row group whose many columns are read at once
+_MANY = 128  # columns that are worth the time of small requests
 _RUN = 2**22  # bytes of small row groups that are read as one
 _READING = {"use_threads": False, "batch_readahead": 0, "fragment_readahead": 1}
 _UNFIT = " Give the dataset a schema that fits all values, such as float64 for numbers, or give the paths of its files."
@@ -168,21 +181,27 @@ class ParquetTable(Table):
 
     def __init__(self, file: str, size: int, groups: Sequence[int] | None = None, pre_buffer: bool = False) -> None:
         super().__init__(file, size)
-        self._groups, self._pre_buffer = groups, pre_buffer  # of which the bytes may be read at once and held
+        self._groups = groups
+        self._pre_buffer = pre_buffer  # whether the bytes of a group may be read at once and held
         with self._open() as parquet:
             self.names = shared(tuple(parquet.schema_arrow.names))
             about = parquet.metadata
             sizes = (about.row_group(group).total_byte_size for group in range(about.num_row_groups))
-            self._n_rows, many = about.num_rows, len(self.names) > _MANY
-            self._pre_buffer = pre_buffer or (many and max(sizes, default=0) <= _PRE_BUFFERED)
+            self._n_rows = about.num_rows
+            if len(self.names) > _MANY and max(sizes, default=0) <= _PRE_BUFFERED:
+                self._pre_buffer = True
 
     @property
     def done(self) -> float:
-        return self.rows_read / self._n_rows if self._n_rows else 0.0
+        if not self._n_rows:
+            return 0.0
+        return float(self.rows_read / self._n_rows)
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         with self._open() as parquet:
-            groups = range(parquet.num_row_groups) if self._groups is None else self._groups
+            groups = self._groups
+            if groups is None:
+                groups = range(parquet.num_row_groups)
             for run, n_rows in _runs(parquet.metadata, groups):
                 size = equal_parts(n_rows, most_rows)
                 for batch in parquet.iter_batches(size, run, columns, use_threads=False):
@@ -205,14 +224,18 @@ class ParquetTable(Table):
 def _runs(about: Any, groups: Iterable[int]) -> Iterator[tuple[list[int], int]]:
     """Yield consecutive row groups to read as one, and their rows; Arrow would hold the bytes of all until the end."""
     run: list[int] = []
-    n_rows = n_bytes = 0
+    n_rows = 0
+    n_bytes = 0
     for group in groups:
         found = about.row_group(group)
         if run and n_bytes + found.total_byte_size > _RUN:
             yield run, n_rows
-            run, n_rows, n_bytes = [], 0, 0
+            run = []
+            n_rows = 0
+            n_bytes = 0
         run.append(group)
-        n_rows, n_bytes = n_rows + found.num_rows, n_bytes + found.total_byte_size
+        n_rows += found.num_rows
+        n_bytes += found.total_byte_size
     if run:
         yield run, n_rows
 
@@ -228,7 +251,9 @@ def dataset_tables(dataset: Any) -> list[Table]:
     try:
         if isinstance(dataset, pa.dataset.InMemoryDataset):
             rows = dataset.to_table()
-            tables: list[Table] = [FrameTable("the dataset in memory", rows)] if len(rows) else []
+            tables: list[Table] = []
+            if len(rows):
+                tables.append(FrameTable("the dataset in memory", rows))
         else:
             tables = [_fragment_table(fragment, dataset.schema) for fragment in dataset.get_fragments()]
     except InvalidInputError:
@@ -248,9 +273,10 @@ def dataset_tables(dataset: Any) -> list[Table]:
 def _fragment_table(fragment: Any, schema: pa.Schema) -> Table:
     if not isinstance(fragment, pa.dataset.FileFragment):
         return FrameTable("the dataset in memory", fragment.to_table(schema=schema))
-    kind = _ParquetFragment if isinstance(fragment, pa.dataset.ParquetFileFragment) else _Fragment
     try:
-        return kind(fragment, schema)
+        if isinstance(fragment, pa.dataset.ParquetFileFragment):
+            return _ParquetFragment(fragment, schema)
+        return _Fragment(fragment, schema)
     except UNREADABLE as error:
         raise could_not_be_read(fragment.path, error) from error
 
@@ -259,7 +285,8 @@ class _Fragment(Table):
     """A file that Arrow scans, with the columns and types of the dataset."""
 
     def __init__(self, fragment: Any, schema: pa.Schema) -> None:
-        self._fragment, self._schema = fragment, schema
+        self._fragment = fragment
+        self._schema = schema
         # A copy, since the dataset would keep what is known of each file that was read.
         self.own = shared(tuple(dict.fromkeys([*copy.copy(fragment).physical_schema.names, *_keys(fragment)])))
         super().__init__(fragment.path, 1, [name for name in schema.names if name in self.own])
@@ -271,21 +298,26 @@ class _Fragment(Table):
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
         found = could_not_be_read(self.file, error)  # which rows came before depends on how far Arrow was ahead
-        return InvalidInputError(f"{found}{_UNFIT}") if "conversion error" in str(error) else found
+        if "conversion error" not in str(error):
+            return found
+        return InvalidInputError(f"{found}{_UNFIT}")
 
 
 class _ParquetFragment(ParquetTable):
     """A file of Parquet in a dataset."""
 
     def __init__(self, fragment: Any, schema: pa.Schema) -> None:
-        self._fragment, self._schema, self._keys = fragment, schema, _keys(fragment)
+        self._fragment = fragment
+        self._schema = schema
+        self._keys = _keys(fragment)
         # One request for the bytes of a row group, which are held, in place of many small ones over a network.
         filesystem = fragment.filesystem
         while isinstance(filesystem, pa.fs.SubTreeFileSystem):
             filesystem = filesystem.base_fs
         twin = copy.copy(fragment)
-        some = twin.num_row_groups != twin.metadata.num_row_groups
-        groups = [group.id for group in twin.row_groups] if some else None
+        groups = None
+        if twin.num_row_groups != twin.metadata.num_row_groups:
+            groups = [group.id for group in twin.row_groups]
         super().__init__(fragment.path, 1, groups, not isinstance(filesystem, pa.fs.LocalFileSystem))
         self._counted = [*self.names[:1]]
         self.own = shared(tuple(dict.fromkeys([*self.names, *self._keys])))
@@ -312,7 +344,9 @@ class _ParquetFragment(ParquetTable):
         found = _type_of_values(array.type)
         # Other types of floats are not rounded to that of the first file.
         both_floating = pa.types.is_floating(found) and pa.types.is_floating(wanted)
-        return array if found == wanted or both_floating else array.cast(wanted)
+        if found == wanted or both_floating:
+            return array
+        return array.cast(wanted)
 
     def _source(self) -> Any:
         return self._fragment.open()
