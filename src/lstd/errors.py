@@ -159,9 +159,11 @@ def warn(message: str, category: type[Warning]) -> None:
     """
     if not message:
         return
-    frame, level = sys._getframe(1), 2
+    frame = sys._getframe(1)
+    level = 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level += 1
     warnings.warn(message, category, stacklevel=level)
 
 

@@ -35,23 +35,30 @@ def top(
 
 @cache
 def _command() -> Any:
-    return typer.main.get_command(app)  # which takes milliseconds
+    """Make the command, once, since that takes milliseconds."""
+    return typer.main.get_command(app)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    words = None if arguments is None else list(arguments)
     try:
-        code = _command()(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
+        code = _command()(args=words, prog_name="lstd", standalone_mode=False)
     except KeyboardInterrupt:
         return fail(f"interrupted{advice()}.", INTERRUPTED)
     except LSTDError as error:
         return fail_with(error)
-    except OSError as error:  # without the name of a file, writing the help or the version failed
-        return lost_output("the text", error) if error.filename is None else fail_with(error)
+    except OSError as error:
+        if error.filename is None:  # the help or the version could not be written
+            return lost_output("the text", error)
+        return fail_with(error)
     except Exception as error:
         # Usage errors are Click's, which some versions of Typer bundle and others import.
         if not hasattr(error, "format_message"):
             raise
-        hint = "`lstd fit --report` writes a report; " if "'report'" in (text := error.format_message()) else ""
+        text = error.format_message()
+        hint = ""
+        if "'report'" in text:  # of `lstd report`
+            hint = "`lstd fit --report` writes a report; "
         return fail(f"{text.rstrip('.')}; {hint}see `lstd --help`.", BAD_INPUT)
     return code if isinstance(code, int) else DONE

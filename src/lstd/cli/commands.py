@@ -82,31 +82,53 @@ def fit(given: Any) -> int:
     """
     prepare_tables("fit")
     from lstd.data.settings import Settings
-    from lstd.estimators.model import write_model
+    from lstd.estimators.model import Model, write_model
     from lstd.tables.first_rows import REPORT_ENTRIES, FirstRows
 
     roles = replace(roles_of(given), prepared=True)
-    numbers = given.gamma, given.lmbda, given.alpha
-    settings = Settings.with_choice(*numbers, given.variant, not given.no_intercept, given.unpenalised)
-    page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
+    settings = Settings.with_choice(
+        given.gamma,
+        given.lmbda,
+        given.alpha,
+        given.variant,
+        not given.no_intercept,
+        given.unpenalised,
+    )
+    page = None
+    sample = None
+    if given.report is not None:
+        page = _check_report(given.report, given.out, given.force, given.data)
+        sample = FirstRows(REPORT_ENTRIES, independent=given.independent)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
-    of_steps = given.horizon, given.low, given.high, given.penalty, given.age
-    steps = given.no_check or any(value is not None for value in of_steps)
-    sample = None if page is None else FirstRows(REPORT_ENTRIES, independent=given.independent)
+    of_steps = (given.horizon, given.low, given.high, given.penalty, given.age)
+    is_of_steps = given.no_check or any(value is not None for value in of_steps)
+    report = ""
     with reading(given.quiet) as on_progress:
-        fitted: Any = (_fit_steps if steps else _fit)(given, roles, settings, sample, on_progress)
+        fitted: Model | HorizonLSTD
+        if is_of_steps:
+            fitted = _fit_steps(given, roles, settings, sample, on_progress)
+        else:
+            fitted = _fit(given, roles, settings, sample, on_progress)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
-        fitted.save(path) if steps else write_model(fitted, path)
+        if isinstance(fitted, Model):
+            write_model(fitted, path)
+        else:
+            fitted.save(path)
         advise("; the model was written" + ("" if page is None else ", the report was not"))
-        try:
-            report = "" if page is None or sample is None else _write_report(fitted, sample, page, roles)
-        except (LSTDError, OSError) as error:
-            return fail_with(error, f"The model was written to {path}.")
-    content: Any = None if sample is None else {"file": str(page), "rows": len(sample)}
-    shown = {"report": content} if given.json else {"report": report} if page else {}
-    return _describe(str(path), fitted.model_ if steps else fitted, given.json, shown)
+        if page is not None and sample is not None:
+            try:
+                report = _write_report(fitted, sample, page, roles)
+            except (LSTDError, OSError) as error:
+                return fail_with(error, f"The model was written to {path}.")
+    shown: dict[str, Any] = {}
+    if given.json:
+        shown["report"] = None if sample is None else {"file": str(page), "rows": len(sample)}
+    elif page is not None:
+        shown["report"] = report
+    model = fitted if isinstance(fitted, Model) else fitted.model_
+    return _describe(str(path), model, given.json, shown)
 
 
 def _fit(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: Any) -> Model:
@@ -226,7 +248,9 @@ def _tables(given: Any, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequ
     """Return the tables, sorted if asked for."""
     from lstd.tables.sort_and_impute import sorted_tables
 
-    return sorted_tables([*data], roles, n_bytes) if given.sort else data
+    if given.sort:
+        return sorted_tables([*data], roles, n_bytes)
+    return data
 
 
 def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path:
@@ -260,9 +284,13 @@ def _write_report(model: Model | HorizonLSTD, sample: FirstRows, page: Path, rol
         else:
             named: dict[str, Any] = sample.named()
             evaluation = evaluate(
-                estimator_of(model), **columns, **named, rewards=model.reward_names, warn=False,
+                estimator_of(model),
+                **columns,
+                **named,
+                rewards=model.reward_names,
+                warn=False,
                 checked=model.checks,  # on the same rows
-            )  # fmt: skip
+            )
             content = model_page(evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
         write_page(page, content)
     which = f"the first {len(sample)} of" if sample.is_full else "all"
@@ -324,6 +352,7 @@ def predict(given: Any) -> int:
 
 
 def _to_file(model: Model | HorizonModel, linear: Linear, given: Any, path: Path) -> int:
+    """Write predictions to a file, whole or not at all; returns the number of rows."""
     from lstd.files import replacing
 
     advise("; no predictions were written")
@@ -339,9 +368,15 @@ def _predict(model: Model | HorizonModel, linear: Linear, given: Any, file: IO[b
     sink = parquet_sink if parquet else csv_sink
     with reading(given.quiet) as on_progress:
         return predict_tables(
-            linear, prepared_as(model, given.data), given.id, sink, file, level=given.interval,
-            contributions=given.contributions, on_progress=on_progress,
-        )  # fmt: skip
+            linear,
+            prepared_as(model, given.data),
+            given.id,
+            sink,
+            file,
+            level=given.interval,
+            contributions=given.contributions,
+            on_progress=on_progress,
+        )
 
 
 # ------------------------------------------------------------ score and inspect
@@ -396,9 +431,11 @@ def _say_scores(given: Any, treatment: dict[str, Any], rewards: Sequence[str], s
     for steps, found in scores.items():
         pairs = [*zip(rewards, found.r2.tolist(), found.mse.tolist(), strict=True)]
         documents[steps] = {
-            "rows": found.rows, "scored": found.scored, "observed_share": found.observed_share,
+            "rows": found.rows,
+            "scored": found.scored,
+            "observed_share": found.observed_share,
             "rewards": {reward: {"r2": r2, "mse": mse} for reward, r2, mse in pairs},
-        }  # fmt: skip
+        }
         observed = f"observed share of their returns: {100 * found.observed_share:.0f} %"
         begin = "" if steps is None else f"{steps} steps: "
         lines.append(f"{begin}{found.scored} of {found.rows} rows scored; {observed}")
@@ -458,14 +495,27 @@ def _roles_of_fit(model: Model | HorizonModel, given: Any) -> Roles:
         raise InvalidInputError(
             f"`--reward` must name {len(model.reward_names)} columns, one per prediction; got {len(given.reward)}."
         )
-    fitted = {} if model.origin is None else model.origin.columns
-    given_columns = ((role, getattr(given, role, None)) for role in NAMED if role != "groups" or given.backtest)
-    columns = {role: (fitted.get(role) if name is None else name) or None for role, name in given_columns}
-    successors = () if model.origin is None else model.origin.next_features
+    fitted: Mapping[str, Any] = {}
+    next_features: Any = ()
+    if model.origin is not None:
+        fitted = model.origin.columns
+        next_features = model.origin.next_features
+    if given.next_features is not None:
+        next_features = names(given.next_features)
+    columns = {}
+    for role in NAMED:
+        if role == "groups" and not given.backtest:  # scores of rows do not depend on groups
+            continue
+        name = getattr(given, role, None)
+        if name is None:
+            name = fitted.get(role)
+        columns[role] = name or None
     return Roles.of(
-        model.feature_names, given.reward or model.reward_names, columns,
-        next_features=successors if given.next_features is None else names(given.next_features),
-    )  # fmt: skip
+        model.feature_names,
+        given.reward or model.reward_names,
+        columns,
+        next_features=next_features,
+    )
 
 
 @command("model! json")
@@ -546,7 +596,8 @@ def reproduce(given: Any) -> int:
     Interrupted at any moment, the same command resumes. Exit codes: 0 done, 1 a step failed or output could not be
     written, 2 bad usage or input, 3 DIR has results of another configuration, 130 interrupted (143 by SIGTERM).
     """
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
         return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", BAD_INPUT)
     from lstd.experiments.protocol import MAX_RUNS, make_plan
     from lstd.experiments.reproduce.run import reproduce as carry_out

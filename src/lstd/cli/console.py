@@ -64,10 +64,12 @@ def in_the_shell(message: str) -> str:
 
 
 def _as_option(argument: re.Match[str]) -> str:
+    """Return an argument of Python as the option that sets it, or as it is."""
     from lstd.cli.options import OPTIONS, option_name
 
-    name, value = argument[1], argument[3]
-    if argument[2]:
+    name = argument[1]
+    value = argument[3]
+    if argument[2]:  # False
         name = f"no_{name}"
     if name not in OPTIONS or OPTIONS[name].place:
         return argument[0]
@@ -82,11 +84,13 @@ def fail(message: str, code: int) -> int:
 
 def fail_with(error: LSTDError | OSError, advice: str = "") -> int:
     """Write an error in one line to stderr, with advice if output failed; returns the exit code that goes with it."""
-    code = BAD_INPUT if isinstance(error, InvalidInputError) else FAILED
-    code = OTHER_CONFIGURATION if isinstance(error, ConfigurationMismatchError) else code
     if not isinstance(error, LSTDError):
         error = OutputError(f"{error.filename}: {error.strerror or error}.")
-    return fail(f"{error} {advice if code == FAILED else ''}", code)
+    if isinstance(error, ConfigurationMismatchError):
+        return fail(f"{error}", OTHER_CONFIGURATION)
+    if isinstance(error, InvalidInputError):
+        return fail(f"{error}", BAD_INPUT)
+    return fail(f"{error} {advice}", FAILED)
 
 
 def output(content: str | Mapping[str, Any]) -> int:
@@ -155,12 +159,14 @@ def exit_on_signals() -> None:
 
 
 def _wait(receiver: socket.socket) -> None:
+    """End the process when a byte comes, which is the number of a signal."""
     while received := receiver.recv(1):
         if received[0] in _SIGNALS:
             _end(signal.Signals(received[0]))
 
 
 def _end(number: signal.Signals) -> None:
+    """Say how to go on, remove unfinished files, and end the process."""
     line = f"lstd: {_SIGNALS[number]}{_advice}.\n"
     with contextlib.suppress(Exception):
         if sys.stderr.isatty():
@@ -178,6 +184,7 @@ def _end(number: signal.Signals) -> None:
 
 
 def _write(line: bytes) -> None:
+    """Write to stderr past Python's buffers, which the main thread may hold."""
     with contextlib.suppress(OSError):
         os.write(2, line)
 
@@ -196,15 +203,21 @@ class Display:
     """Lines on stderr: a bar on a terminal, elsewhere a line at most every few seconds; if quiet, failures only."""
 
     def __init__(self, quiet: bool = False, bar: bool = False, wait: float = 0.0) -> None:
-        self._quiet, self._wait, self._due = quiet, wait, float("-inf")  # seconds before the first line; when the next
+        self._quiet = quiet
+        self._wait = wait  # seconds before the first line
+        self._due = float("-inf")  # when the next line may be shown
         self._since: tuple[float, float] | None = None  # the clock starts with the first work, after compilation
         self._bar: Any = None
         if bar and not quiet:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
-            columns = BarColumn(bar_width=30), TextColumn("{task.description}", markup=False)
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Progress(
+                BarColumn(bar_width=30),
+                TextColumn("{task.description}", markup=False),
+                console=Console(stderr=True),
+                transient=True,
+            )
             self._task = self._bar.add_task("", total=None)
 
     def show(self, text: str, done: float, total: float) -> None:
@@ -213,12 +226,20 @@ class Display:
         if self._since is None or done < self._since[1]:  # something else is being done
             self._since = (now, done) if done > 0 else None
         began, before = self._since or (now, done)
-        known = done - before > _SHARE_TO_JUDGE * total
-        seconds = max(1, round((total - done) * ((now - began) / (done - before) if known else 1.0)))
-        left = f"{seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f"{seconds} s left"
-        line = f"{int(100 * done / total) if total else 0} %, {left}: {text}"
+        speed = 1.0  # seconds for an estimated second
+        if done - before > _SHARE_TO_JUDGE * total:
+            speed = (now - began) / (done - before)
+        seconds = max(1, round((total - done) * speed))
+        left = f"{seconds} s left"
+        if seconds >= 60:
+            left = f"{seconds // 60} min {seconds % 60} s left"
+        percent = 0
+        if total:
+            percent = int(100 * done / total)
+        line = f"{percent} %, {left}: {text}"
         if self._wait and done > 0:
-            self._wait, self._due = 0.0, now + self._wait
+            self._due = now + self._wait
+            self._wait = 0.0
         if self._wait or now < self._due:
             return
         if self._bar is not None:
@@ -243,7 +264,8 @@ class Display:
 
     def close(self) -> None:
         """End the display; nothing is shown later on."""
-        self._wait, self._due = 0.0, float("inf")
+        self._wait = 0.0
+        self._due = float("inf")
         if self._bar is not None:
             self._bar.stop()
 
@@ -267,10 +289,14 @@ def reporting(quiet: bool, *, bar: bool = True, wait: float = 0.0) -> Iterator[D
 
 
 def _warned(display: Display, message: str, category: type[Warning]) -> None:
-    kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
-    # That of the cache is shown in spite of --quiet: it is why every start takes so long.
-    note = display.fail if issubclass(category, CompilationCacheWarning) else display.note
-    note(kind + in_the_shell(message))
+    """Show a warning as a note, with its category if that is not of this package."""
+    text = in_the_shell(message)
+    if not issubclass(category, LSTDWarning):
+        text = f"{category.__name__}: {text}"
+    if issubclass(category, CompilationCacheWarning):  # in spite of --quiet: it is why every start takes so long
+        display.fail(text)
+    else:
+        display.note(text)
 
 
 @contextlib.contextmanager

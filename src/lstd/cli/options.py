@@ -115,7 +115,9 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
 
     if not out:
         raise InvalidInputError(f"`{option}` must name a file; got ''.")
-    path = Path(os.path.realpath(out)) if os.path.islink(out) else Path(out)
+    path = Path(out)
+    if os.path.islink(out):
+        path = Path(os.path.realpath(out))
     for file in inputs:
         with contextlib.suppress(OSError):
             if os.path.samefile(file, path):
@@ -141,13 +143,16 @@ class Option(NamedTuple):
     def parameter(self, name: str, required: bool) -> Parameter:
         """Return the parameter of a function from which Typer makes the option."""
         words: dict[str, Any] = {"help": self.help}
-        kind: Any = list[str] if self.many else str
-        default: Any = Parameter.empty if required else self.default
+        default: Any
+        kind: Any
         if not self.metavar:
-            kind, default = bool, False
-        elif not required and default is None:
-            kind = kind | None
-        if self.metavar:
+            kind = bool
+            default = False
+        else:
+            kind = list[str] if self.many else str
+            default = Parameter.empty if required else self.default
+            if default is None:
+                kind = kind | None
             words |= {"metavar": self.metavar, "show_default": self.default is not None}
         info = typer.Argument(**words) if self.place else typer.Option(option_name(name), *self.short.split(), **words)
         return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
@@ -255,13 +260,19 @@ def command(words: str, **own: Option) -> Callable[[Callable[[Any], int]], Calla
     **own : Option
         Options that differ from those of the table.
     """
-    options = {word.rstrip("!"): (OPTIONS | own)[word.rstrip("!")] for word in words.split()}
-    parameters = [options[word.rstrip("!")].parameter(word.rstrip("!"), word.endswith("!")) for word in words.split()]
+    known = OPTIONS | own
+    options = {}
+    parameters = []
+    for word in words.split():
+        name = word.rstrip("!")
+        options[name] = known[name]
+        parameters.append(options[name].parameter(name, required=word.endswith("!")))
 
     def decorate(body: Callable[[Any], int]) -> Callable[..., int]:
         @wraps(body)
         def run(**given: Any) -> int:
-            return body(SimpleNamespace(**{name: options[name].value(name, text) for name, text in given.items()}))
+            values = {name: options[name].value(name, text) for name, text in given.items()}
+            return body(SimpleNamespace(**values))
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}
