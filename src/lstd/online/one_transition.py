@@ -139,11 +139,21 @@ class Transition(NamedTuple):
 
     @classmethod
     def checked(
-        cls, n: int, m: int | None, x: Any, reward: Any, x_next: Any, terminated: Any,
-        discount: Any, ratio: Any, coefficient: Any = 1.0, weight: Any = 1.0,
-    ) -> Transition:  # fmt: skip
+        cls,
+        n: int,
+        m: int | None,
+        x: Any,
+        reward: Any,
+        x_next: Any,
+        terminated: Any,
+        discount: Any,
+        ratio: Any,
+        coefficient: Any = 1.0,
+        weight: Any = 1.0,
+    ) -> Transition:
         """Check the arguments of `update` for n features and m rewards; None: one, which is a number."""
-        terminated, discount = check_flag("terminated", terminated), check_real("discount", discount, 0.0, 1.0)
+        terminated = check_flag("terminated", terminated)
+        discount = check_real("discount", discount, 0.0, 1.0)
         ratio = check_real("importance_ratio", ratio, 0.0, np.inf)
         coefficient = check_real("trace_coefficient", coefficient, 0.0, np.inf)
         weight = check_real("weight", weight, 0.0, np.inf)

@@ -374,10 +374,20 @@ class RecursiveLSTD(RowLearner):
         self, X: Any, y: ArrayLike, *, return_predictions: bool, **columns: Unpack[Columns]
     ) -> Self | Array: ...
     def partial_fit(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, return_predictions: bool = False, **others: Any,
-    ) -> Self | Array:  # fmt: skip
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        episode: PerRow = None,
+        terminated: PerRow = None,
+        X_next: Any = None,
+        discount: PerRow = None,
+        importance_ratio: PerRow = None,
+        trace_coefficient: PerRow = None,
+        weight: PerRow = None,
+        return_predictions: bool = False,
+        **others: Any,
+    ) -> Self | Array:
         """Learn from recorded rows in time order, as from one :meth:`update` per transition.
 
         Parameters

@@ -131,9 +131,17 @@ class TemporalDifference(OnlinePredictor):
     # ------------------------------------------------------------ whole streams
 
     def partial_fit(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, **others: Any,
-    ) -> Self:  # fmt: skip
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        episode: PerRow = None,
+        terminated: PerRow = None,
+        X_next: Any = None,
+        discount: PerRow = None,
+        importance_ratio: PerRow = None,
+        **others: Any,
+    ) -> Self:
         """Learn from rows in time order, as from one :meth:`update` per transition.
 
         The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. If `X` is a data
@@ -147,9 +155,15 @@ class TemporalDifference(OnlinePredictor):
         """
         _PARTIAL_FIT.check(others)
         rows = self._checked_rows(
-            X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, finite=False,
-        )  # fmt: skip
+            X,
+            y,
+            episode=episode,
+            terminated=terminated,
+            X_next=X_next,
+            discount=discount,
+            importance_ratio=importance_ratio,
+            finite=False,
+        )
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
         self._check_ratios(rows.importance_ratio)
@@ -181,23 +195,40 @@ class TemporalDifference(OnlinePredictor):
 
     def _learn(self, rows: Rows) -> None:
         """Take the transitions of the rows."""
-        n_rows, given, ends = len(rows), rows.X_next is not None, rows.last.copy()
+        n_rows = len(rows)
+        ends = rows.last.copy()
         ends[-1] = False  # the episode may continue; a termination has discount 0
         compiled(kernels, "stream")
-        size = max(1, ENTRIES_AT_ONCE // self.n_features) if sparse.issparse(rows.X) else n_rows
+        size = n_rows
+        if sparse.issparse(rows.X):
+            size = max(1, ENTRIES_AT_ONCE // self.n_features)
         for first in range(0, n_rows, size):
             part = slice(first, min(first + size, n_rows))
             X = _dense(rows.X, first, min(part.stop + 1, n_rows))
-            successors = _dense(rows.X_next, first, part.stop) if given else X
+            successors = X
+            ahead = 1  # rows from a row to its successor
+            if rows.X_next is not None:
+                successors = _dense(rows.X_next, first, part.stop)
+                ahead = 0
             kernels.stream(
-                X, successors, 0 if given else 1, rows.y[part, 0].copy(), np.ascontiguousarray(rows.discount[part]),
-                np.ascontiguousarray(rows.importance_ratio[part]), rows.full[part], ends[part], *self._arrays,
-            )  # fmt: skip
+                X,
+                successors,
+                ahead,
+                rows.y[part, 0].copy(),
+                np.ascontiguousarray(rows.discount[part]),
+                np.ascontiguousarray(rows.importance_ratio[part]),
+                rows.full[part],
+                ends[part],
+                *self._arrays,
+            )
 
 
 def _dense(X: Features, first: int, stop: int) -> Array:
     """Return rows `first` to `stop`, dense and in C order."""
-    return np.ascontiguousarray(X[first:stop].toarray() if sparse.issparse(X) else X[first:stop])
+    rows = X[first:stop]
+    if sparse.issparse(rows):
+        rows = rows.toarray()
+    return np.ascontiguousarray(rows)
 
 
 class TD(TemporalDifference):
