@@ -13,16 +13,16 @@ data are independent. The degrees of freedom of independent data are those of We
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_flag
-from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.contributions import Contributions
+from lstd.estimators.linear import Points
 from lstd.estimators.model import SavedModel
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.return_spread import ReturnInterval, ReturnSpread
@@ -44,7 +44,13 @@ __all__ = [
     "difference",
 ]
 
-Points = tuple[Features, Array, float]  # features, predictions (T, m), and the entry of the column of ones
+
+class _Spread(NamedTuple):
+    """How sure differences are, each of shape (T, m)."""
+
+    error: Array  # standard errors
+    freedom: Array  # degrees of freedom
+    shift: Array  # by which intervals are not symmetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,37 +152,45 @@ def difference(
     _check_alike(a, b, check_flag("any_gamma", any_gamma))
     phi = checked_features(a, X)
     phi_b = checked_features(b, X if X_b is None else X_b)
-    one = a.model_.linear.along(phi, weights)
-    two = b.model_.linear.along(phi_b, weights)
-    if one[1].shape != two[1].shape:
-        raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
-    paired = a.model_.influence.of_same_rows(b.model_.influence)
-    error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
-    interval = interval_of(one[1] - two[1], error, freedom, shift, level)
+    linear = a.model_.linear
+    linear_b = b.model_.linear
+    one = linear.along(phi, weights)
+    two = linear_b.along(phi_b, weights)
+    if one.values.shape != two.values.shape:
+        raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one.values)}; got {len(two.values)}.")
+    influence = linear.influence
+    influence_b = linear_b.influence
+    paired = influence.of_same_rows(influence_b)
+    spread_of = _paired if paired else _independent
+    spread = spread_of(influence, one, influence_b, two)
+    interval = interval_of(one.values - two.values, spread.error, spread.freedom, spread.shift, level)
     check_range(interval.lower, interval.upper)
-    a.model_.linear.warn_of_unlike(a.model_, phi)
-    b.model_.linear.warn_of_unlike(b.model_, phi_b)
-    return Difference(**vars(interval.at(a.model_.linear.place(weights))), paired=paired)
+    linear.warn_of_unlike(a.model_, phi)
+    linear_b.warn_of_unlike(b.model_, phi_b)
+    return Difference(**vars(interval.at(linear.place(weights))), paired=paired)
 
 
 def _check_alike(a: Predictor, b: Predictor, any_gamma: bool) -> None:
+    """Refuse models that cannot be compared."""
     for name, model in (("a", a), ("b", b)):
         if getattr(model, "record_kind", None) is not SavedModel:
             raise InvalidInputError(f"`{name}` must be a fitted LSTD or LSTDCV; got {type(model).__name__}.")
-    one, two = a._model, b._model
+    one = a._model
+    two = b._model
     if one.n_features != two.n_features:
         raise InvalidInputError(
             f"`a` and `b` must have the same features; a has {one.n_features}, b has {two.n_features}. Fit both to the "
             "same columns."
         )
-    pairs = zip(one.names or (), two.names or (), strict=False)
-    if (other := next((pair for pair in pairs if pair[0] != pair[1]), None)) is not None:
-        raise InvalidInputError(
-            f"`a` and `b` must have the same features in the same order; a has {other[0]!r} where b has {other[1]!r}. "
-            "Fit both to the same columns."
-        )
-    m, k = one.statistics.n_rewards, two.statistics.n_rewards
-    if (m, one.statistics.single) != (k, two.statistics.single):
+    for own, other in zip(one.names or (), two.names or (), strict=False):
+        if own != other:
+            raise InvalidInputError(
+                f"`a` and `b` must have the same features in the same order; a has {own!r} where b has {other!r}. "
+                "Fit both to the same columns."
+            )
+    m = one.statistics.n_rewards
+    k = two.statistics.n_rewards
+    if m != k or one.statistics.single != two.statistics.single:
         raise InvalidInputError(
             f"`a` and `b` must predict the same number of rewards, in the same form; got {m} and {k}."
         )
@@ -190,21 +204,29 @@ def _check_alike(a: Predictor, b: Predictor, any_gamma: bool) -> None:
             raise InvalidInputError(f"`{name}` has no intervals: {reason}")
 
 
-def _paired(one: Influence, rows: Points, two: Influence, others: Points) -> tuple[Array, Array, Array]:
-    """Compute standard error, degrees of freedom and shift, (T, m)."""
-    error, freedom, shift = np.empty((3, *rows[1].shape))
-    pairs = zip(one.along(rows[0], rows[2]), two.along(others[0], others[2]), strict=True)
-    for (part, u, shift_u), (_, v, shift_v) in pairs:
+def _paired(one: Influence, rows: Points, two: Influence, others: Points) -> _Spread:
+    """Compute how sure differences are if both models were fitted to the same blocks."""
+    error = np.empty(rows.values.shape)
+    freedom = np.empty(rows.values.shape)
+    shift = np.empty(rows.values.shape)
+    shares = (one.shares + two.shares) / 2.0
+    parts = zip(one.along(rows.columns, rows.ones), two.along(others.columns, others.ones), strict=True)
+    for (part, u, shift_u), (_, v, shift_v) in parts:
         squares = (u - v) ** 2
-        error[part], shift[part] = np.sqrt(squares.sum(axis=1)), shift_u - shift_v
-        freedom[part] = degrees_of_freedom(squares, (one.shares + two.shares) / 2.0)
-    return error, freedom, shift
+        error[part] = np.sqrt(squares.sum(axis=1))
+        freedom[part] = degrees_of_freedom(squares, shares)
+        shift[part] = shift_u - shift_v
+    return _Spread(error, freedom, shift)
 
 
-def _independent(one: Influence, rows: Points, two: Influence, others: Points) -> tuple[Array, Array, Array]:
-    """Compute the same for independent data."""
-    (s, df_s, shift_s), (t, df_t, shift_t) = one.spread(rows[0], rows[2]), two.spread(others[0], others[2])
+def _independent(one: Influence, rows: Points, two: Influence, others: Points) -> _Spread:
+    """Compute how sure differences are if the data of the two models are independent."""
+    s, df_s, shift_s = one.spread(rows.columns, rows.ones)
+    t, df_t, shift_t = two.spread(others.columns, others.ones)
     error = np.hypot(s, t)
-    size = np.where(error > 0.0, error, 1.0)
-    known = (s / size) ** 4 / df_s + (t / size) ** 4 / df_t
-    return error, np.where(error > 0.0, 1.0 / np.where(known > 0.0, known, 1.0), 2.0), shift_s - shift_t
+    is_uncertain = error > 0.0
+    size = np.where(is_uncertain, error, 1.0)
+    inverse = (s / size) ** 4 / df_s + (t / size) ** 4 / df_t  # of Welch and Satterthwaite, relative to the error
+    known = np.where(inverse > 0.0, inverse, 1.0)
+    freedom = np.where(is_uncertain, 1.0 / known, 2.0)
+    return _Spread(error, freedom, shift_s - shift_t)

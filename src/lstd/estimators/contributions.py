@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from lstd.data.age_columns import AgeColumns
-from lstd.data.feature_arrays import Features
+from lstd.data.feature_arrays import Features, dense
 from lstd.errors import InvalidInputError
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import two_digits
@@ -79,7 +78,7 @@ class Contributions:
                     "know. Fit it with `fit` or `fit_tables`."
                 )
             means = linear.limits.total / linear.limits.n_rows
-        x: Array = phi.toarray() if sparse.issparse(phi) else np.asarray(phi, dtype=np.float64)
+        x = np.asarray(dense(phi), dtype=np.float64)
         if linear.age is not None:
             return cls._with_age(linear, linear.age, x, means)
         if columns is None:
@@ -101,14 +100,16 @@ class Contributions:
         """Compute the contributions of features (T, n), one of which is the age, from means of its columns."""
         coef = linear.coef
         distance = age.columns(x) - means
-        parts = distance * (coef if linear.single else coef[:, np.newaxis])  # (T, c), or (m, T, c)
+        weights = coef if linear.single else coef[:, np.newaxis]
+        parts = distance * weights  # (T, c), or (m, T, c)
         of_features = np.arange(age.n_given) == age.sources[:, np.newaxis]  # (c, n): columns count with their feature
         values = parts @ of_features
         error = np.full(values.shape, np.nan)
         if not linear.no_intervals:
             error = _error_of_sums(linear.influence, distance, of_features).reshape(error.shape)
         if not linear.single:
-            values, error = values.swapaxes(0, 1), error.swapaxes(0, 1)
+            values = values.swapaxes(0, 1)
+            error = error.swapaxes(0, 1)
         of_age = age.total / max(1, age.n_rows)
         return cls(
             values=values,
@@ -123,23 +124,26 @@ class Contributions:
     def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one row and reward, the heading first, the largest contribution on top."""
         of = row if self.values.ndim == 2 else (row, reward)
-        values, error = self.values[of], self.standard_error[of]
-        coef = self.coef[of] if self.coef.shape == self.values.shape else np.atleast_2d(self.coef)[reward]
+        values = self.values[of]
+        error = self.standard_error[of]
+        if self.coef.shape == self.values.shape:  # of each row, as with an age
+            coef = self.coef[of]
+        else:
+            coef = np.atleast_2d(self.coef)[reward]
         base = float(np.ravel(self.base)[reward])
-        lines = [
-            [
-                self.names[j],
-                *(f"{v:.4g}" for v in (self.x[row, j], self.means[j], coef[j], values[j])),
-                two_digits(error[j]),
-            ]
-            for j in np.argsort(-np.abs(values), kind="stable")
-        ]
-        total = [["prediction", "", "", "", f"{base + values.sum():.4g}", ""]]
+
         head = ["feature", "x", "mean", "coef", "contribution", "std err"]
-        return [head, ["(at the means)", "", "", "", f"{base:.4g}", ""], *lines, *total]
+        lines = [head, ["(at the means)", "", "", "", f"{base:.4g}", ""]]
+        for j in np.argsort(-np.abs(values), kind="stable"):
+            numbers = (self.x[row, j], self.means[j], coef[j], values[j])
+            lines.append([self.names[j], *(f"{number:.4g}" for number in numbers), two_digits(error[j])])
+        lines.append(["prediction", "", "", "", f"{base + values.sum():.4g}", ""])
+        return lines
 
     def __str__(self) -> str:
-        more = f"row 0 of {len(self.x)}" if len(self.x) > 1 else "one row"
+        more = "one row"
+        if len(self.x) > 1:
+            more = f"row 0 of {len(self.x)}"
         return "\n".join([f"Contributions to the prediction of {more}", *aligned(self.table())])
 
     __repr__ = __str__
@@ -158,7 +162,8 @@ def _error_of_sums(influence: Influence, distance: Array, of_features: Flags) ->
 def aligned(table: list[list[str]]) -> list[str]:
     """Return the lines of a table in columns: names to the left, numbers to the right."""
     first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
-    return [
-        "  ".join([f"{line[0]:<{first}}", *(f"{cell:>{w}}" for cell, w in zip(line[1:], widths, strict=True))]).rstrip()
-        for line in table
-    ]
+    lines = []
+    for name, *numbers in table:
+        cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths, strict=True)]
+        lines.append("  ".join([f"{name:<{first}}", *cells]).rstrip())
+    return lines

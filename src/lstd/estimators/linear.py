@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,14 @@ from lstd.types import Array, Flags
 
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
 _MOST_NAMED = 3  # features that a warning names
+
+
+class Points(NamedTuple):
+    """Rows, or a weighted sum of them, to predict for."""
+
+    columns: Features  # (T, n)
+    values: Array  # (T, k), the predictions
+    ones: float  # entry of the column of ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +158,11 @@ class Linear:
 
     # ------------------------------------------------------------ intervals
 
-    def along(self, phi: Features, weights: ArrayLike | None) -> tuple[Features, Array, float]:
-        """Return columns, values (T, k) and the column of ones, of rows or of their weighted sum."""
+    def along(self, phi: Features, weights: ArrayLike | None) -> Points:
+        """Return what influences are multiplied by, of rows or of their weighted sum."""
         columns = self.columns(phi)
-        values = self._values(columns)
-        return summed(columns, values.reshape(phi.shape[0], len(self.rewards)), weights)
+        values = self._values(columns).reshape(phi.shape[0], len(self.rewards))
+        return Points(*summed(columns, values, weights))
 
     def standard_error(self, phi: Features) -> Array:
         """Compute the standard errors of values, (T, k), from features."""

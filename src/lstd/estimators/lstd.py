@@ -256,17 +256,25 @@ class LSTD(Predictor):
         >>> model.fit(X, y, terminated=done, groups=np.arange(12) // 2).predict([[1.0]], return_std=True)[1].round(2)
         array([1.53])
         """
-        settings, solver = self._settings(), Solver(self.solver, self.tol, self.max_iter)
+        settings = self._settings()
+        solver = Solver(self.solver, self.tol, self.max_iter)
         rows = checked_rows(
-            BaseEstimator(), X, y, columns, _FIT, gamma=settings.gamma, reset=True, warn=True, sort=True,
+            BaseEstimator(),
+            X,
+            y,
+            columns,
+            _FIT,
+            gamma=settings.gamma,
+            reset=True,
+            warn=True,
+            sort=True,
             summed=True,
-        )  # fmt: skip
-        settings.ridge(rows.n_features)  # checks the number of coefficients before rows are summed
-        model = (
-            fit_without_matrix(rows, settings, solver, self._options)
-            if solver.takes(rows.X, rows.n_features)
-            else Model.of_rows(rows, settings, self._options)
         )
+        settings.ridge(rows.n_features)  # checks the number of coefficients before rows are summed
+        if solver.takes(rows.X, rows.n_features):
+            model = fit_without_matrix(rows, settings, solver, self._options)
+        else:
+            model = Model.of_rows(rows, settings, self._options)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
@@ -276,9 +284,7 @@ class LSTD(Predictor):
         self.model_ = model.described(tested=backtest_of(self)).checked().with_doubts(rows)
         return self
 
-    def partial_fit(
-        self, X: Any, y: ArrayLike, *, forgetting: float = 1.0, **columns: Unpack[Columns]
-    ) -> Self:  # fmt: skip
+    def partial_fit(self, X: Any, y: ArrayLike, *, forgetting: float = 1.0, **columns: Unpack[Columns]) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
         It is not if that row terminated or has another `episode` id. Chunks may be empty or of one row; any split of
@@ -304,20 +310,28 @@ class LSTD(Predictor):
         if self.solver == "iterative" or (before is not None and before.matrix_free is not None):
             raise InvalidInputError(needs_matrix("partial_fit"))
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
-        settings, options = self._settings(before), self._options
+        settings = self._settings(before)
+        options = self._options
         rows = checked_rows(
-            self if before else BaseEstimator(), X, y, columns, _PARTIAL_FIT, gamma=settings.gamma,
-            reset=before is None, warn=before is None or "ends" not in before.warned, summed=True,
-        )  # fmt: skip
+            self if before else BaseEstimator(),
+            X,
+            y,
+            columns,
+            _PARTIAL_FIT,
+            gamma=settings.gamma,
+            reset=before is None,
+            warn=before is None or "ends" not in before.warned,
+            summed=True,
+        )
         if before is None or settings is not before.settings:
             settings.ridge(rows.n_features)  # checks the number of coefficients
-        model = before.then(rows, settings, options, rate) if before else Model.of_rows(rows, settings, options)
+        model = Model.of_rows(rows, settings, options) if before is None else before.then(rows, settings, options, rate)
         self.model_ = model.with_doubts_of_chunk(rows)
         return self
 
     def fit_statistics(
         self, statistics: LSTDStatistics | Iterable[LSTDStatistics], *, independent: bool = False
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Fit to sums over data, or to several sums, each of which is a block for intervals.
 
         Parameters
@@ -382,7 +396,9 @@ class LSTD(Predictor):
             return was
         now = Settings(*given)
         for name in ("gamma", "lmbda", "fit_intercept"):
-            if (old := getattr(was, name)) != (new := getattr(now, name)):
+            old = getattr(was, name)
+            new = getattr(now, name)
+            if old != new:
                 raise InvalidInputError(
                     f"`{name}` must stay as it was at the first chunk, {old!r}; got {new!r}. Set it back, or start "
                     "again with `fit`."
@@ -390,14 +406,15 @@ class LSTD(Predictor):
         return now
 
 
-def _merged(statistics: Any, n_blocks: int | str, independent: bool) -> Blocks:
+def _merged(statistics: LSTDStatistics | Iterable[LSTDStatistics], n_blocks: int | str, independent: bool) -> Blocks:
     """Return merged statistics; several in blocks of one each."""
     if isinstance(statistics, LSTDStatistics):
         return Blocks(statistics, limit=0, reason=_MERGED)
-    parts = [*statistics] if isinstance(statistics, Iterable) else [statistics]
-    for part in parts:
+    parts: list[LSTDStatistics] = []
+    for part in statistics if isinstance(statistics, Iterable) else [statistics]:
         if not isinstance(part, LSTDStatistics):
             raise InvalidInputError(f"`statistics` must be LSTDStatistics or several of them; got {shown(part)}.")
+        parts.append(part)
     if not parts:
         raise InvalidInputError("`statistics` must not be empty; got no statistics.")
     whole = empty_blocks(parts[0], n_blocks)
@@ -410,8 +427,10 @@ def _merged(statistics: Any, n_blocks: int | str, independent: bool) -> Blocks:
 
 
 def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
+    """Refuse statistics that were not summed with these settings, or that hold nothing to fit."""
     for name in ("gamma", "lmbda"):
-        rule, value = getattr(statistics, name), getattr(settings, name)
+        rule = getattr(statistics, name)
+        value = getattr(settings, name)
         if value != rule:
             raise InvalidInputError(f"`{name}` must equal the `{name}` of the statistics, {rule!r}; got {value!r}.")
     if not statistics.n_transitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from typing import Annotated, Self, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ SIGNIFICANT = 0.01  # p-value below which there is a warning,
 MATERIAL = 0.01  # if what was found is at least this share of the mean squared residual
 
 
-def two_digits(value: Any) -> str:
+def two_digits(value: SupportsFloat) -> str:
     """Return a number rounded to two significant digits, in plain notation where that is short.
 
     Examples
@@ -33,11 +33,14 @@ def two_digits(value: Any) -> str:
     return f"{float(f'{float(value):.2g}'):g}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """Write numbers of rewards with two digits."""
-    one = np.asarray(value)
-    words = [str(v) if one.dtype.kind in "bO" else two_digits(v) for v in one.reshape(-1)]
-    return words[0] if one.ndim == 0 else f"[{', '.join(words)}]"
+    numbers = np.asarray(value)
+    write = str if numbers.dtype.kind in "bO" else two_digits
+    words = [write(number) for number in numbers.reshape(-1)]
+    if numbers.ndim == 0:
+        return words[0]
+    return f"[{', '.join(words)}]"
 
 
 class _PerReward:
@@ -50,7 +53,8 @@ class _PerReward:
 
     def first(self) -> Self:
         """Return the result of the only reward, with numbers."""
-        return type(self)(**{name: None if x is None else x[0].item() for name, x in vars(self).items()})
+        numbers = {name: None if values is None else values[0].item() for name, values in vars(self).items()}
+        return type(self)(**numbers)
 
     def shown(self, *names: str) -> list[str]:
         """Return numbers of the reward with the smallest p-value as texts; None for one that is not known."""
@@ -244,9 +248,13 @@ class Selection:
     def at_end(self) -> str:
         """Say at which end of several ridge coefficients the chosen one lies; empty if at none."""
         alphas = self.results["alpha"]
-        if alphas.min() == alphas.max() or self.alpha not in (alphas.min(), alphas.max()):
+        least = alphas.min()
+        largest = alphas.max()
+        if least == largest:
             return ""
-        return "largest" if self.alpha == alphas.max() else "least"
+        if self.alpha == largest:
+            return "largest"
+        return "least" if self.alpha == least else ""
 
     @property
     def observed_score(self) -> float:
@@ -265,8 +273,12 @@ class Selection:
 
         lmbdas = self.results["lmbda"]
         mean = np.nan_to_num(self.results["mean_test_score"], nan=-np.inf)
-        best = [i[np.argmax(mean[i])] for i in (np.flatnonzero(lmbdas == lmbda) for lmbda in np.unique(lmbdas))]
-        best = [i for i in best if np.isfinite(mean[i])]
+        best = []  # places of the best pair of each λ
+        for lmbda in np.unique(lmbdas):
+            pairs = np.flatnonzero(lmbdas == lmbda)
+            place = pairs[np.argmax(mean[pairs])]
+            if np.isfinite(mean[place]):
+                best.append(place)
         if len(best) < 2 or self.n_folds < 2:
             return None
         folds = np.array([self.results[f"split{k}_test_score"] for k in range(self.n_folds)])
