@@ -178,9 +178,12 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
 
 
 def unusable(
-    path: Path, error: OSError, option: str = "out", rule: str = "be a folder that can be written",
+    path: Path,
+    error: OSError,
+    option: str = "out",
+    rule: str = "be a folder that can be written",
     other: str = "another folder",
-) -> InvalidInputError | OutputError:  # fmt: skip
+) -> InvalidInputError | OutputError:
     """Return the error to raise when an output could not be prepared: bad input, or a full disk."""
     if error.errno in _FULL:
         return OutputError(f"{path} could not be written: {reason(error)}; free some space or give {other}.")
@@ -204,8 +207,9 @@ class FolderLock:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
-            self._path, self._file = path, os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except OSError as error:
             raise unusable(path.parent, error) from error
         # Releasing removes the file, so a lock counts only on the file that still has this name.
@@ -264,7 +268,9 @@ def _json(value: Any) -> Any:
         return [_json(item) for item in value]
     if hasattr(value, "tolist"):
         return _json(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -273,7 +279,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        return None
+    return document
 
 
 # ------------------------------------------------------------ sealed files
@@ -288,9 +296,11 @@ def write(
     `path` is not a path, OutputError when the file could not be written.
     """
     text = json_bytes({"format": _FORMAT + kind, "version": VERSION, **document})
-    kept: dict[str, Any] = {
-        name: array if array.dtype.kind in _EXACT else np.asarray(array, "=f8") for name, array in arrays.items()
-    }
+    kept: dict[str, Any] = {}
+    for name, array in arrays.items():
+        kept[name] = array
+        if array.dtype.kind not in _EXACT:
+            kept[name] = np.asarray(array, "=f8")
     with replacing(checked_path(path)) as file:
         np.savez(file, **kept)
         with zipfile.ZipFile(file, "a") as archive:
@@ -328,13 +338,16 @@ def read(
     InvalidInputError
         When there is no such file, it is damaged or of another kind or version, or its function raises one of `BROKEN`.
     """
-    path, kind, formats = checked_path(path), " or ".join(builds), [_FORMAT + kind for kind in builds]
+    path = checked_path(path)
+    kind = " or ".join(builds)  # until it is known
+    formats = [_FORMAT + kind for kind in builds]
     try:
         with open(path, "rb") as file:
             _check_seal(path, file)
             content = _members(file)
         document = json.loads(content.pop(_DOCUMENT))
-        found, version = document["format"], document["version"]
+        found = document["format"]
+        version = document["version"]
         remedy = "update lstd" if version > VERSION else "make it again"
         if found in formats and version == VERSION:
             kind = found.removeprefix(_FORMAT)
@@ -501,36 +514,59 @@ class _Walk:
 
     def value(self, value: Any, kind: Any, name: str) -> Any:
         """Return the document of a value, or the value; `name` is that of its array, or begins those of its arrays."""
-        kind, rule = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
+        rule: Any = None
+        if get_origin(kind) is Annotated:
+            kind, rule = get_args(kind)
         if hasattr(get_origin(kind), "__value__"):  # an alias of a type, as NDArray is from NumPy 2.5 on
             kind = get_origin(kind).__value__[get_args(kind)]
-        origin, of, inner = get_origin(kind), get_args(kind), f"{name}." if name else ""
+        origin = get_origin(kind)
+        of = get_args(kind)
         if origin in (Union, UnionType):
             return self._of_first_kind(value, of, name)
         if origin is np.ndarray:
             return self._array(value, np.dtype(get_args(of[1])[0]), rule, name)
         if origin in (tuple, frozenset):
-            if not isinstance(value, (tuple, frozenset) if self.writing else list):
-                raise TypeError(value)
-            items = sorted(value) if isinstance(value, frozenset) else value
-            kinds = of if len(of) == 2 and of[1] is not ... else of[:1] * len(items)
-            found = [self.value(*pair, f"{inner}{i}") for i, pair in enumerate(zip(items, kinds, strict=True))]
-            return found if self.writing else origin(found)
+            return self._items(value, origin, of, name)
         if origin in (dict, Mapping):
-            return {_plain(key, str, None): self.value(item, of[1], inner + key) for key, item in value.items()}
+            return {_plain(key, str, None): self.value(item, of[1], _within(name, key)) for key, item in value.items()}
         if hasattr(kind, "packed"):
             return value.packed() if self.writing else kind.unpacked(value)
-        if record_kind := getattr(kind, "record_kind", None):
+        record_kind = getattr(kind, "record_kind", None)
+        if record_kind is not None:
             if self.writing:
                 return self.value(value.to_record(), record_kind, name)
             return kind.of_record(self.value(value, record_kind, name))
-        if types := _types_of(kind):
-            if self.writing and not isinstance(value, kind):
-                raise TypeError(value)
-            get = getattr if self.writing else getitem
-            entries = {key: self.value(get(value, key), of, inner + key) for key, of in types.items()}
-            return entries if self.writing else kind(**entries)
-        return _plain(value.item() if isinstance(value, np.generic) else value, kind, rule)
+        if _types_of(kind):
+            return self._record(value, kind, name)
+        if isinstance(value, np.generic):
+            value = value.item()
+        return _plain(value, kind, rule)
+
+    def _items(self, value: Any, origin: type, of: tuple[Any, ...], name: str) -> Any:
+        """Return the list of a tuple or a set of these types, or the reverse."""
+        if not isinstance(value, (tuple, frozenset) if self.writing else list):
+            raise TypeError(value)
+        items = value
+        if isinstance(value, frozenset):
+            items = sorted(value)
+        kinds = of
+        if len(of) == 1 or of[1] is ...:  # any number of one type
+            kinds = of[:1] * len(items)
+        pairs = enumerate(zip(items, kinds, strict=True))
+        found = [self.value(item, kind, _within(name, str(place))) for place, (item, kind) in pairs]
+        if self.writing:
+            return found
+        return origin(found)
+
+    def _record(self, value: Any, kind: Any, name: str) -> Any:
+        """Return the entries of a record of this type, by the names of its fields, or the reverse."""
+        if self.writing and not isinstance(value, kind):
+            raise TypeError(value)
+        get = getattr if self.writing else getitem
+        entries = {key: self.value(get(value, key), of, _within(name, key)) for key, of in _types_of(kind).items()}
+        if self.writing:
+            return entries
+        return kind(**entries)
 
     def _of_first_kind(self, value: Any, kinds: tuple[Any, ...], name: str) -> Any:
         """Return a value as the first of some kinds that fits."""
@@ -545,13 +581,21 @@ class _Walk:
                 continue
         raise TypeError(value)
 
+    def _fits(self, letter: str, length: int) -> bool:
+        """Return whether a length is that of a letter so far, or of a number; "_" is any length."""
+        if letter == "_":
+            return True
+        if letter.isdecimal():
+            return length == int(letter)
+        return length == self.lengths.setdefault(letter, length)
+
     def _array(self, value: Any, dtype: np.dtype[Any], rule: str, name: str) -> Any:
         """Return the shape of an array, or the array of a shape, after a check of its type, shape and numbers."""
         array = value if self.writing else self.arrays[name]
-        letters, shape = rule.removesuffix(" nan").split(), list(array.shape)
+        letters = rule.removesuffix(" nan").split()
+        shape = list(array.shape)
         for letter, length in zip(letters, shape, strict=True):
-            known = length if letter == "_" else self.lengths.setdefault(letter, length)
-            if (int(letter) if letter.isdecimal() else known) != length:
+            if not self._fits(letter, length):
                 raise ValueError(shape)
         if array.dtype != dtype or not (self.writing or value == shape):
             raise ValueError(value)
@@ -563,31 +607,59 @@ class _Walk:
         return self.arrays.pop(name)
 
 
+def _within(name: str, key: str) -> str:
+    """Return the name of a part of what has a name; of a part of the whole file, its own."""
+    if not name:
+        return key
+    return f"{name}.{key}"
+
+
 @cache
 def _types_of(kind: Any) -> dict[str, Any]:
     """Return the types of the fields of a record by name; none for other types."""
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else getattr(kind, "_fields", ())
-    types = get_type_hints(kind, include_extras=True) if names else {}
+    names = getattr(kind, "_fields", ())  # of a named tuple
+    if is_dataclass(kind):
+        names = tuple(field.name for field in fields(kind))
+    if not names:
+        return {}
+    types = get_type_hints(kind, include_extras=True)
     return {name: types[name] for name in names}
 
 
 def _plain(value: Any, kind: Any, rule: Any) -> Any:
     """Return a number, flag, text or id; raise TypeError if it is of another type."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is Any:
-        if rule is None or value is None or isinstance(value, str) or (is_number and isinstance(value, int)):
+        if rule is None or value is None or isinstance(value, str) or _is_whole(value):
             return value
         raise TypeError(value)
     if kind is float:
-        low, high = rule or (-_LARGEST, _LARGEST)
-        if value is None and high == np.inf:  # which is null in JSON
-            return high
-        if is_number and not (low <= value <= high and (isinstance(value, float) or abs(value) <= _LARGEST)):
-            raise _overflow()
-        value = float(value) if is_number else None
-    if not isinstance(value, kind) or (kind is int and not (is_number and value >= 0)):
+        return _float(value, rule or (-_LARGEST, _LARGEST))
+    if kind is int and not (_is_whole(value) and value >= 0):
+        raise TypeError(value)
+    if not isinstance(value, kind):
         raise TypeError(value)
     return value
+
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is an integer, and not a flag."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _float(value: Any, bounds: tuple[float, float]) -> float:
+    """Return a number within bounds; one that an integer of JSON writes must be finite as a float."""
+    low, high = bounds
+    if value is None and high == np.inf:  # which is null in JSON
+        return high
+    if _is_whole(value):
+        is_in_range = low <= value <= high and abs(value) <= _LARGEST
+    elif isinstance(value, float):
+        is_in_range = low <= value <= high
+    else:
+        raise TypeError(value)
+    if not is_in_range:
+        raise _overflow()
+    return float(value)
 
 
 def _overflow() -> InvalidInputError:

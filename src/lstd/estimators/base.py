@@ -465,9 +465,15 @@ class Predictor(Regressor[Model]):
         return check_misfit(rows, self._model)
 
     def score(
-        self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, unobserved: str = "predict",
-        tolerance: float = TOLERANCE, **columns: Unpack[Columns],
-    ) -> float:  # fmt: skip
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: PerRow = None,
+        *,
+        unobserved: str = "predict",
+        tolerance: float = TOLERANCE,
+        **columns: Unpack[Columns],
+    ) -> float:
         """Compute R² of the predictions against discounted returns, beside the best constant.
 
         Where an episode was cut off, its returns are known only in part. Leaving them out would bias the score: what

@@ -126,10 +126,9 @@ class Contributions:
         of = row if self.values.ndim == 2 else (row, reward)
         values = self.values[of]
         error = self.standard_error[of]
-        if self.coef.shape == self.values.shape:  # of each row, as with an age
+        coef = np.atleast_2d(self.coef)[reward]
+        if self.coef.shape == self.values.shape:  # coefficients of each row, as with an age
             coef = self.coef[of]
-        else:
-            coef = np.atleast_2d(self.coef)[reward]
         base = float(np.ravel(self.base)[reward])
 
         head = ["feature", "x", "mean", "coef", "contribution", "std err"]

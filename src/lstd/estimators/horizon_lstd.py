@@ -58,6 +58,14 @@ _MISFIT_CHECK = _takes("misfit_check")
 _SCORE = _takes("score")
 
 
+class _Parameters(NamedTuple):
+    """Checked parameters."""
+
+    horizon: int
+    settings: Settings
+    bounds: tuple[float | None, float | None]  # of predictions
+
+
 class HorizonLSTD(Regressor[HorizonModel]):
     """The expected sum of rewards over the next h steps, for all h up to a horizon.
 
@@ -152,13 +160,30 @@ class HorizonLSTD(Regressor[HorizonModel]):
     model_: HorizonModel
 
     def __init__(
-        self, horizon: int, gamma: float = 1.0, lmbda: float | str = LMBDA, alpha: float | ArrayLike | str = ALPHA,
-        fit_intercept: bool = True, n_blocks: int | str = "auto", low: float | None = None, high: float | None = None,
-        penalty: str | ArrayLike = SPREAD, check: bool = True, age: str | int | None = None,
-    ) -> None:  # fmt: skip
-        self.horizon, self.n_blocks, self.low, self.high = horizon, n_blocks, low, high
-        self.gamma, self.lmbda, self.alpha, self.fit_intercept = gamma, lmbda, alpha, fit_intercept
-        self.penalty, self.check, self.age = penalty, check, age
+        self,
+        horizon: int,
+        gamma: float = 1.0,
+        lmbda: float | str = LMBDA,
+        alpha: float | ArrayLike | str = ALPHA,
+        fit_intercept: bool = True,
+        n_blocks: int | str = "auto",
+        low: float | None = None,
+        high: float | None = None,
+        penalty: str | ArrayLike = SPREAD,
+        check: bool = True,
+        age: str | int | None = None,
+    ) -> None:
+        self.horizon = horizon
+        self.gamma = gamma
+        self.lmbda = lmbda
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.n_blocks = n_blocks
+        self.low = low
+        self.high = high
+        self.penalty = penalty
+        self.check = check
+        self.age = age
 
     def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
@@ -238,7 +263,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         state: HorizonModel | None = None
         first: Rows | None = None
         for rows in chunks:
-            state, first = self._then(state, rows, keep_ids=False, rewards=rewards), first or rows
+            state = self._then(state, rows, keep_ids=False, rewards=rewards)
+            first = first or rows
         if state is None or first is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
         self.model_ = self._doubted(state, first)
@@ -256,16 +282,29 @@ class HorizonLSTD(Regressor[HorizonModel]):
     ) -> Rows:
         """Check rows that follow those of a model, if there is one."""
         rows = checked_rows(
-            self if before else BaseEstimator(), X, y, columns, takes, gamma=self._parameters()[1].gamma,
-            reset=not before, warn=not before, sort=sort, finite=True,
-        )  # fmt: skip
-        if before and rows.y.shape[1] != (m := len(before.reward_names)):
-            raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
+            self if before else BaseEstimator(),
+            X,
+            y,
+            columns,
+            takes,
+            gamma=self._parameters().settings.gamma,
+            reset=not before,
+            warn=not before,
+            sort=sort,
+            finite=True,
+        )
+        if before is not None:
+            m = len(before.reward_names)
+            if rows.y.shape[1] != m:
+                raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
         return rows
 
     def _then(self, before: HorizonModel | None, rows: Rows, *, keep_ids: bool = True, **about: Any) -> HorizonModel:
         """Return the model with the next rows of a stream, or of its first rows."""
-        horizon, settings, bounds = self._parameters()
+        parameters = self._parameters()
+        horizon = parameters.horizon
+        settings = parameters.settings
+        bounds = parameters.bounds
         spreads = self._spreads
         age = None
         if self.age is not None:
@@ -277,7 +316,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             return HorizonModel.of_rows(
                 rows, horizon, settings, self.n_blocks, age=age, bounds=bounds, spreads=spreads, **about
             )
-        was = before.stream.horizon, replace(before.settings, centre=None), before.spreads, _place(before.age)
+        was = (before.stream.horizon, replace(before.settings, centre=None), before.spreads, _place(before.age))
         if (horizon, settings, spreads, _place(age)) != was:
             raise InvalidInputError(
                 "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
@@ -287,7 +326,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             about["episodes"] = episodes_seen(rows, before.episodes, continues=goes_on)
         return before.then(rows, bounds=bounds, **about)
 
-    def _parameters(self) -> tuple[int, Settings, Any]:
+    def _parameters(self) -> _Parameters:
         """Return the checked horizon, settings and bounds."""
         settings = Settings.with_choice(self.gamma, self.lmbda, self.alpha, fit_intercept=self.fit_intercept)
         penalty: Any = self.penalty
@@ -297,13 +336,18 @@ class HorizonLSTD(Regressor[HorizonModel]):
             raise InvalidInputError(
                 f'`penalty` must be one of "spread" and "raw", or numbers; got {shown(self.penalty)}. Correct it.'
             )
-        bounds = [
-            None if value is None else float(check_real(name, value, -np.inf, np.inf))
-            for name, value in (("low", self.low), ("high", self.high))
-        ]
-        if None not in bounds and not bounds[0] < bounds[1]:  # type: ignore[operator]
+        low = self._bound("low")
+        high = self._bound("high")
+        if low is not None and high is not None and not low < high:
             raise InvalidInputError(f"`low` must be below `high`; got {self.low} and {self.high}.")
-        return check_integer("horizon", self.horizon, 1, _LONGEST), settings, tuple(bounds)
+        return _Parameters(check_integer("horizon", self.horizon, 1, _LONGEST), settings, (low, high))
+
+    def _bound(self, name: str) -> float | None:
+        """Return the bound "low" or "high" of predictions, if it is given."""
+        value = getattr(self, name)
+        if value is None:
+            return None
+        return float(check_real(name, value, -np.inf, np.inf))
 
     @property
     def _spreads(self) -> bool:
@@ -407,9 +451,13 @@ class HorizonLSTD(Regressor[HorizonModel]):
         return values.reshape(len(values), horizon, -1)
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, weights: ArrayLike | None = None,
-        horizon: int | tuple[int, int] | None = None, scale: str = "identity",
-    ) -> Interval:  # fmt: skip
+        self,
+        X: Any,
+        level: float = 0.95,
+        weights: ArrayLike | None = None,
+        horizon: int | tuple[int, int] | None = None,
+        scale: str = "identity",
+    ) -> Interval:
         """Compute intervals for what the same model would predict with unlimited data.
 
         Parameters
@@ -474,9 +522,14 @@ class HorizonLSTD(Regressor[HorizonModel]):
         return contributions
 
     def observed_returns(
-        self, X: Any, y: ArrayLike, *, horizon: int | None = None, unobserved: str = "predict",
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        horizon: int | None = None,
+        unobserved: str = "predict",
         **columns: Unpack[Columns],
-    ) -> ObservedReturns:  # fmt: skip
+    ) -> ObservedReturns:
         """Compute the rewards of the next steps that predictions are compared with, for :func:`metrics.calibration`.
 
         Parameters
@@ -612,9 +665,15 @@ class HorizonLSTD(Regressor[HorizonModel]):
         return check_bias_of_steps(Refit.of(self._model, rows))
 
     def score(
-        self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, horizon: int | None = None,
-        unobserved: str = "predict", **columns: Unpack[Columns],
-    ) -> float:  # fmt: skip
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: PerRow = None,
+        *,
+        horizon: int | None = None,
+        unobserved: str = "predict",
+        **columns: Unpack[Columns],
+    ) -> float:
         """Compute R² of the predictions against the rewards of the next steps; horizon rows are not scored.
 
         Parameters

@@ -511,15 +511,21 @@ class HorizonModel(Record):
         made, solved = self.origin, self.solved
         return {
             **({} if made is None else {"fitted on": made.files, "fitted at": f"{made.date}, by lstd {made.lstd}"}),
-            "horizon": self.stream.horizon, "gamma": self.settings.gamma, "lmbda": solved.lmbda, "alpha": solved.alpha,
+            "horizon": self.stream.horizon,
+            "gamma": self.settings.gamma,
+            "lmbda": solved.lmbda,
+            "alpha": solved.alpha,
             "penalty": self.unit_of_penalty,
-            "n_transitions": self.n_transitions, "n_episodes": self.n_episodes,
-            "features": self.feature_names, "rewards": self.reward_names, "intervals": solved.no_intervals or "yes",
+            "n_transitions": self.n_transitions,
+            "n_episodes": self.n_episodes,
+            "features": self.feature_names,
+            "rewards": self.reward_names,
+            "intervals": solved.no_intervals or "yes",
             **self.known_checks.texts(solved.lmbda),
             **({} if self.held_out is None else {"held-out R²": round(self.held_out.score, 6)}),
             **({"negative": self.negative} if self.negative else {}),
             **({"doubt": " ".join(self.said)} if self.said else {}),
-        }  # fmt: skip
+        }
 
     @property
     def feature_names(self) -> tuple[str, ...]:
