@@ -31,7 +31,8 @@ def checked_rows(
         X = _by_name(estimator, "X", X)
         if "X_next" in columns:
             columns = columns | {"X_next": _by_name(estimator, "X_next", columns["X_next"])}
-    rows = check_rows(X, y, **columns, **{"warn": False, "finite": False} | options)
+    options = {"warn": False, "finite": False} | options
+    rows = check_rows(X, y, **columns, **options)
     if type(X) is not np.ndarray or type(estimator) is not BaseEstimator:  # names to check, or to keep
         _check_names(estimator, "X", X, rows.X, reset=reset)
     return rows
@@ -76,11 +77,14 @@ def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> 
 
 
 def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
+    """Return the columns of a data frame that the estimator was fitted to, in their order; arrays as they are."""
     if type(X) is np.ndarray:
         return X
     if is_lazy(X):  # asking for the columns gives a warning of Polars
         check_values_known(name, X)
-    return by_name(name, X, getattr(estimator, "feature_names_in_", None)) if hasattr(X, "columns") else X
+    if not hasattr(X, "columns"):
+        return X
+    return by_name(name, X, getattr(estimator, "feature_names_in_", None))
 
 
 def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, reset: bool = False) -> None:
@@ -91,4 +95,5 @@ def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, 
     names = column_names(name, X)  # checks that they differ
     if not reset and names and names == tuple(getattr(estimator, "feature_names_in_", ())):
         return  # scikit-learn does not find the names of all kinds of frames
-    validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)
+    of_names = X if hasattr(X, "columns") else phi
+    validate_data(estimator, of_names, reset=reset, skip_check_array=True)
