@@ -22,9 +22,24 @@ CUT = 4  # its successor is dropped where the data are cut
 
 @kernel
 def add_td_errors(  # type: ignore[no-untyped-def]
-    indptr, indices, values, indptr_next, indices_next, values_next, rewards, discounts, ratios, coefficients, weights,
-    marks, factors, v, part, batch, goal,
-):  # fmt: skip
+    indptr,
+    indices,
+    values,
+    indptr_next,
+    indices_next,
+    values_next,
+    rewards,
+    discounts,
+    ratios,
+    coefficients,
+    weights,
+    marks,
+    factors,
+    v,
+    part,
+    batch,
+    goal,
+):
     """Add b − A v over some rows to `goal`, (n + 1,): from `part[0]` up to `part[1]`.
 
     Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`, and a one in the last place; its successor

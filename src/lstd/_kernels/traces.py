@@ -126,9 +126,26 @@ def _add_trace(factor, lmbda, phi, u, goal, width):  # type: ignore[no-untyped-d
 
 @kernel
 def sparse_sums(  # type: ignore[no-untyped-def]
-    indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, inner, outgoing,
-    indptr_next, indices_next, values_next, u, v, left, sums, cuts,
-):  # fmt: skip
+    indptr,
+    indices,
+    values,
+    rewards,
+    discounts,
+    ratios,
+    lmbdas,
+    weights,
+    cut,
+    inner,
+    outgoing,
+    indptr_next,
+    indices_next,
+    values_next,
+    u,
+    v,
+    left,
+    sums,
+    cuts,
+):
     """Add Σ (w_t z_t − v_t) φ_tᵀ to the transpose of A; where `cut`, subtract it from that of B.
 
     With successors, add Σ w_t z_t (φ_t − γ_t φ'_t)ᵀ, the second term where `inner`; to that of B where `cut`.

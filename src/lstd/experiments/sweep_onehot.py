@@ -175,9 +175,16 @@ def _panel(layout, panel, rewards, discounts, lmbda, inverse_alpha, work):  # ty
     for t in range(begin, end):
         _take_row_and_column(layout.row[t], layout.slot[t], t - begin, n_rows, n_slots, work)
         _update_weights(
-            layout.row[t], layout.row[t + 1], rewards[t], discounts[t], discounts[t + 1], lmbda,
-            n_rows, work.Q[t - begin], work,
-        )  # fmt: skip
+            layout.row[t],
+            layout.row[t + 1],
+            rewards[t],
+            discounts[t],
+            discounts[t + 1],
+            lmbda,
+            n_rows,
+            work.Q[t - begin],
+            work,
+        )
     if end < len(rewards):
         _apply_panel(n_rows, n_slots, layout.row[end : min(end + PANEL, len(rewards))], work)
         _drop_columns(layout.move_from[panel], layout.move_to[panel], work)
@@ -233,9 +240,15 @@ def _factors(panel, i, n_steps):  # type: ignore[no-untyped-def]
 def _combined(f, panel, i):  # type: ignore[no-untyped-def]
     """Entry i of the sum of the rows of a panel, each times its factor."""
     return (
-        f[0] * panel[0, i] + f[1] * panel[1, i] + f[2] * panel[2, i] + f[3] * panel[3, i]
-        + f[4] * panel[4, i] + f[5] * panel[5, i] + f[6] * panel[6, i] + f[7] * panel[7, i]
-    )  # fmt: skip
+        f[0] * panel[0, i]
+        + f[1] * panel[1, i]
+        + f[2] * panel[2, i]
+        + f[3] * panel[3, i]
+        + f[4] * panel[4, i]
+        + f[5] * panel[5, i]
+        + f[6] * panel[6, i]
+        + f[7] * panel[7, i]
+    )
 
 
 @kernel

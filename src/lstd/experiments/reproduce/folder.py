@@ -24,7 +24,9 @@ from lstd.types import Array
 Errors = dict[str, Array]
 Kept = tuple[dict[str, Any], Errors]
 
-CONFIGURATION, PROVENANCE, LOCK = "configuration.json", "provenance.json", ".lstd.lock"
+CONFIGURATION = "configuration.json"
+PROVENANCE = "provenance.json"
+LOCK = ".lstd.lock"
 FORMAT = "lstd reproduce 4"  # by which a configuration written by this command is recognised
 FIGURES = ("figure2", "differences", "figure3", "figure4", "figure5", "proposition1", "theorem2")
 SUBFOLDERS = ("cells", "figures", "tables")
@@ -46,7 +48,8 @@ OUR_FILES = (
     *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png")),
     *(f"tables/{name}.csv" for name in ("table1", "table2", "table3", "best")),
 )
-_MOST_DIFFERENCES, _LONGEST_VALUE = 3, 24  # that a message names
+_MOST_DIFFERENCES = 3  # that a message names
+_LONGEST_VALUE = 24  # characters of a value in a message
 
 
 class ResultsFolder:

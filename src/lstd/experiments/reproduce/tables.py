@@ -88,7 +88,8 @@ _NUMBERS = (
 
 def timing_table(results: Results, problem: str) -> Table:
     """Compose Table 1, 2 or 3: seconds per run, here, in a NumPy loop, and in the paper."""
-    rows, records = [], []
+    rows = []
+    records = []
     for features in protocol.FEATURES:
         timings = {algorithm: results.timings[problem, features, algorithm] for algorithm in TIMED}
         name_of_features = protocol.FEATURE_NAMES[features]  # in the first of its lines only
@@ -121,7 +122,8 @@ def alpha_text(algorithm: str, alpha: float) -> str:
 
 def best_table(results: Results) -> Table:
     """Compose the table of the setting (λ, α) with the lowest mean error of each problem, features and algorithm."""
-    rows, records = [], []
+    rows = []
+    records = []
     for (problem, features, algorithm), sweep in results.sweeps.items():
         panel = ("", "")  # named in the first of its rows only
         if algorithm == results.algorithms[0]:
