@@ -166,7 +166,7 @@ KINDS_OF_REFUSALS = {
     "is of a type": r"is of type .*, which (is not numeric|cannot be an id|is no number)",
     "is a time": r"convert it to numbers, such as days since a fixed date",
     "is missing": r"has no value|counts as no value|has nan\b|row 0 has \[nan\]",
-    "is infinite": r"is infinite|has inf\b|has \[inf\]",
+    "is infinite": r"is infinite|has inf\b|has \[inf\]|must be finite in float64",
     "is not text": r"is not text in UTF-8",
     "is no number": r"has .*, which is not a number; (correct|write)",
     "is no flag": r"has .*, which is neither 0 nor 1",

@@ -218,7 +218,7 @@ def _of_array(name: str, array: NDArray[Any], purpose: Purpose, label: str = "")
         raise _refusal(name, fault, purpose, label)
     if not array.size:
         return np.zeros(array.shape)
-    floats = _plain_floats(name, array)
+    floats = _plain_floats(name, array, purpose)
     if floats is not None:
         return floats
     rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
@@ -233,7 +233,7 @@ def _of_array(name: str, array: NDArray[Any], purpose: Purpose, label: str = "")
     return np.column_stack(columns).reshape(array.shape)
 
 
-def _plain_floats(name: str, array: NDArray[Any]) -> Array | None:
+def _plain_floats(name: str, array: NDArray[Any], purpose: Purpose) -> Array | None:
     """Return objects that are all numbers of Python, or all booleans, as NumPy converts them exactly; else None.
 
     Raises InvalidInputError for an integer that no float can hold.
@@ -248,12 +248,14 @@ def _plain_floats(name: str, array: NDArray[Any]) -> Array | None:
     except ValueError:  # a signalling NaN
         return None
     except OverflowError as error:
+        if purpose is _FLAGS:  # the parser refuses it as any other that is no flag
+            return None
         raise InvalidInputError(TOO_LARGE.format(name=name, found="got a larger one")) from error
 
 
 def _of_objects(name: str, values: NDArray[Any], purpose: Purpose, label: str) -> NDArray[Any]:
     """Return a column of Python objects, (T,)."""
-    floats = _plain_floats(name, values)
+    floats = _plain_floats(name, values, purpose)
     if floats is not None:
         return floats
     try:
