@@ -7,7 +7,7 @@ import naive
 from tolerances import TOLERANCES
 from twins import BOTH, COMPILED, assert_within, long_stream
 
-VARIANTS = ("boyan", "uncorrected", "mixed")  # rows of the errors
+VARIANTS = naive.VARIANTS  # rows of the errors
 PANEL = COMPILED.sweep_onehot.PANEL
 
 # ---------------------------------------------------------------- least squares

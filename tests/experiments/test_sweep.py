@@ -17,7 +17,7 @@ from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk
 from tolerances import assert_close
 from twins import compiled_only
 
-VARIANTS = ("boyan", "uncorrected", "mixed")
+VARIANTS = naive.VARIANTS
 TD = ("true_online_td", "td", "td_replacing")
 FEATURES = ("tabular", "binary", "normal")
 NINE = [(problem, features) for problem in naive.PROBLEMS for features in FEATURES]

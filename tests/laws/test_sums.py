@@ -17,7 +17,7 @@ from lstd.statistics import adding
 from streams import FORMS, all_streams, cut, definition
 from tolerances import assert_close
 
-VARIANTS = ("boyan", "uncorrected", "mixed")
+VARIANTS = naive.VARIANTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # successors and ratios are drawn at random
 
