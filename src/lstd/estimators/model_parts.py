@@ -182,7 +182,8 @@ class MisfitCheck(_PerReward):
             return (
                 "Returns depend on the steps since the episode began in ways that no weighted sum of the features can "
                 f"follow: {share}. Add the age of the episode as exp(-age), exp(-age / 4) and so on, and their "
-                "products with other features; HorizonLSTD does so with `age`."
+                "products with other features; HorizonLSTD does so with `age`. Leave it out again if "
+                "predictions then give an ExtrapolationWarning about it: no row of the fit was as old."
             )
         if np.atleast_1d(self.of_time)[self.clearest]:
             return (
