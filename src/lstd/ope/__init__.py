@@ -11,7 +11,8 @@ from lstd.ope.hidden_state import HiddenStateCheck
 from lstd.ope.importance_sampling import importance_sampling
 from lstd.ope.logged_states import FeatureCheck
 from lstd.ope.lstdq import LSTDQ
-from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
+from lstd.ope.pairs import StateActionFeatures
+from lstd.ope.policies import EpsilonGreedy
 from lstd.ope.policy_comparison import PolicyComparison, compare_policies
 from lstd.ope.policy_value import PolicyValue, policy_value
 

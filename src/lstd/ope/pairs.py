@@ -1,4 +1,4 @@
-"""Pairs of a state and an action: their features φ(s, a), the expectation φ̄(s) = Σ_a π(a|s) φ(s, a), and policies π."""
+"""Pairs of a state and an action: their features φ(s, a), and the expectation φ̄(s) = Σ_a π(a|s) φ(s, a)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import check_integer, check_real, shown, shown_id
+from lstd.data.arguments import check_integer, shown, shown_id
 from lstd.data.convert import as_real, labels_of
 from lstd.data.feature_arrays import Features, check_features, dense
 from lstd.data.ids import first_true
@@ -22,7 +22,6 @@ Codes = NDArray[np.intp]
 
 _DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of sparse rows,
 _DENSE_SHARE = 0.25  # and share of the blocks that are not zero, from which it is
-_SAME = 1e-10  # relative difference of values that are equal but for rounding
 _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may come from float32
 
 
@@ -233,43 +232,6 @@ class StateActionFeatures:
         ends = np.concatenate([[0], np.cumsum(lengths)])
         indptr = ends[np.searchsorted(rows, np.arange(T + 1))]
         return sparse.csr_array((data, indices, indptr), shape=(T, width))
-
-
-class EpsilonGreedy:
-    """The policy that takes the action with the largest value, or any action at random with probability ε.
-
-    If the largest values are equal to ten digits, it takes the first of their actions.
-
-    Parameters
-    ----------
-    values : LSTDQ or callable
-        A fitted model, or a function that returns the values of all actions, (T, n_actions), for states (T, n).
-    epsilon : float in [0, 1], default 0.0
-        Probability of an action drawn uniformly from all.
-
-    Examples
-    --------
-    >>> from lstd.ope import EpsilonGreedy
-    >>> EpsilonGreedy(lambda X: X, epsilon=0.1)([[1.0, 2.0], [5.0, 3.0]])
-    array([[0.05, 0.95],
-           [0.95, 0.05]])
-    """
-
-    def __init__(self, values: Any, epsilon: float = 0.0) -> None:
-        self.values = getattr(values, "action_values", values)
-        if not callable(self.values):
-            raise InvalidInputError(f"`values` must be a fitted LSTDQ or callable; got {shown(values)}.")
-        self._given = values
-        self.epsilon = check_real("epsilon", epsilon, 0.0, 1.0)
-
-    def __call__(self, X: Any) -> Array:
-        """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
-        values = values_in(self._given, X, "values")
-        least = values.max(axis=1) - _SAME * np.abs(values).max(axis=1)
-        first_best = (values >= least[:, np.newaxis]).argmax(axis=1)
-        probabilities = np.full(values.shape, self.epsilon / values.shape[1])
-        probabilities[np.arange(len(values)), first_best] += 1.0 - self.epsilon
-        return probabilities
 
 
 def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> Array:

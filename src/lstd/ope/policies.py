@@ -15,12 +15,50 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import check_choice, shown, shown_id
+from lstd.data.arguments import check_choice, check_real, shown, shown_id
 from lstd.errors import InvalidInputError
-from lstd.ope.pairs import EpsilonGreedy, by_action, check_probabilities, check_table, is_continuous, one_per_row
+from lstd.ope.pairs import by_action, check_probabilities, check_table, is_continuous, one_per_row, values_in
 from lstd.types import Array
 
+_SAME = 1e-10  # relative difference of values that are equal but for rounding
 _CONTINUOUS = "For continuous actions, give `importance_ratio`, the ratio of the densities of both policies"
+
+
+class EpsilonGreedy:
+    """The policy that takes the action with the largest value, or any action at random with probability ε.
+
+    If the largest values are equal to ten digits, it takes the first of their actions.
+
+    Parameters
+    ----------
+    values : LSTDQ or callable
+        A fitted model, or a function that returns the values of all actions, (T, n_actions), for states (T, n).
+    epsilon : float in [0, 1], default 0.0
+        Probability of an action drawn uniformly from all.
+
+    Examples
+    --------
+    >>> from lstd.ope import EpsilonGreedy
+    >>> EpsilonGreedy(lambda X: X, epsilon=0.1)([[1.0, 2.0], [5.0, 3.0]])
+    array([[0.05, 0.95],
+           [0.95, 0.05]])
+    """
+
+    def __init__(self, values: Any, epsilon: float = 0.0) -> None:
+        self.values = getattr(values, "action_values", values)
+        if not callable(self.values):
+            raise InvalidInputError(f"`values` must be a fitted LSTDQ or callable; got {shown(values)}.")
+        self._given = values
+        self.epsilon = check_real("epsilon", epsilon, 0.0, 1.0)
+
+    def __call__(self, X: Any) -> Array:
+        """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
+        values = values_in(self._given, X, "values")
+        least = values.max(axis=1) - _SAME * np.abs(values).max(axis=1)
+        first_best = (values >= least[:, np.newaxis]).argmax(axis=1)
+        probabilities = np.full(values.shape, self.epsilon / values.shape[1])
+        probabilities[np.arange(len(values)), first_best] += 1.0 - self.epsilon
+        return probabilities
 
 
 def is_function(policy: Any) -> bool:
