@@ -43,7 +43,8 @@ _FROM_ARRAYS = Takes(
     },
 )
 _ARRAYS = ("X", "y", "episode", "terminated", *COLUMNS, "groups")  # arguments of `fit`
-_FIELDS = (*_ARRAYS, "actions", "behavior_probability", "time", "feature_names")
+_PER_ROW = (*_ARRAYS, "actions", "behavior_probability", "time")
+_FIELDS = (*_PER_ROW, "feature_names")
 
 
 class Trajectories:
@@ -157,8 +158,10 @@ class Trajectories:
         **others: Any,
     ) -> None:
         _TRAJECTORIES.check(others)
+        if sparse.issparse(X):  # the rows may share its arrays, which are made read-only below
+            X = X.copy()
         rows = check_rows(
-            X.copy() if sparse.issparse(X) else X,
+            X,
             y,
             gamma=1.0,
             episode=episode,
@@ -170,22 +173,36 @@ class Trajectories:
             groups=groups,
         )
         horizon = rows.last & ~rows.terminated
-        taken = None if actions is None else check_actions(actions, horizon)
-        fields = {
+        taken = None
+        if actions is not None:
+            taken = check_actions(actions, horizon)
+        ids = rows.episode
+        if ids is None:  # a new episode begins after each terminated row
+            ids = np.cumsum(rows.terminated) - rows.terminated
+        fields: dict[str, Any] = {
             "X": rows.X,
             "y": as_real("y", y),
-            "episode": np.cumsum(rows.terminated) - rows.terminated if rows.episode is None else rows.episode,
+            "episode": ids,
             "terminated": rows.terminated,
-            **{name: getattr(rows, name) if name in rows.given else None for name in COLUMNS},
+            **dict.fromkeys(COLUMNS),
             "groups": rows.groups,
             "actions": taken,
             "behavior_probability": check_probabilities(behavior_probability, taken, horizon),
-            "time": None if time is None else check_times(time, rows.last),
-            "feature_names": None if feature_names is None else check_names(feature_names, rows.n_features),
+            "time": None,
+            "feature_names": None,
             "horizon": horizon,
         }
-        if fields["time"] is not None and len(rows):
-            warn(TimesOfEnds.of(fields["time"], rows.terminated, rows.last).doubt(), TerminationWarning)
+        for name in COLUMNS:
+            if name in rows.given:
+                fields[name] = getattr(rows, name)
+        if time is not None:
+            fields["time"] = check_times(time, rows.last)
+        if feature_names is not None:
+            fields["feature_names"] = check_names(feature_names, rows.n_features)
+
+        if time is not None and len(rows):
+            times_of_ends = TimesOfEnds.of(fields["time"], rows.terminated, rows.last)
+            warn(times_of_ends.doubt(), TerminationWarning)
         for name, value in fields.items():
             object.__setattr__(self, name, _freeze(value))
 
@@ -711,9 +728,12 @@ class Trajectories:
     def __getitem__(self, rows: slice | ArrayLike) -> Self:
         """Return the rows of a slice or a mask; raises InvalidInputError if an episode would have a gap."""
         places = rows_at(rows, self.episode)
-        values = {name: getattr(self, name) for name in _FIELDS[:-1]}
-        kept: dict[str, Any] = {name: None if value is None else value[places] for name, value in values.items()}
-        return type(self)(**kept, feature_names=self.feature_names)
+        kept: dict[str, Any] = {"feature_names": self.feature_names}
+        for name in _PER_ROW:
+            value = getattr(self, name)
+            if value is not None:
+                kept[name] = value[places]
+        return type(self)(**kept)
 
     def with_history(self, k: int = 1) -> Self:
         """Add the k earlier rows of the same episode to the features: states, actions and rewards.
@@ -748,7 +768,8 @@ class Trajectories:
         from lstd.trajectories.history import with_earlier_rows
 
         X, names = with_earlier_rows(self.X, self.y, self.episode, self.actions, self.feature_names, k)
-        values = {name: getattr(self, name) for name in _FIELDS[:-1]} | {"X": X}
+        values = {name: getattr(self, name) for name in _PER_ROW}
+        values["X"] = X
         return type(self)(**values, feature_names=names)
 
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
@@ -804,7 +825,8 @@ class Trajectories:
     __delattr__ = __setattr__
 
     def __reduce__(self) -> tuple[Callable[[], Trajectories], tuple[()]]:
-        return partial(Trajectories, **{name: getattr(self, name) for name in _FIELDS}), ()
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        return partial(Trajectories, **fields), ()
 
 
 def _freeze(value: Any) -> Any:

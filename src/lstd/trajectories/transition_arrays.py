@@ -29,7 +29,8 @@ from lstd.types import Array, Flags
 
 _WHEN = ("departure", "arrival")
 _SHORT = 0.5  # share of the mean squared step to an end, below which the row after it does not jump
-_FEWEST_AT_LIMIT, _SHORTEST_LIMIT = 3, 3  # episodes that end at the greatest length, and that length
+_FEWEST_AT_LIMIT = 3  # episodes that end at the greatest length, for it to look like a limit
+_SHORTEST_LIMIT = 3  # steps
 _LEAST_CHANCE = 1e-4  # of that by chance
 _FEWEST_RESETS = 5  # ends after which rewards of 0, and of no other row, are taken for those of a reset
 _ROUNDING = 1e-5  # relative to the spread of an observation's numbers
@@ -179,7 +180,9 @@ class Layout:
 
     def flat(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Return an array (T, …) or (T, E, …) as (N, …)."""
-        shape = (self.n_steps, self.n_envs) if self.has_axis else (self.n_steps,)
+        shape: tuple[int, ...] = (self.n_steps,)
+        if self.has_axis:
+            shape = (self.n_steps, self.n_envs)
         if values.shape[: len(shape)] != shape:
             raise InvalidInputError(self._wrong_shape(name, values.shape))
         if not self.has_axis:
@@ -237,8 +240,10 @@ def _layout(given: Arrays, rewards: Array) -> Layout:
     """Return the layout of the arrays, from the shapes of flags, rewards and observations."""
     if rewards.ndim == 0 or len(rewards) == 0:
         raise InvalidInputError(f"`rewards` must have at least one row; got shape {rewards.shape}.")
-    observed = _observed("observations", next(_leaves(given.observations))).shape
-    shapes = [np.shape(flags) for flags in (given.terminals, given.timeouts, given.dones) if flags is not None]
+    first_leaf = next(_leaves(given.observations))
+    observed = _observed("observations", first_leaf).shape
+    all_flags = (given.terminals, given.timeouts, given.dones)
+    shapes = [np.shape(flags) for flags in all_flags if flags is not None]
     widths = [shape[1] for shape in shapes if len(shape) > 1]
     if not any(shapes) and len(observed) > 2 and rewards.shape[1:2] == observed[1:2]:
         widths = [observed[1]]  # the flags are False, and do not show the axis
@@ -262,9 +267,10 @@ def _observed(name: str, values: Any) -> NDArray[Any]:
 
 def _leaves(observations: Any) -> Iterator[Any]:
     """Yield the arrays of a tree of dicts and tuples."""
-    if isinstance(observations, (dict, tuple)):
-        parts = observations.values() if isinstance(observations, dict) else observations
-        for part in parts:
+    if isinstance(observations, dict):
+        observations = tuple(observations.values())
+    if isinstance(observations, tuple):
+        for part in observations:
             yield from _leaves(part)
     else:
         yield observations
@@ -272,13 +278,19 @@ def _leaves(observations: Any) -> Iterator[Any]:
 
 def _stacked(observations: Any) -> Any:
     """Return a list of dicts or tuples, one for each row, as a dict or tuple of arrays, as Dict spaces have it."""
-    if not isinstance(observations, list) or not observations or not isinstance(observations[0], (dict, tuple)):
+    if not isinstance(observations, list) or not observations:
         return observations
     first = observations[0]
+    if not isinstance(first, (dict, tuple)):
+        return observations
+
+    def part_of_all(key: Any) -> Any:
+        return _stacked([one[key] for one in observations])
+
     try:
         if isinstance(first, dict):
-            return {key: _stacked([one[key] for one in observations]) for key in first}
-        return tuple(_stacked([one[place] for one in observations]) for place in range(len(first)))
+            return {key: part_of_all(key) for key in first}
+        return tuple(part_of_all(place) for place in range(len(first)))
     except (KeyError, IndexError, TypeError) as error:
         raise InvalidInputError(
             f"Observations in a list must all have the parts of the first one; {error!r} in another. Correct them."
@@ -295,13 +307,24 @@ def _mapped(function: Callable[[Any], Any], observations: Any) -> Any:
 
 
 def _check_same_form(observations: Any, successors: Any) -> None:
-    shapes = [leaf.shape for leaf in _leaves(observations)]
-    found = [leaf.shape for leaf in _leaves(successors)]
+    shapes = _shapes_of(observations)
+    found = _shapes_of(successors)
     if shapes != found:
         raise InvalidInputError(
-            f"`next_observations` must have the shape of `observations`, {shapes[0] if len(shapes) == 1 else shapes}; "
-            f"got {found[0] if len(found) == 1 else found}."
+            f"`next_observations` must have the shape of `observations`, {_shown_shapes(shapes)}; "
+            f"got {_shown_shapes(found)}."
         )
+
+
+def _shapes_of(observations: Any) -> list[tuple[int, ...]]:
+    return [leaf.shape for leaf in _leaves(observations)]
+
+
+def _shown_shapes(shapes: list[tuple[int, ...]]) -> str:
+    """Return the shapes of a tree for a message: that of one array without a list around it."""
+    if len(shapes) == 1:
+        return str(shapes[0])
+    return str(shapes)
 
 
 def _transitions(given: Arrays) -> Transitions:
@@ -398,7 +421,8 @@ def _without_successors(recorded: Transitions) -> Reading:
 
     A row without a reward (NaN) after an end is that of a reset: it holds the final observation of the episode.
     """
-    terminal, layout = recorded.terminal, recorded.layout
+    terminal = recorded.terminal
+    layout = recorded.layout
     after_end = _after(recorded.ended & ~layout.last)
     final = after_end & recorded.unknown
     if not (final & ~layout.last).any():
@@ -454,7 +478,9 @@ def _in_one_type(one: NDArray[Any], two: NDArray[Any]) -> tuple[NDArray[Any], ND
     """Return two arrays of floats in the narrower of their types: one of them may have been rounded to it."""
     if one.dtype == two.dtype or not {one.dtype.kind, two.dtype.kind} <= {"f"}:
         return one, two
-    narrow = min(one.dtype, two.dtype, key=lambda dtype: dtype.itemsize)
+    narrow = one.dtype
+    if two.dtype.itemsize < narrow.itemsize:
+        narrow = two.dtype
     return one.astype(narrow), two.astype(narrow)
 
 
@@ -500,7 +526,8 @@ def _check_not_shifted(recorded: Transitions, continues: Flags) -> None:
         return
     moves = np.zeros_like(cut)
     for leaf in _leaves(recorded.observations):
-        moves[:-1] |= (leaf[1:] != leaf[:-1]).reshape(len(leaf) - 1, -1).any(axis=1)
+        differs = leaf[1:] != leaf[:-1]
+        moves[:-1] |= differs.reshape(len(leaf) - 1, -1).any(axis=1)
     if (moves & cut).any():
         raise InvalidInputError(
             f"`next_observations` must hold the final observation at a timeout; at all {cut.sum()} timeouts it is the "
@@ -539,7 +566,8 @@ def _check_rounding(recorded: Transitions, broken: Flags, steps: Flags) -> None:
             return
         one = here[rows + 1].reshape(len(rows), -1).astype(np.float64)
         two = there[rows].reshape(len(rows), -1).astype(np.float64)
-        close &= (np.abs(one - two) <= _ROUNDING * np.ptp(one, axis=0)).all(axis=1)
+        spread = np.ptp(one, axis=0)
+        close &= (np.abs(one - two) <= _ROUNDING * spread).all(axis=1)
     if close.mean() > 0.5:
         raise InvalidInputError(
             f"`next_observations` must be the observations of the next rows where an episode goes on; in "
@@ -564,7 +592,8 @@ def _check_resets(recorded: Transitions, after_end: Flags) -> None:
 
 def _check_finite_rewards(recorded: Transitions, reading: Reading) -> None:
     """Refuse a reward of a step that is NaN or infinite."""
-    infinite = np.asarray(~np.isfinite(recorded.rewards).reshape(len(recorded.rewards), -1).all(axis=1))
+    is_finite = np.isfinite(recorded.rewards).reshape(len(recorded.rewards), -1)
+    infinite = np.asarray(~is_finite.all(axis=1))
     row = first_true(infinite & ~reading.horizon & ~reading.dropped)
     if row is not None:
         raise InvalidInputError(
@@ -577,7 +606,9 @@ def _warn_of_unused(recorded: Transitions, horizon: Flags) -> None:
     """Warn of rewards of rows that are horizon rows for want of a successor."""
     lost = int((recorded.rewarded & horizon).sum())
     if lost:
-        what = "The reward of 1 row is" if lost == 1 else f"The rewards of {lost} rows are"
+        what = f"The rewards of {lost} rows are"
+        if lost == 1:
+            what = "The reward of 1 row is"
         warn(
             f"{what} not used: the episode was cut off there, and the state that followed is unknown. Give "
             "`next_observations` if the data have them.",
@@ -627,7 +658,9 @@ def _rows(reading: Reading) -> tuple[NDArray[np.intp], Flags]:
 
 def _features(recorded: Transitions, features: Function, source: NDArray[np.intp], follows: Flags) -> Array:
     """Return the features of the rows, (T, n): of the observation of their source, or of its successor."""
-    phi = None if features is None else ObservationFeatures(features, None)
+    phi = None
+    if features is not None:
+        phi = ObservationFeatures(features, None)
     layout = recorded.layout
     X = _of_rows("observations", recorded.observations, source, phi, layout)
     if follows.any():
@@ -640,8 +673,12 @@ def _of_rows(
 ) -> Array:
     """Return the features of some rows of observations: what `phi` returns, or by default their numbers."""
     if phi is not None:
+
+        def where(place: int) -> str:
+            return f"in {layout.where(int(rows[place]))} of `{name}`"
+
         chosen = _mapped(lambda leaf: leaf[rows], observations)
-        return phi.of_batch(chosen, len(rows), lambda place: f"in {layout.where(int(rows[place]))} of `{name}`")
+        return phi.of_batch(chosen, len(rows), where)
     if isinstance(observations, (dict, tuple)):
         raise InvalidInputError(
             f"`features` is needed, because `{name}` is a {type(observations).__name__} of arrays; got None. Pass a "
@@ -651,8 +688,9 @@ def _of_rows(
     infinite = np.asarray(~np.isfinite(X).all(axis=1))
     place = first_true(infinite)
     if place is not None:
+        found = X[place][~np.isfinite(X[place])][0]
         raise InvalidInputError(
-            f"`{name}` must be finite; {layout.where(int(rows[place]))} has {X[place][~np.isfinite(X[place])][0]}. "
+            f"`{name}` must be finite; {layout.where(int(rows[place]))} has {found}. "
             "Correct it, or drop the row's episode."
         )
     return X
