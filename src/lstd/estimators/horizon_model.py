@@ -47,8 +47,11 @@ from lstd.types import Array
 
 LMBDAS = np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0])
 ALPHAS = np.exp2(np.arange(-12.0, 11.0, 2.0))  # in the unit of LSTDCV
-_FOLDS, _SOME, _CAUTION = 10, 8, 2.0  # folds, horizons whose errors are compared, standard errors in the last stage
-_MOST_BLOCKS, _BYTES = 64, 2**28  # of all blocks
+_FOLDS = 10
+_SOME = 8  # horizons whose errors are compared
+_CAUTION = 2.0  # standard errors by which another pair must be better in the last stage
+_MOST_BLOCKS = 64
+_BYTES = 2**28  # of all blocks
 _BYTES_OF_PAIR = 16  # of two matrices, for each pair of features and each step
 _UNCHECKED = (
     "Only `fit` checks a model, with check=True; this one was fitted without, or further by `partial_fit`. Call `{}`."
@@ -154,7 +157,10 @@ class HorizonModel(Record):
         age = self.age
         if age is not None:
             age = age.then(rows)
-        last = self.stream.total.last if self.stream.total.continued_by(rows) else None
+        total = self.stream.total
+        last = None  # row that the first of these rows follows
+        if total.continued_by(rows):
+            last = total.last
         limits = self.limits.then(self.with_columns(rows), last)
         stream = self.stream.extended(self.prepared(rows))
         return self.changed(
@@ -176,8 +182,14 @@ class HorizonModel(Record):
     @property
     def saved(self) -> HorizonModel:
         """The model as files hold it: solved, without the blocks of its data."""
-        pair = self.solved.lmbda, self.solved.alpha
-        return self.changed(known=self.solved, kept=pair, stream=self.stream.in_one_block, episodes=None, clock=None)
+        solved = self.solved
+        return self.changed(
+            known=solved,
+            kept=(solved.lmbda, solved.alpha),
+            stream=self.stream.in_one_block,
+            episodes=None,
+            clock=None,
+        )
 
     @property
     def n_features(self) -> int:
@@ -187,7 +199,9 @@ class HorizonModel(Record):
     @property
     def n_given(self) -> int:
         """Number of features as they are given."""
-        return self.n_features if self.age is None else self.age.n_given
+        if self.age is None:
+            return self.n_features
+        return self.age.n_given
 
     @property
     def n_transitions(self) -> int:
@@ -210,7 +224,9 @@ class HorizonModel(Record):
         """Sums over all data; raises InvalidInputError if no row is a full transition, or none has a weight."""
         total = self.stream.total.closed
         if not total.weight > 0.0:
-            what = "a full transition" if not total.n_full else "a full transition with a `weight` above zero"
+            what = "a full transition"
+            if total.n_full:
+                what = "a full transition with a `weight` above zero"
             raise InvalidInputError(
                 f"`X` must hold {what}: a row that is followed by a row of its episode, or terminated. Pass more rows."
             )
@@ -239,7 +255,9 @@ class HorizonModel(Record):
         """What `alpha` is multiplied by for each feature: "spread", "raw" or "factors"."""
         if self.spreads:
             return SPREAD
-        return RAW if self.settings.penalty is None else "factors"
+        if self.settings.penalty is None:
+            return RAW
+        return "factors"
 
     @cached_property
     def unit(self) -> float:
@@ -345,13 +363,12 @@ class HorizonModel(Record):
 
         `tested` is what a backtest of the estimator said.
         """
-        steps, T = self.stream.horizon, len(rows)
-        far = 1.0 - 1.0 / steps  # a discount with which returns reach over as many steps, nearly
-        near = rows.changed(gamma=far, discount=np.where(rows.terminated, 0.0, far * rows.discount))
-        if self.age is not None:
-            near = self.age.without(near)
+        steps = self.stream.horizon
+        T = len(rows)
+        unused_before_last = len(unused_rows(rows, T - 1))
+        unused = len(unused_rows(rows, T))
         bounds = self.limits.bounds(self.settings, steps)
-        warn_of_unused(*(len(unused_rows(rows, end)) for end in (T - 1, T)))
+        warn_of_unused(unused_before_last, unused)
         predictions = self.at().predict(rows.part)
         negative = negative_values(predictions, self.limits.rewards[0], "low=0, a parameter of HorizonLSTD,")
         share = self.observed_share
@@ -359,13 +376,27 @@ class HorizonModel(Record):
             share = _observed_share_of_rows(rows, steps, self.settings.gamma)
         found = {
             UnobservedWarning: with_backtest(little_observed(share, COMPLETED_STEPS), tested),
-            ExtrapolationWarning: growing_doubt(near) if near.n_features else "",
+            ExtrapolationWarning: self._extrapolation_doubt(rows),
             BoundsWarning: beyond_bounds(predictions, bounds, "a smaller `horizon`"),
             RidgeWarning: self._scales_doubt(rows),
         }
         for category, text in found.items():
             warn(text, category)
-        return self.described(said=tuple(filter(None, found.values())), negative=negative, share_at_fit=share)
+        said = tuple(text for text in found.values() if text)
+        return self.described(said=said, negative=negative, share_at_fit=share)
+
+    def _extrapolation_doubt(self, rows: Rows) -> str:
+        """Say that the data cannot tell how features go on, if that is so; the age is known to go on."""
+        discount = 1.0 - 1.0 / self.stream.horizon  # returns with it reach over about as many steps
+        discounted = rows.changed(
+            gamma=discount,
+            discount=np.where(rows.terminated, 0.0, discount * rows.discount),
+        )
+        if self.age is not None:
+            discounted = self.age.without(discounted)
+        if not discounted.n_features:
+            return ""
+        return growing_doubt(discounted)
 
     @property
     def known_checks(self) -> Checks:
@@ -396,8 +427,11 @@ class HorizonModel(Record):
         predictions = self.at().predict(rows.part).reshape(moved.shape)
 
         def residual() -> Array:
+            """Return the mean squared error of each reward."""
             found = self.returns(rows, self.stream.horizon, "predict")
-            error = found.returns.reshape(len(rows), -1) - self.at().predict(rows.X).reshape(len(rows), -1)
+            returns = found.returns.reshape(len(rows), -1)
+            predicted = self.at().predict(rows.X).reshape(len(rows), -1)
+            error = returns - predicted
             square: Array = np.average(error**2, axis=0, weights=found.weight)
             return square
 
@@ -410,7 +444,8 @@ class HorizonModel(Record):
         if self.kept:
             raise InvalidInputError("Intervals need blocks of the data, which files do not keep. Fit the model again.")
         limit = stream.limit
-        n, horizon = len(self.factors), self.stream.horizon
+        n = len(self.factors)
+        horizon = stream.horizon
         if limit < 2 * FEWEST_BLOCKS and limit == _limit(n, horizon, AUTO):  # memory holds no more
             if len(blocks) < FEWEST_BLOCKS:
                 raise InvalidInputError(_too_few_fit(n, horizon, limit))
@@ -421,16 +456,28 @@ class HorizonModel(Record):
         shares = stream.weights[blocks] / self.total.weight
         moves = []
         for e, share in zip(blocks, shares, strict=True):
-            rest = self.recursion(self.total.less(stream.own(e)), lmbda, alpha)
-            moves.append(np.sqrt(1.0 - share) * (theta - rest.run()))
+            sums = self.total.less(stream.own(e))
+            without_block = self.recursion(sums, lmbda, alpha).run()
+            moves.append(np.sqrt(1.0 - share) * (theta - without_block))
         vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
+        shift = self._shift(recursion, theta)
+        return Influence(
+            vectors=vectors.reshape(len(shares), -1, n),
+            shift=shift.reshape(-1, n),
+            shares=shares,
+            intercept=self.settings.fit_intercept,
+            marks=np.zeros((len(shares), 4), np.uint64),
+        )
+
+    def _shift(self, recursion: HorizonSolution, theta: Array) -> Array:
+        """Return by how much the ridge term moves the weights of each horizon, (H, m, n), to first order."""
         system = recursion.system
         n = len(system.A)
-        pulled = system.solve(np.hstack([*(system.ridge[:, np.newaxis] * theta)]))
-        added = pulled.weights.reshape(n, len(theta), -1).transpose(1, 0, 2)
-        shift = self.settings.uncentred(recursion.run(added).swapaxes(1, 2))
-        flat = vectors.reshape(len(shares), -1, n), shift.reshape(-1, n)
-        return Influence(*flat, shares, self.settings.fit_intercept, np.zeros((len(shares), 4), np.uint64))
+        pull = system.ridge[:, np.newaxis] * theta  # (H, n, m)
+        side_by_side = np.hstack([*pull])  # all horizons are right-hand sides of one system
+        solved = system.solve(side_by_side).weights
+        added = solved.reshape(n, len(theta), -1).transpose(1, 0, 2)
+        return self.settings.uncentred(recursion.run(added).swapaxes(1, 2))
 
     def at(self, horizons: Sequence[int | tuple[int, int]] = (), *, single: bool = False) -> Linear:
         """Return the predictions for some horizons, by default the longest, as values of one linear function.
@@ -455,11 +502,13 @@ class HorizonModel(Record):
 
         of_horizons, ones = self.parts
         coef = windowed(of_horizons.reshape(-1, self.n_features))
-        intercept = windowed(ones.reshape(-1, 1))[:, 0]
-        texts = [f"{a}-{b}" if a else str(b) for a, b in windows]
-        names = [f"{name}_{text}" if m > 1 else text for text in texts for name in self.reward_names]
+        intercept: Any = windowed(ones.reshape(-1, 1))[:, 0]
+        if single:
+            coef = coef[0]
+            intercept = float(intercept[0])
 
         def find_influence() -> Influence:
+            """Return the influence on these horizons, only when intervals are asked for."""
             influence = self.solved.influence
             if influence is None:
                 raise InvalidInputError(self.solved.no_intervals)
@@ -468,14 +517,17 @@ class HorizonModel(Record):
         low: Any = self.bounds[0]
         high: Any = self.bounds[1]
         if any(a for a, _ in windows):
-            low, high = (np.tile(bound, len(windows)) for bound in self._bounds_of_windows)
+            lowest, highest = self._bounds_of_windows
+            low = np.tile(lowest, len(windows))
+            high = np.tile(highest, len(windows))
             if single:
-                low, high = low[0], high[0]
+                low = low[0]
+                high = high[0]
         return Linear(
-            coef[0] if single else coef,
-            float(intercept[0]) if single else intercept,
+            coef,
+            intercept,
             self.names,
-            tuple(names),
+            self._names_of(windows),
             find_influence,
             limits=self.limits,
             age=self.age,
@@ -483,11 +535,27 @@ class HorizonModel(Record):
             high=high,
         )
 
+    def _names_of(self, windows: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+        """Return the names of the values for windows (a, b): "5", "2-5", or with the reward, "cost_5"."""
+        names = []
+        for a, b in windows:
+            steps = str(b)
+            if a:
+                steps = f"{a}-{b}"
+            if len(self.reward_names) == 1:
+                names.append(steps)
+            else:
+                names += [f"{reward}_{steps}" for reward in self.reward_names]
+        return tuple(names)
+
     @property
     def _bounds_of_windows(self) -> tuple[Array, Array]:
         """Bounds of the difference of two sums of each reward, (m,): they follow if it has one sign; else infinite."""
-        low = -np.inf if self.bounds[0] is None else self.bounds[0]
-        high = np.inf if self.bounds[1] is None else self.bounds[1]
+        low, high = self.bounds
+        if low is None:
+            low = -np.inf
+        if high is None:
+            high = np.inf
         least, most = self.limits.rewards
         is_gain = least >= 0.0
         is_loss = (most <= 0.0) & ~is_gain
@@ -508,9 +576,13 @@ class HorizonModel(Record):
     @property
     def facts(self) -> dict[str, Any]:
         """What describes the model, by name."""
-        made, solved = self.origin, self.solved
-        return {
-            **({} if made is None else {"fitted on": made.files, "fitted at": f"{made.date}, by lstd {made.lstd}"}),
+        origin = self.origin
+        solved = self.solved
+        facts: dict[str, Any] = {}
+        if origin is not None:
+            facts["fitted on"] = origin.files
+            facts["fitted at"] = f"{origin.date}, by lstd {origin.lstd}"
+        facts |= {
             "horizon": self.stream.horizon,
             "gamma": self.settings.gamma,
             "lmbda": solved.lmbda,
@@ -521,33 +593,47 @@ class HorizonModel(Record):
             "features": self.feature_names,
             "rewards": self.reward_names,
             "intervals": solved.no_intervals or "yes",
-            **self.known_checks.texts(solved.lmbda),
-            **({} if self.held_out is None else {"held-out R²": round(self.held_out.score, 6)}),
-            **({"negative": self.negative} if self.negative else {}),
-            **({"doubt": " ".join(self.said)} if self.said else {}),
         }
+        facts |= self.known_checks.texts(solved.lmbda)
+        if self.held_out is not None:
+            facts["held-out R²"] = round(self.held_out.score, 6)
+        if self.negative:
+            facts["negative"] = self.negative
+        if self.said:
+            facts["doubt"] = " ".join(self.said)
+        return facts
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features, x0, x1, … if none were given, or of the columns that replace the age."""
         names = self.names or tuple(f"x{j}" for j in range(self.n_given))
-        return names if self.age is None else self.age.names(names)
+        if self.age is None:
+            return names
+        return self.age.names(names)
 
     @property
     def reward_names(self) -> tuple[str, ...]:
         """Names of the rewards."""
+        if self.rewards:
+            return self.rewards
         m = len(self.stream.total.sums.square)
-        return self.rewards or (("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m)))
+        if m == 1:
+            return ("reward",)
+        return tuple(f"reward_{j}" for j in range(m))
 
     @property
     def parts(self) -> tuple[Array, Array]:
         """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
         weights = self.solved.weights.swapaxes(1, 2)
-        return np.ascontiguousarray(weights[..., : self.n_features]), weights[..., self.n_features :].sum(axis=2)
+        of_features = np.ascontiguousarray(weights[..., : self.n_features])
+        of_ones = weights[..., self.n_features :].sum(axis=2)  # a sum of one weight, or of none
+        return of_features, of_ones
 
     def shaped(self, values: Array) -> Array:
         """Return values (·, m, …) without the axis of rewards if those were a vector."""
-        return values[:, 0] if self.single else values
+        if self.single:
+            return values[:, 0]
+        return values
 
 
 def check_window(horizon: Any, longest: int) -> tuple[int, int]:
@@ -606,7 +692,9 @@ def _limit(n: int, horizon: int, n_blocks: int | str) -> int:
     if not isinstance(check_n_blocks(n_blocks), str):
         return int(n_blocks)
     affordable = _affordable(n, horizon)
-    return affordable if affordable > 1 else 0
+    if affordable > 1:
+        return affordable
+    return 0
 
 
 def _affordable(n: int, horizon: int) -> int:
@@ -640,18 +728,26 @@ def _folds(model: HorizonModel) -> list[LagSums]:
     blocks = model.weighted_blocks
     n_folds = min(len(blocks), _FOLDS)
     edges = np.arange(n_folds + 1) * len(blocks) // max(1, n_folds)
-    return [reduce(LagSums.plus, map(model.stream.own, blocks[first:end])) for first, end in pairwise(edges)]
+    folds = []
+    for first, end in pairwise(edges):
+        sums = [model.stream.own(e) for e in blocks[first:end]]
+        folds.append(reduce(LagSums.plus, sums))
+    return folds
 
 
 def choose(model: HorizonModel) -> Choice:
     """Choose λ and α by the errors on held-out folds; raises InvalidInputError if there is nothing to hold out."""
-    folds, total, given = _folds(model), model.total, model.settings
+    folds = _folds(model)
+    total = model.total
+    given = model.settings
     if len(folds) < 2:
         raise InvalidInputError(
             '`lmbda` and `alpha` can be "auto" with at least two blocks of data: pass more episodes or rows, an '
             "`n_blocks` above 1, or numbers."
         )
-    lmbdas = LMBDAS if "lmbda" in given.choose else np.array([given.lmbda])
+    lmbdas = np.array([given.lmbda])
+    if "lmbda" in given.choose:
+        lmbdas = LMBDAS
     alphas = np.array([given.shared_alpha])
     if "alpha" in given.choose:
         alphas = ALPHAS * model.unit
@@ -659,10 +755,13 @@ def choose(model: HorizonModel) -> Choice:
     outside = np.array([_weights_of_grid(model, rest, lmbdas, alphas) for rest in rests])  # (K, λ, α, H, n, m)
     horizon, n = outside.shape[3:5]
     some = np.unique(np.ceil(np.arange(1, _SOME + 1) * horizon / _SOME).astype(int)) - 1
-    unit = (some + 1)[:, np.newaxis] * np.where(total.square > 0.0, total.square / total.weight, 1.0)
+    mean_square = np.where(total.square > 0.0, total.square / total.weight, 1.0)  # of each reward
+    unit = (some + 1)[:, np.newaxis] * mean_square
+    # θᵀ C_0 θ, which holds for every reference
     grams = np.array([fold.full[0, :, :n] for fold in folds])
     held = outside[:, :, :, some]
     quadratic = np.einsum("klahim,kij,klahjm->klahm", held, grams, held, optimize=True)
+    # the first reference is the pair that is nearest to the defaults, each next one the pair that won
     i = int(np.abs(lmbdas - LMBDA).argmin())
     j = 0
     if len(alphas) > 1:
@@ -670,8 +769,10 @@ def choose(model: HorizonModel) -> Choice:
     near = max(0.0, 1.0 - 10.0 / horizon)
     for decay, caution in ((near, 0.0), (near, 0.0), (1.0, _CAUTION)):
         along = np.array([_along(fold, decay, outside[k, i, j], some) for k, fold in enumerate(folds)])  # (K, h, n, m)
-        errors = (quadratic - 2.0 * np.einsum("klahim,khim->klahm", held, along, optimize=True)) / unit
-        difference = errors.mean(axis=(3, 4)) - errors[:, i, j].mean(axis=(1, 2))[:, np.newaxis, np.newaxis]
+        product = np.einsum("klahim,khim->klahm", held, along, optimize=True)  # θᵀ Φᵀ G
+        errors = (quadratic - 2.0 * product) / unit
+        of_reference = errors[:, i, j].mean(axis=(1, 2))
+        difference = errors.mean(axis=(3, 4)) - of_reference[:, np.newaxis, np.newaxis]
         cost = difference.sum(axis=0) + caution * np.sqrt(len(folds)) * difference.std(axis=0, ddof=1)
         i, j = divmod(int(cost.argmin()), cost.shape[1])
     grid = np.meshgrid(lmbdas, alphas, indexing="ij")

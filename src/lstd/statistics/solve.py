@@ -99,17 +99,24 @@ def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     that is zero, from the largest entry beside others. Then rows and columns are divided by their sums in turn
     (Sinkhorn and Knopp 1967). Rows and columns of zeros keep their scale.
     """
-    size, known = np.abs(M), M.diagonal() != 0.0
+    size = np.abs(M)
+    known = M.diagonal() != 0.0  # where the scale is found
     start = -(np.frexp(M.diagonal())[1] // 2)
     while not known.all():
-        largest = (np.maximum(size, size.T)[:, known] * np.exp2(start[known])).max(axis=1, initial=0.0)
+        beside_known = np.maximum(size, size.T)[:, known] * np.exp2(start[known])
+        largest = beside_known.max(axis=1, initial=0.0)
         found = ~known & (largest > 0.0)
         if not found.any():
             break
-        start[found], known = -np.frexp(largest[found])[1], known | found
+        _, exponents = np.frexp(largest[found])
+        start[found] = -exponents
+        known = known | found
     factors = np.exp2(start)
-    rows, columns = balance(np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST))
-    return start + np.rint(np.log2(rows)).astype(np.intp), start + np.rint(np.log2(columns)).astype(np.intp)
+    scaled = np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST)
+    rows, columns = balance(scaled)
+    row_exponents = start + np.rint(np.log2(rows)).astype(np.intp)
+    column_exponents = start + np.rint(np.log2(columns)).astype(np.intp)
+    return row_exponents, column_exponents
 
 
 class _Factors(NamedTuple):
@@ -252,23 +259,32 @@ def _others(M: Array, b: Array, penalty: Array) -> NDArray[np.intp] | None:
     """Return the other equations but 0 = 0 if the last column, without a penalty, repeats the others; else None.
 
     It repeats them if w exists such that (w, −1) is orthogonal to the columns of M and b and to the rows of M. The
-    equations that are left must be well-conditioned; w is free where they are 0 = 0.
+    equations that are left must be well-conditioned; where they are 0 = 0, w may be anything.
     """
     if len(M) < 2 or penalty[-1] != 0.0 or not penalty[:-1].any():
         return None
     kept = _equations(M, b, penalty)[:-1]
-    free = np.setdiff1d(np.arange(len(M) - 1), kept)
-    inner, rows = M[np.ix_(kept, kept)], np.column_stack([M, b])
+    empty = np.setdiff1d(np.arange(len(M) - 1), kept)  # equations 0 = 0
+    inner = M[np.ix_(kept, kept)]
+
+    # wᵀ M = the last row of M determines w
     left = solve(inner.T, M[-1, kept, np.newaxis], 0.0, np.ones(len(kept)))
     w = left.weights[:, 0]
     if left.condition_number > _WARN_FROM or not w.any():
         return None
-    right, size = M[kept, -1] - inner @ w, abs(inner) @ abs(w) + abs(M[kept, -1])
-    if len(free):
-        outer = M[np.ix_(kept, free)]
-        right = right - outer @ np.linalg.lstsq(outer, right)[0]
-    repeats = _equal(w @ rows[kept], rows[-1], abs(w) @ abs(rows[kept])) and _equal(right, 0.0, size)
-    return kept if repeats else None
+    # M (w, −1) must be zero, for some entries of w at the equations 0 = 0
+    residual = M[kept, -1] - inner @ w
+    size = abs(inner) @ abs(w) + abs(M[kept, -1])
+    if len(empty):
+        outer = M[np.ix_(kept, empty)]
+        residual = residual - outer @ np.linalg.lstsq(outer, residual)[0]
+    if not _equal(residual, 0.0, size):
+        return None
+    # and so must (w, −1)ᵀ (M, b)
+    rows = np.column_stack([M, b])
+    if not _equal(w @ rows[kept], rows[-1], abs(w) @ abs(rows[kept])):
+        return None
+    return kept
 
 
 def _equal(one: Array, two: Array | float, size: Array) -> bool:
@@ -279,9 +295,12 @@ def _equal(one: Array, two: Array | float, size: Array) -> bool:
 def _equations(M: Array, b: Array, penalty: Array) -> NDArray[np.intp]:
     """Return which equations are not 0 = 0, which leaves a penalised weight at zero, exactly."""
     kept = np.arange(len(M))
-    while not (used := M[np.ix_(kept, kept)].any(axis=1) | b[kept].any(axis=1) | (penalty[kept] == 0.0)).all():
+    while True:  # without the columns of some equations, others may be 0 = 0
+        has_entries = M[np.ix_(kept, kept)].any(axis=1) | b[kept].any(axis=1)
+        used = has_entries | (penalty[kept] == 0.0)
+        if used.all():
+            return kept
         kept = kept[used]
-    return kept
 
 
 def _limit(M: Array, b: Array, penalty: Array, rounding: float) -> tuple[Array, bool]:
@@ -293,28 +312,40 @@ def _limit(M: Array, b: Array, penalty: Array, rounding: float) -> tuple[Array, 
 
 
 def _limit_by_null_space(M: Array, b: Array, penalty: Array, rounding: float) -> tuple[Array, bool]:
+    """Compute `_limit` as the header of this module says, for a system without equations 0 = 0."""
     if not len(M):
         return b, False
     rows, columns = equilibration(M)
-    S, right = np.ldexp(M, rows[:, np.newaxis] + columns), np.ldexp(b, rows[:, np.newaxis])
-    size = np.frexp(penalty)[1] + rows + columns
-    penalty = np.ldexp(penalty, rows + columns - np.max(size, where=penalty > 0.0, initial=-(2**20)))  # at most one
+    S = np.ldexp(M, rows[:, np.newaxis] + columns)
+    right = np.ldexp(b, rows[:, np.newaxis])
+    scaled_penalty = _scaled_penalty(penalty, rows + columns)
     left, sizes, transposed = np.linalg.svd(S)
     negligible = max(_NULL * len(S), rounding) * sizes[0]
     rank = int(np.sum(sizes > negligible))
-    x = transposed[:rank].T @ ((left[:, :rank].T @ right) / sizes[:rank, np.newaxis])
+    along = (left[:, :rank].T @ right) / sizes[:rank, np.newaxis]
+    x = transposed[:rank].T @ along  # the solution of least norm, x₀
     unbounded = False
     if rank < len(S):
-        U, V = left[:, rank:], transposed[rank:].T
-        weighted = U.T * penalty
-        system, wanted = weighted @ V, weighted @ x
+        U = left[:, rank:]
+        V = transposed[rank:].T
+        weighted = U.T * scaled_penalty  # Uᵀ D'
+        system = weighted @ V
+        wanted = weighted @ x
         check_range(x, wanted)
         c = np.linalg.lstsq(system, wanted, rcond=_NEGLIGIBLE)[0]
         outside = np.abs(U.T @ right).max(axis=0) > _NEGLIGIBLE * np.abs(right).max(axis=0)
         unsolved = np.abs(system @ c - wanted).max(axis=0) > _NEGLIGIBLE * np.abs(x).max(axis=0)
         unbounded = bool((outside | unsolved).any())
-        x = x if unbounded else x - V @ c
+        if not unbounded:
+            x = x - V @ c  # `c` has the opposite sign of that of the header
     return np.ldexp(x, columns[:, np.newaxis]), unbounded
+
+
+def _scaled_penalty(penalty: Array, exponents: NDArray[np.intp]) -> Array:
+    """Return the diagonal of D' = R D C, times a power of two so that it is at most one."""
+    sizes = np.frexp(penalty)[1] + exponents
+    largest = np.max(sizes, where=penalty > 0.0, initial=-(2**20))
+    return np.asarray(np.ldexp(penalty, exponents - largest))
 
 
 def null_space(M: Array, rounding: float) -> Array:
@@ -353,9 +384,10 @@ def _message(solution: Solution, n_unseen: int) -> str:
     condition = solution.condition_number
     remedy = "Increase `alpha`, or drop or combine features that are zero or repeat each other."
     if solution.outcome is Outcome.SOLVED:
+        digits = sure_digits(condition) or "no"
         return (
             f"The system A + αI is ill-conditioned (condition number {condition:.1e}): with features on one scale, "
-            f"{sure_digits(condition) or 'no'} digits of the largest weights are accurate. {remedy}"
+            f"{digits} digits of the largest weights are accurate. {remedy}"
         )
     singular = f"The system A + αI is singular to working precision (condition number {condition:.1e})"
     if solution.outcome is Outcome.UNBOUNDED:
@@ -368,5 +400,8 @@ def _message(solution: Solution, n_unseen: int) -> str:
     if solution.without_ones:
         but = " without the intercept"
     if n_unseen:
-        but += f": zero for the {n_unseen} feature{'s' * (n_unseen > 1)} that no full transition starts from"
+        features = "feature"
+        if n_unseen > 1:
+            features = "features"
+        but += f": zero for the {n_unseen} {features} that no full transition starts from"
     return f"{singular}; the weights are those that a vanishing ridge term gives{but}. {remedy}"
