@@ -148,11 +148,14 @@ def draw_contributions(
         lengths = np.append(lengths, values[rest].sum())
         halves = np.append(halves, 0.0)
     base = float(np.ravel(found.base)[reward])
+    bars = None
+    if halves.any():
+        bars = halves
     with panels(ax, 6.0, 1.1 + 0.24 * max(2, len(names))) as (panel,):
         artists = panel.barh(
             np.arange(len(names)),
             lengths,
-            xerr=halves if halves.any() else None,
+            xerr=bars,
             color=BLUE,
             height=0.7,
             error_kw={"elinewidth": 0.9, "capsize": 2.2},

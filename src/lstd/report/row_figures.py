@@ -115,7 +115,11 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
     prediction = evaluation.prediction[rows, reward]
     returns = evaluation.returns[scored, reward]
     alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
-    size = 9 if is_few else 5
+    size = 5
+    marker = ""  # of the line: a point on each row only where there is room
+    if is_few:
+        size = 9
+        marker = "."
     ax.scatter(scored, returns, s=size, color=to_rgba_array(REFERENCE, alpha), linewidths=0, zorder=3)
     dots = Line2D(
         [],
@@ -127,13 +131,14 @@ def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval
         label=f"return, {share(evaluation.share)} observed",
     )
     edge = np.diff(evaluation.episode[rows], prepend=-1, append=-1) != 0  # of an episode: no line goes beyond it
-    at, values = np.insert([rows * 1.0, prediction], np.flatnonzero(edge[1:-1]) + 1, np.nan, axis=1)
+    gaps = np.flatnonzero(edge[1:-1]) + 1
+    at, values = np.insert([rows * 1.0, prediction], gaps, np.nan, axis=1)
     (line,) = ax.plot(
         at,
         values,
         color=BLUE,
         linewidth=1.2,
-        marker="." if is_few else "",
+        marker=marker,
         markersize=3,
         zorder=4,
         label="prediction",
@@ -210,8 +215,13 @@ def _name_places(ax: Axes, evaluation: Evaluation) -> None:
     for place in places[1:].tolist():
         if place - apart[-1] >= (end - first) / 9:
             apart.append(place)
-    names = [evaluation.name(place).split("\n") for place in apart]
-    ax.set_xticks(apart, ["\n".join(plain(line, 16) for line in lines) for lines in names])
+    names = [_in_short_lines(evaluation.name(place)) for place in apart]
+    ax.set_xticks(apart, names)
+
+
+def _in_short_lines(name: str) -> str:
+    """Return the name of a row with each of its lines cut to the room of a tick."""
+    return "\n".join(plain(line, 16) for line in name.split("\n"))
 
 
 def plot_calibration(
@@ -253,7 +263,9 @@ def plot_calibration(
 def draw_calibration(evaluation: Evaluation, n_bins: int = 10, ax: Any = None) -> list[Artist]:
     """Draw the figure of :func:`plot_calibration`."""
     m = evaluation.n_panels
-    width = WIDE if m > 1 else 4.3
+    width = 4.3
+    if m > 1:
+        width = WIDE
     n_lines = -(-m // 2)
     with panels(ax, width, 4.1 * n_lines, m, min(2, m)) as axes:
         return [_in_bins(panel, evaluation, reward, n_bins) for reward, panel in enumerate(axes)]
@@ -262,7 +274,9 @@ def draw_calibration(evaluation: Evaluation, n_bins: int = 10, ax: Any = None) -
 def _in_bins(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Artist:
     """Draw the calibration of one reward."""
     name = plain(evaluation.rewards[reward], 24)
-    of = "" if name == "reward" else f" of {name}"
+    of = f" of {name}"
+    if name == "reward":  # the name of a reward without one
+        of = ""
     ax.set_xlabel(f"mean prediction{of}")
     label = f"mean return{of}"
     if evaluation.share != 1.0:
@@ -295,7 +309,9 @@ def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Arti
     low = edges.min() - margin
     high = edges.max() + margin
     ax.plot([low, high], [low, high], color=REFERENCE, linewidth=0.9, zorder=1)
-    bars = half if half.any() else None
+    bars = None
+    if half.any():
+        bars = half
     points: Artist = ax.errorbar(predicted, observed, yerr=bars, **POINTS)[0]
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
@@ -360,7 +376,8 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
             for row, shade in enumerate(shades):
                 lines += panel.plot(steps, middle[:, row, reward], color=shade, label=f"row {row}")
                 if ends:
-                    low, high = (end[:, row, reward] for end in ends)
+                    low = ends[0][:, row, reward]
+                    high = ends[1][:, row, reward]
                     panel.fill_between(steps, low, high, color=shade, alpha=0.2, linewidth=0)
             panel.set(xlabel="next steps", ylabel="sum of rewards")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
@@ -421,7 +438,9 @@ def plot_spread(
     if mean is not None:
         bars = np.maximum([found.prediction - mean.lower, mean.upper - found.prediction], 0.0)
         label += f": its {level:.0%} interval"
-    names = [str(name) for name in (places if labels is None else labels)]
+    if labels is None:
+        labels = places
+    names = [str(name) for name in labels]
     with panels(ax, WIDE, 1.15 + 0.34 * len(places), 1) as (panel,):
         ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color=PALE)
         ranges.set_label(f"one return: {level:.0%} lie in here")

@@ -17,6 +17,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ from lstd.types import Array, Flags
 _UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  # at most so many days, nearly
 _STEP = re.compile(rf"(?:([1-9][0-9]{{0,3}}) )?({'|'.join(_UNITS)})s?")
 _DAY = 86_400_000_000  # microseconds
-_MOST_EDGES, _MOST_ROWS = 2**20, 2**27
+_MOST_EDGES = 2**20
+_MOST_ROWS = 2**27
 FIRST = ("apart", "counted")  # where features have the first events of an id
 
 
@@ -88,7 +90,10 @@ def read_events(
         raise InvalidInputError(f"`until` must be after the first event; got {until!s}, and no event is before it.")
     edges = _edges(end, step, times.min(), dates)
     events = _placed(table, roles, times, edges)
-    begin, end_edge = _spans(events, edges, None if since is None else _number(since))
+    earliest_row = None
+    if since is not None:
+        earliest_row = _number(since)
+    begin, end_edge = _spans(events, edges, earliest_row)
     arrays = _rows(events, begin, end_edge, apart=first == "apart")
     moments = edges
     if dates:
@@ -115,12 +120,14 @@ def _check_roles(columns: dict[str, Any]) -> dict[str, list[str]]:
 
 def _table_of(source: Any, roles: dict[str, list[str]]) -> FrameRows:
     """Return the rows of a data frame, or of one file or several; a bad value raises InvalidInputError."""
-    files = source if isinstance(source, (list, tuple)) else [source]
+    files = [source]
+    if isinstance(source, (list, tuple)):
+        files = [*source]
     is_file = len(files) > 0 and all(isinstance(file, (str, os.PathLike)) for file in files)
     error_at = None
     if is_file:
-        names = [name for named in roles.values() for name in named]
-        source, error_at = _read_files(files, list(dict.fromkeys(names)))
+        names = dict.fromkeys(chain.from_iterable(roles.values()))  # each once
+        source, error_at = _read_files(files, list(names))
     table = FrameRows(source, roles, unit="us", error_at=error_at)
     table.check()
     return table
@@ -131,7 +138,8 @@ def _feature_names(amounts: Sequence[str], first: str) -> list[str]:
     if first == "counted":
         known = ["n_events", *(f"total_{name}" for name in amounts)]
     else:
-        known = ["n_repeat", *(f"repeat_{name}" for name in amounts), *(f"first_{name}" for name in amounts)]
+        known = ["n_repeat", *(f"repeat_{name}" for name in amounts)]
+        known += [f"first_{name}" for name in amounts]
     return [*known, "since_last", "since_first"]
 
 
@@ -146,16 +154,17 @@ def _read_files(files: Sequence[Any], columns: Sequence[str]) -> tuple[Any, Erro
     from lstd.data.table import at_row
 
     tables = [open_table(file) for file in files]
-    parts = []
+    found = []
+    lengths = []
     for table in tables:
         table.require(columns)
         batches = [*table.records(columns)]
-        parts.append(pa.Table.from_batches(batches) if batches else None)
-    found = [part for part in parts if part is not None]
+        lengths.append(sum(map(len, batches)))
+        if batches:
+            found.append(pa.Table.from_batches(batches))
     if not found:
         names = ", ".join(table.file for table in tables)
         raise InvalidInputError(f"{names} must have at least one row of data; got none.")
-    lengths = [0 if part is None else len(part) for part in parts]
     ends = np.cumsum(lengths)
 
     def error_at(row: int, column: str, text: str) -> InvalidInputError:
@@ -216,7 +225,9 @@ def _microseconds(name: str, value: Any, column: str) -> float | None:
 
 def _is_calendar(times: Array) -> bool:
     """Return whether numbers look like years, months and days, such as 20240131."""
-    year, month, day = times // 10_000, times // 100 % 100, times % 100
+    year = times // 10_000
+    month = times // 100 % 100
+    day = times % 100
     return bool(
         (year >= 1000).all()
         and (year <= 9999).all()
@@ -240,7 +251,8 @@ def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
         with contextlib.suppress(ValueError):
             moment = datetime.fromisoformat(value.strip())
     moment = getattr(moment, "start_time", moment)  # of a Period
-    moment = moment.to_pydatetime() if hasattr(moment, "to_pydatetime") else moment
+    if hasattr(moment, "to_pydatetime"):  # of pandas
+        moment = moment.to_pydatetime()
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time.min)
     if not isinstance(moment, datetime):
@@ -249,7 +261,9 @@ def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
             "'2024-01-31 12:00', or give a date of Python."
         )
     if (moment.utcoffset() is not None) != zoned:
-        have = "have a time zone" if zoned else "have none"
+        have = "have none"
+        if zoned:
+            have = "have a time zone"
         raise InvalidInputError(
             f"`{name}` must have a time zone if, and only if, the times of the events have one; they {have}, and it "
             f"is {moment.isoformat()}. Add the zone or drop it."
@@ -288,7 +302,9 @@ def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
 
 def _parsed_step(step: Any) -> tuple[int, str]:
     """Return the number and the unit of a step of a calendar, such as "2 weeks"."""
-    match = _STEP.fullmatch(step) if isinstance(step, str) else None
+    match = None
+    if isinstance(step, str):
+        match = _STEP.fullmatch(step)
     if match is None:
         raise InvalidInputError(
             f"`step` must be one of {', '.join(_UNITS)}, or several as in '2 weeks', for a log with dates; got "
@@ -378,7 +394,9 @@ def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.
     last[events.code[events.ended]] = events.step[events.ended]
     n_rows = int(np.maximum(last - first + 1, 0).sum())
     if not 0 < n_rows <= _MOST_ROWS:
-        rule = f"give at most {_MOST_ROWS} rows" if n_rows else "leave at least one row"
+        rule = f"give at most {_MOST_ROWS} rows"
+        if not n_rows:
+            rule = "leave at least one row"
         raise InvalidInputError(f"`step`, `start` and `until` must {rule}; got {n_rows}. Change them.")
     return first, last
 
@@ -421,7 +439,9 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, ap
     is_last = np.zeros(len(who), np.bool_)
     is_last[(begins + lengths - 1)[some]] = True
     terminated = is_last & np.isin(who, events.code[events.ended])
-    y = during[:, 1:] if during.shape[1] > 1 else during  # the amounts, or the number of events without any
+    y = during  # the number of events
+    if during.shape[1] > 1:
+        y = during[:, 1:]  # the amounts
     y = np.where((is_last & ~terminated)[:, np.newaxis], np.nan, y)
     return {
         "X": np.hstack([known, since]),
@@ -482,4 +502,6 @@ def _arrow_of(values: NDArray[Any]) -> Any:
         return pa.array(values, from_pandas=True)
     array = pa.array(values.astype("M8[us]"), from_pandas=True)
     are_dates = (values == values.astype("M8[D]")).all()
-    return array.cast(pa.date32()) if are_dates else array
+    if are_dates:
+        return array.cast(pa.date32())
+    return array
