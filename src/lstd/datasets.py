@@ -63,7 +63,9 @@ class _Chain:
             state = successor[goes_on]
             step += 1
 
-        columns = {name: np.concatenate([rows[name] for rows in rows_of_steps]) for name in rows_of_steps[0]}
+        columns = {}
+        for name in rows_of_steps[0]:
+            columns[name] = np.concatenate([rows[name] for rows in rows_of_steps])
         by_episode = np.lexsort([columns["step"], columns["episode"]])
         return {name: column[by_episode] for name, column in columns.items()}
 
@@ -148,7 +150,9 @@ def load_shop(*, events: bool = False, return_truth: bool = False) -> Any:
     2         0 2025-07-07    27.9      3           2    0.0   False
     """
     table, truth = _shop(1000, 1, events=events)
-    return (table, truth) if return_truth else table
+    if not return_truth:
+        return table
+    return table, truth
 
 
 def _shop(n_customers: int, seed: int, *, events: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -404,7 +408,8 @@ def _decisions_chain(treats: Array) -> _Chain:
     treated = np.array([[0, 1]])
     dies = np.where((severe == 1) & (treated == 0), 0.05, 0.01)
     home = np.where(severe == 1, 0.1, 0.3) + 0.0 * treated  # of shape (2, 2), as the others
-    severe_next = np.where(severe == 0, 0.1, np.where(treated == 1, 0.4, 0.8))
+    remains_severe = np.where(treated == 1, 0.4, 0.8)
+    severe_next = np.where(severe == 0, 0.1, remains_severe)
     stays = 1.0 - dies - home
     chosen = np.where(treated == 1, treats[:, np.newaxis], 1.0 - treats[:, np.newaxis])
     outcomes = np.stack([dies, home, stays * (1.0 - severe_next), stays * severe_next], axis=2)

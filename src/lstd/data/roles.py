@@ -72,9 +72,15 @@ class Roles:
             )
         if named.get("terminated") is False:
             others["no_ends"] = True
-        given = {role: column for role, column in named.items() if column is not None and column is not False}
-        numbers = {role: column for role, column in given.items() if role in COLUMNS}
-        single: dict[str, Any] = {role: column for role, column in given.items() if role not in COLUMNS}
+        numbers: dict[str, str] = {}
+        single: dict[str, Any] = {}
+        for role, column in named.items():
+            if column is None or column is False:
+                continue
+            if role in COLUMNS:
+                numbers[role] = column
+            else:
+                single[role] = column
         return cls(features, rewards, transitions=numbers, **single, **others)
 
     @property
@@ -94,7 +100,8 @@ class Roles:
         """The columns of roles that have one, by role."""
         found = {}
         for role in NAMED:
-            if (column := self.transitions.get(role, getattr(self, role, None))) is not None:
+            column = self.transitions.get(role, getattr(self, role, None))
+            if column is not None:
                 found[role] = column
         return found
 
@@ -108,13 +115,16 @@ class Roles:
     @property
     def others(self) -> tuple[str, ...]:
         """Columns with a role other than that of a feature."""
-        successors = self.next_features if self.pattern is None else ()
+        successors: tuple[str, ...] = ()
+        if self.pattern is None:
+            successors = self.next_features
         return (*self.rewards, *self.columns.values(), *successors)
 
     @property
     def numbers(self) -> frozenset[str]:
         """The columns of numbers that have no other role, with all features by name."""
-        texts = {*self.kept, *self.columns.values()} - {*self.transitions.values()}
-        return frozenset(
-            {*(self.features or ()), *self.rewards, *self.next_features, *self.transitions.values()} - texts
-        )
+        transitions = set(self.transitions.values())
+        texts = {*self.kept, *self.columns.values()} - transitions
+        features = self.features or ()
+        numbers = {*features, *self.rewards, *self.next_features, *transitions}
+        return frozenset(numbers - texts)

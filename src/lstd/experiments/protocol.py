@@ -127,7 +127,9 @@ class Cell(NamedTuple):
         return RUN_SECONDS[self.group, self.features][self.problem] * self.runs / min(n_jobs, self.runs)
 
     def __str__(self) -> str:
-        algorithms = "three LSTD(λ)" if self.group == "lstd" else "true online TD(λ)"
+        algorithms = "true online TD(λ)"
+        if self.group == "lstd":
+            algorithms = "three LSTD(λ)"
         return f"{self.problem} {self.features}, {algorithms}, runs 1 to {self.runs}"
 
 
@@ -150,8 +152,13 @@ def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
     """
     check_choice("problem", problem, (*PROBLEMS, "all"))
     runs = check_integer("runs", runs, 1, MAX_RUNS)
-    problems = tuple(PROBLEMS) if problem == "all" else (problem,)
+    problems: tuple[str, ...] = (problem,)
+    if problem == "all":
+        problems = tuple(PROBLEMS)
     cells = tuple(Cell(*names, runs) for names in product(problems, FEATURES, GROUPS))
+    grids = {}
+    for group in GROUPS:
+        grids[group] = {"lmbdas": LMBDAS.tolist(), "alphas": ALPHAS_OF[group].tolist()}
     configuration = {
         "lstd": __version__,
         "problems": list(problems),
@@ -160,6 +167,6 @@ def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
         "first_run_seed": 1,
         "mrp_seed": MRP_SEED,
         "gamma": GAMMA,
-        "grids": {group: {"lmbdas": LMBDAS.tolist(), "alphas": ALPHAS_OF[group].tolist()} for group in GROUPS},
+        "grids": grids,
     }
     return Plan(problems, runs, cells, configuration)

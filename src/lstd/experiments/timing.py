@@ -116,8 +116,11 @@ def _spread(seconds: list[float]) -> dict[str, float]:
 
 def _runs_in_a_timing(problem: str, features: str, timed: str) -> int:
     """Return the number of runs that take about SWEEP_SECONDS; the set-up is a smaller share of several than of one."""
-    group = "lstd" if timed == "lstd_one_pass" else timed
-    return min(MAX_RUNS, math.ceil(SWEEP_SECONDS / protocol.RUN_SECONDS[group, features][problem]))
+    group = timed
+    if timed == "lstd_one_pass":
+        group = "lstd"
+    run_seconds = protocol.RUN_SECONDS[group, features][problem]
+    return min(MAX_RUNS, math.ceil(SWEEP_SECONDS / run_seconds))
 
 
 def _time_sweep(problem: str, features: str, timed: str, run_seeds: range) -> float:
@@ -126,12 +129,16 @@ def _time_sweep(problem: str, features: str, timed: str, run_seeds: range) -> fl
     start = time.perf_counter()
     run_sweep(problem, features, names, run_seeds=run_seeds, n_jobs=1)
     elapsed = time.perf_counter() - start
-    return elapsed / len(run_seeds) * N_PAIRS / len(_grid(names[0]))
+    n_pairs = len(_grid(names[0]))
+    return elapsed / len(run_seeds) * N_PAIRS / n_pairs
 
 
 def _grid(algorithm: str) -> list[tuple[float, float]]:
     """All pairs (λ, α) of an algorithm."""
-    alphas = protocol.ALPHAS_OF["lstd" if algorithm in LSTD_VARIANTS else algorithm]
+    group = algorithm
+    if algorithm in LSTD_VARIANTS:
+        group = "lstd"
+    alphas = protocol.ALPHAS_OF[group]
     return list(product(LMBDAS.tolist(), alphas.tolist()))
 
 
@@ -247,7 +254,9 @@ def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         mean = LOOPS[algorithm](run, lmbda, alpha) / len(run.rewards) / run.scale
-    return mean if np.isfinite(mean) else np.inf
+    if not np.isfinite(mean):
+        return np.inf
+    return mean
 
 
 def _rank_one(P: Array, u: Array, v: Array, outer: Array) -> None:

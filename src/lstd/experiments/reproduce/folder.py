@@ -107,8 +107,10 @@ class ResultsFolder:
         try:
             self.write(CONFIGURATION, files.json_bytes(self.configuration))
         except OutputError as error:
-            cause = error.__cause__  # the message names the folder, as the user did
-            raise files.unusable(self.path, cause if isinstance(cause, OSError) else error) from error
+            cause: OSError = error
+            if isinstance(error.__cause__, OSError):  # our message names the folder, as the user did, not the file
+                cause = error.__cause__
+            raise files.unusable(self.path, cause) from error
 
     def _remove_results(self) -> None:
         """Remove what `lstd reproduce` wrote, the configuration last, and nothing else."""
@@ -163,19 +165,26 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    differences = [
-        f"{key} was {_brief(old.get(key))}, now {_brief(new.get(key))}"
-        for key in dict.fromkeys([*new, *old])
-        if old.get(key) != new.get(key)
-    ]
-    if differences:
-        more = len(differences) - _MOST_DIFFERENCES
-        raise ConfigurationMismatchError(
-            f"{str(path)!r} holds results of another configuration: {'; '.join(differences[:_MOST_DIFFERENCES])}"
-            f"{f'; and {more} more' if more > 0 else ''}; give another folder, or start over in this one with --force."
-        )
+    """Refuse a folder with the results of another configuration; the message names what differs."""
+    changed = [key for key in dict.fromkeys([*new, *old]) if old.get(key) != new.get(key)]
+    if not changed:
+        return
+    differences = [f"{key} was {_brief(old.get(key))}, now {_brief(new.get(key))}" for key in changed]
+    named = "; ".join(differences[:_MOST_DIFFERENCES])
+    more = len(differences) - _MOST_DIFFERENCES
+    if more > 0:
+        named += f"; and {more} more"
+    raise ConfigurationMismatchError(
+        f"{str(path)!r} holds results of another configuration: {named}; give another folder, or start over in this "
+        "one with --force."
+    )
 
 
 def _brief(value: Any) -> str:
-    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 2]} …"
+    """Return a value of the configuration as a message shows it, cut off if it is long."""
+    if value is None:
+        return "absent"
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _LONGEST_VALUE:
+        return f"{text[: _LONGEST_VALUE - 2]} …"
+    return text

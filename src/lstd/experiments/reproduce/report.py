@@ -139,8 +139,15 @@ def page(results: Results, tables: Sequence[Table], images: Mapping[str, bytes])
         verdict=verdict_text(outcomes),
         observed=lowest_table(results),
         diverged=diverged_table(results),
-        command=f"lstd reproduce {results.problems[0] if len(results.problems) == 1 else 'all'}",
+        command=f"lstd reproduce {_problem_argument(results)}",
     )
+
+
+def _problem_argument(results: Results) -> str:
+    """Return the argument of `lstd reproduce` that gives these problems."""
+    if len(results.problems) == 1:
+        return results.problems[0]
+    return "all"
 
 
 def _facts(about: Row) -> dict[str, str]:
@@ -148,13 +155,23 @@ def _facts(about: Row) -> dict[str, str]:
     # Without the report's own time, so that the same results give the same page.
     wall = {stage: seconds for stage, seconds in about["wall_seconds"].items() if stage != "report"}
     shown = {name: value for name, value in about.items() if name not in ("configuration", "files", "sessions")}
-    facts = {name.replace("_", " "): _readable(value) for name, value in (shown | {"wall_seconds": wall}).items()}
+    shown["wall_seconds"] = wall
+    facts = {name.replace("_", " "): _readable(value) for name, value in shown.items()}
     if about["sessions"] > 1:
         facts["sessions"] = f"{about['sessions']}; versions, processor and threads are those of the last"
     return {name: text for name, text in facts.items() if text}
 
 
 def _readable(value: Any) -> str:
+    """Return a value of provenance.json as text: entries by name, a list as its range, an unknown entry as a dash."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {'–' if entry is None else entry}" for name, entry in value.items())
-    return " to ".join(map(str, value)) if isinstance(value, list) else str(value)
+        entries = []
+        for name, entry in value.items():
+            text = str(entry)
+            if entry is None:
+                text = "–"
+            entries.append(f"{name}: {text}")
+        return ", ".join(entries)
+    if isinstance(value, list):
+        return " to ".join(map(str, value))
+    return str(value)

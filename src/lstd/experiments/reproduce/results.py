@@ -86,7 +86,10 @@ class Sweep:
 
 def loop_ratio(timing: Row) -> float | None:
     """Return the seconds of the NumPy loop divided by those of the sweep; None for a part of one pass."""
-    return timing["loop_seconds"] / timing["seconds"] if "seconds" in timing else None
+    if "seconds" not in timing:
+        return None
+    ratio: float = timing["loop_seconds"] / timing["seconds"]
+    return ratio
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,12 @@ class Results:
 
 def gather(cells: Mapping[protocol.Cell, Mapping[str, Array]], timings: Row, provenance: Row) -> Results:
     """Collect finished cells, in the order of the plan, and the contents of timings.json and provenance.json."""
-    sweeps = {
-        (cell.problem, cell.features, algorithm): Sweep(errors, protocol.LMBDAS, protocol.ALPHAS_OF[cell.group])
-        for cell, arrays in cells.items()
-        for algorithm, errors in arrays.items()
-    }
+    sweeps = {}
+    for cell, arrays in cells.items():
+        alphas = protocol.ALPHAS_OF[cell.group]
+        for algorithm, errors in arrays.items():
+            key = (cell.problem, cell.features, algorithm)
+            sweeps[key] = Sweep(errors, protocol.LMBDAS, alphas)
     seconds = {(row["problem"], row["features"], row["algorithm"]): row for row in timings["rows"]}
     return Results(sweeps, seconds, timings["sample"], provenance)
 
@@ -142,18 +146,20 @@ def write_table(file: IO[bytes], sweeps: Mapping[Key, Sweep]) -> None:
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for key, sweep in sweeps.items():
             errors = sweep.errors.transpose(1, 2, 0)
+            columns = []
+            for word, words in zip(key, KEY.values(), strict=True):
+                code = np.full(errors.size, words.index(word), np.int8)
+                columns.append(pa.DictionaryArray.from_arrays(code, words))
             lmbda, alpha, run = np.indices(errors.shape).reshape(3, -1)
-            labels = [
-                pa.DictionaryArray.from_arrays(np.full(errors.size, words.index(word), np.int8), words)
-                for word, words in zip(key, KEY.values(), strict=True)
-            ]
-            columns = [sweep.lmbdas[lmbda], sweep.alphas[alpha], run.astype(np.int32) + np.int32(1), errors.reshape(-1)]
-            writer.write_table(pa.table([*labels, *columns], schema=schema))
+            run_seed = run.astype(np.int32) + np.int32(1)
+            columns += [sweep.lmbdas[lmbda], sweep.alphas[alpha], run_seed, errors.reshape(-1)]
+            writer.write_table(pa.table(columns, schema=schema))
 
 
 def select(rows: Iterable[Row], **where: object) -> list[Row]:
     """Return the rows whose entries equal `where`, by growing T."""
-    return sorted((row for row in rows if where.items() <= row.items()), key=lambda row: float(row["T"]))
+    selected = [row for row in rows if where.items() <= row.items()]
+    return sorted(selected, key=lambda row: float(row["T"]))
 
 
 def column(rows: Sequence[Row], name: str) -> Array:
@@ -168,12 +174,14 @@ def levels(rows: Iterable[Row], name: str) -> list[float]:
 
 def sensitivity_limits(results: Results, problem: str, features: str) -> tuple[float, float]:
     """Vertical limits shared by the three variants: from their lowest mean error up to at most `protocol.TOP`."""
-    values = np.array([results.sweeps[problem, features, algorithm].mean for algorithm in protocol.SENSITIVITY_ROWS])
+    means = [results.sweeps[problem, features, algorithm].mean for algorithm in protocol.SENSITIVITY_ROWS]
+    values = np.array(means)
     values = values[np.isfinite(values) & (values > 0)]
     if not len(values):
         return 0.5, protocol.TOP
     top = min(protocol.TOP, 1.04 * values.max())
-    return min(values.min() * 0.94, 0.5 * top), max(top, 1.06)
+    bottom = min(values.min() * 0.94, 0.5 * top)
+    return bottom, max(top, 1.06)
 
 
 def points_above(sweep: Sweep, top: float) -> int:
