@@ -44,7 +44,10 @@ _memory = threading.local()
 
 def features_at_end(row: Rows) -> Array:
     """Return the features where a stream stops, (n,): of its last row or, given successors, of that row's successor."""
-    return row.row(row.X if row.X_next is None else row.X_next, -1)
+    features = row.X
+    if row.X_next is not None:
+        features = row.X_next
+    return row.row(features, -1)
 
 
 class Added(NamedTuple):
@@ -58,8 +61,9 @@ class Added(NamedTuple):
         """Join with those of a later chunk, which the trace enters: S = S₁ + S₂[:n] + u S₂[n]ᵀ + v S₂[n + 1]ᵀ."""
         cuts = self.cuts
         if later.cuts is not None:
-            no_cuts = np.zeros_like(later.cuts)
-            cuts = _joined(no_cuts if cuts is None else cuts, later.cuts, self.trace)
+            if cuts is None:
+                cuts = np.zeros_like(later.cuts)
+            cuts = _joined(cuts, later.cuts, self.trace)
         return Added(
             sums=_joined(self.sums, later.sums, self.trace),
             cuts=cuts,
@@ -166,7 +170,12 @@ class TransitionColumns(NamedTuple):
 
     def part(self, rows: slice) -> Self:
         """Return the columns of some rows."""
-        return type(self)(*[column if len(column) == 1 else column[rows] for column in self])
+        parts = []
+        for column in self:
+            if len(column) > 1:
+                column = column[rows]
+            parts.append(column)
+        return type(self)(*parts)
 
 
 class Adding:
@@ -177,7 +186,9 @@ class Adding:
 
     def __init__(self, rows: Rows, columns: TransitionColumns, lmbda: float, before: Added) -> None:
         self.sums = _writeable(before.sums)
-        self.cuts = None if before.cuts is None else _writeable(before.cuts)
+        self.cuts = before.cuts
+        if before.cuts is not None:
+            self.cuts = _writeable(before.cuts)
         self.trace = _writeable(before.trace)
         self.at = 0
         self._rows = rows
@@ -219,7 +230,9 @@ class Adding:
             return Added(self.sums, self.cuts, self.trace), last
 
         sums = self.sums.copy()
-        cuts = None if self.cuts is None else self.cuts.copy()
+        cuts = self.cuts
+        if cuts is not None:
+            cuts = cuts.copy()
         if is_open and self._given and self._has_successor[end - 1]:
             v = self.trace[1]
             phi = features_at_end(last)
@@ -383,7 +396,8 @@ class Adding:
         if self._given:
             discounted = self._rows.discount[batch] * weighted
             phi_next = parts_of(rows_of(self._rows.X_next, batch).tocsc())
-            add_entries(-_zero_where(~self._has_successor[batch], discounted), 0, *by_row, *phi_next, self.sums)
+            of_successors = _zero_where(~self._has_successor[batch], discounted)
+            add_entries(-of_successors, 0, *by_row, *phi_next, self.sums)
             if cut.any():
                 add_entries(_zero_where(~cut, discounted), 0, *by_row, *phi_next, cuts)
             return

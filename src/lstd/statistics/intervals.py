@@ -106,7 +106,10 @@ class Interval:
 
     def at(self, place: Any) -> Interval:
         """Return the intervals at a place in arrays of shape (T, m)."""
-        arrays = {name: value[place] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        arrays = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = value[place]
         return replace(self, **arrays)
 
 
@@ -116,9 +119,11 @@ def summed(phi: Features, values: Array, weights: ArrayLike | None) -> tuple[Fea
         return phi, values, 1.0
     share = check_array("weights", weights, (phi.shape[0],))
     with np.errstate(over="ignore", invalid="ignore"):
-        phi, values, ones = np.asarray(phi.T @ share)[np.newaxis], (share @ values)[np.newaxis], share.sum()
-    check_range(phi, values, np.array(ones))
-    return phi, values, float(ones)
+        phi_of_sum = np.asarray(phi.T @ share)[np.newaxis]
+        value_of_sum = (share @ values)[np.newaxis]
+        ones = share.sum()
+    check_range(phi_of_sum, value_of_sum, np.array(ones))
+    return phi_of_sum, value_of_sum, float(ones)
 
 
 def check_level(level: Any, name: str = "level") -> float:
@@ -141,8 +146,18 @@ def interval_of(
 ) -> Interval:
     """Compute intervals around predictions from standard errors, degrees of freedom and shifts, (T, m) each."""
     with np.errstate(over="ignore", invalid="ignore"):
-        lower, upper = _bounds(prediction, half_width(error, freedom, level, shift), scale)
-    return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
+        half = half_width(error, freedom, level, shift)
+        lower, upper = _bounds(prediction, half, scale)
+    return Interval(
+        prediction=prediction,
+        lower=lower,
+        upper=upper,
+        standard_error=error,
+        degrees_of_freedom=freedom,
+        shift=-shift,
+        little_data=freedom < FEW,
+        level=level,
+    )
 
 
 def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:
@@ -152,28 +167,41 @@ def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:
     """
     if scale == "identity":
         return prediction - half, prediction + half
-    high = np.inf if scale == "log" else 1.0
-    outside = ~((prediction > 0.0) & (prediction < high))
-    if (row := first_true(np.asarray(outside.any(axis=1)))) is not None:
-        rule = "above 0" if scale == "log" else "between 0 and 1"
-        raise InvalidInputError(
-            f'`scale` "{scale}" needs predictions {rule}; row {row} has '
-            f'{prediction[row][outside[row]][0]:g}. Leave out such rows, or use scale="identity".'
-        )
+    _check_domain(prediction, scale)
     if scale == "log":
         factor = np.exp(np.minimum(half / prediction, _LARGEST_EXPONENT))
         return prediction / factor, prediction * factor
     from scipy import special
 
-    centre, half = special.logit(prediction), half / (prediction * (1.0 - prediction))
-    return special.expit(centre - half), special.expit(centre + half)
+    centre = special.logit(prediction)
+    half_on_scale = half / (prediction * (1.0 - prediction))
+    return special.expit(centre - half_on_scale), special.expit(centre + half_on_scale)
+
+
+def _check_domain(prediction: Array, scale: str) -> None:
+    """Raise InvalidInputError if some predictions, (T, m), have no place on the log or logit scale."""
+    high = 1.0
+    rule = "between 0 and 1"
+    if scale == "log":
+        high = np.inf
+        rule = "above 0"
+    outside = ~((prediction > 0.0) & (prediction < high))
+    row = first_true(np.asarray(outside.any(axis=1)))
+    if row is None:
+        return
+    value = prediction[row][outside[row]][0]
+    raise InvalidInputError(
+        f'`scale` "{scale}" needs predictions {rule}; row {row} has {value:g}. Leave out such rows, or use '
+        'scale="identity".'
+    )
 
 
 def degrees_of_freedom(squares: Array, shares: Array) -> Array:
     """Compute df, shape (T, m), from u_e² of shape (T, E, m) and the shares of the blocks, (E,)."""
     whole = squares.sum(axis=1)
     w2 = float(np.sum(shares**2))
-    parts = np.divide(squares, whole[:, np.newaxis], out=np.zeros_like(squares), where=whole[:, np.newaxis] > 0.0)
+    divisor = whole[:, np.newaxis]
+    parts = np.divide(squares, divisor, out=np.zeros_like(squares), where=divisor > 0.0)
     rho = np.where(whole > 0.0, (parts**2).sum(axis=1), 1.0)
     freedom = 2.0 / np.maximum(rho * (1.0 + _HEAVY * w2) - w2, 1e-12)
     return np.asarray(np.clip(freedom, 2.0, max(2.0, 1.0 / w2 - 1.0)))
@@ -195,7 +223,9 @@ class Influence:
 
     def covariance(self) -> Array:
         """Compute the covariance of the weights, shape (m, n, n), n without the column of ones."""
-        vectors = self.vectors[..., :-1] if self.intercept else self.vectors
+        vectors = self.vectors
+        if self.intercept:
+            vectors = vectors[..., :-1]
         with np.errstate(over="ignore", invalid="ignore"):
             covariance = np.asarray(np.einsum("emi,emj->mij", vectors, vectors, optimize=True))
         check_range(covariance)
@@ -209,7 +239,8 @@ class Influence:
         self, phi: Features, prediction: Array, level: float, *, ones: float = 1.0, scale: str = "identity"
     ) -> Interval:
         """Compute intervals around predictions (T, m), symmetric on a scale, from features (T, n); see `spread`."""
-        found = interval_of(prediction, *self.spread(phi, ones), level, scale)
+        error, degrees, shift = self.spread(phi, ones)
+        found = interval_of(prediction, error, degrees, shift, level, scale)
         check_range(found.lower, found.upper)
         return found
 
@@ -226,7 +257,8 @@ class Influence:
             squares = self.vectors.transpose(2, 0, 1) ** 2
             error = np.sqrt(squares.sum(axis=1))
         check_range(error)
-        found = interval_of(weights, error, degrees_of_freedom(squares, self.shares), self.shift.T, level)
+        degrees = degrees_of_freedom(squares, self.shares)
+        found = interval_of(weights, error, degrees, self.shift.T, level)
         check_range(found.lower, found.upper)
         return found
 
@@ -249,13 +281,20 @@ class Influence:
     def along(self, phi: Features, ones: float = 1.0) -> Iterator[tuple[slice, Array, Array]]:
         """Yield slices of rows with their block influences u_e, (T, E, m), and their shifts, (T, m)."""
         n_blocks, m, _ = self.vectors.shape
-        across = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift]).T
+        stacked = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift])
+        across = stacked.T  # (n, E m + m): one product gives influences and shifts
         size = max(1, _ENTRIES // across.shape[1])
         for first in range(0, phi.shape[0], size):
             rows = slice(first, first + size)
             with np.errstate(over="ignore", invalid="ignore"):
-                along = phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across
-            yield rows, along[:, :-m].reshape(-1, n_blocks, m), along[:, -m:]
+                if self.intercept:
+                    of_features = phi[rows] @ across[:-1]
+                    along = of_features + ones * across[-1]
+                else:
+                    along = phi[rows] @ across
+            u = along[:, :-m].reshape(-1, n_blocks, m)
+            shift = along[:, -m:]
+            yield rows, u, shift
 
 
 def influence_of(blocks: Blocks, system: System, weights: Array, *, threads: int | None = None) -> Influence:
@@ -286,8 +325,10 @@ def influence_of(blocks: Blocks, system: System, weights: Array, *, threads: int
         shift[:, kept] = pulled.weights.T
         vectors[..., kept], singular = _vectors(blocks, system, weights, threads)
         if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
-            mean_square = abs(float(np.trace(system.A))) / (len(weights) * max(1, blocks.total.n_transitions))
-            system = system.with_ridge(system.ridge + _TINY * mean_square * system.penalty)
+            n_entries = len(weights) * max(1, blocks.total.n_transitions)
+            mean_square = abs(float(np.trace(system.A))) / n_entries
+            tiny = _TINY * mean_square * system.penalty
+            system = system.with_ridge(system.ridge + tiny)
             weights = system.solve().weights
             vectors[..., kept], _ = _vectors(blocks, system, weights, threads)
     return Influence(vectors, shift, shares, intercept, blocks.marks)
@@ -301,6 +342,7 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
 
     @np.errstate(over="ignore", invalid="ignore")  # in another thread
     def without_block(block: tuple[float, Equations]) -> Solution:
+        """Solve the system without a block, given its share and sums, for its centred score g_e."""
         share, (A_e, b_e) = block
         rest = system.without(A_e, b_e)
         score = b_e - A_e @ weights - share * residual
@@ -311,7 +353,8 @@ def _vectors(blocks: Blocks, system: System, weights: Array, threads: int) -> tu
 
     if len(weights) < _FEATURES_FOR_THREADS:
         threads = 1
-    solutions = list(in_threads(without_block, zip(shares, blocks.each(system), strict=True), threads))
+    each = zip(shares, blocks.each(system), strict=True)
+    solutions = list(in_threads(without_block, each, threads))
     vectors = np.array([solution.weights.T for solution in solutions])
     vectors *= np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis]
     return vectors, any(solution.singular for solution in solutions)
@@ -327,7 +370,8 @@ def check_ends(blocks: Blocks, system: System) -> None:
 def check_blocks(blocks: Blocks) -> None:
     """Raise InvalidInputError when there are no blocks, or too few episodes or rows."""
     check_count(blocks.limit, blocks.count(blocks.total), blocks.unit, blocks.reason)
-    if (found := blocks.n_blocks) < FEWEST_BLOCKS:
+    found = blocks.n_blocks
+    if found < FEWEST_BLOCKS:
         raise InvalidInputError(
             f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; got {found}. Each of several "
             f"statistics is a block, unless its last {blocks.unit[:-1]} continues in the next one. Pass more "
@@ -337,13 +381,16 @@ def check_blocks(blocks: Blocks) -> None:
 
 def check_count(limit: int, count: int, unit: str, reason: str = "") -> None:
     """Raise InvalidInputError when the limit of blocks, or the count of groups, episodes or rows, is too small."""
-    if limit < 2 * FEWEST_BLOCKS:
+    least = 2 * FEWEST_BLOCKS
+    if limit < least and reason:
+        raise InvalidInputError(reason)
+    if limit < least:
         raise InvalidInputError(
-            reason
-            or f"Intervals need `n_blocks` of at least {2 * FEWEST_BLOCKS}; the model was fitted with {limit}. "
-            "Fit it again with more."
+            f"Intervals need `n_blocks` of at least {least}; the model was fitted with {limit}. Fit it again with more."
         )
-    fewest = _FEWEST_ROWS if unit == "rows" else FEWEST_BLOCKS
+    fewest = FEWEST_BLOCKS
+    if unit == "rows":
+        fewest = _FEWEST_ROWS
     if count < fewest:
         raise InvalidInputError(
             f"Intervals need at least {fewest} {unit}; the model was fitted to {count}. Fit it to more."

@@ -105,10 +105,11 @@ class _Scaled(NamedTuple):
     @classmethod
     def of(cls, systems: Sequence[System], ridges: Array, usual: Flags) -> _Scaled:
         """Add the ridge terms to the usual systems, and scale them."""
-        n = ridges.shape[2]
         of_system, _ = np.nonzero(usual)
-        M = np.array([system.A for system in systems], order="C")[of_system]
-        M[:, np.arange(n), np.arange(n)] += ridges[usual]
+        matrices = np.array([system.A for system in systems], order="C")
+        M = matrices[of_system]
+        diagonal = np.arange(ridges.shape[2])
+        M[:, diagonal, diagonal] += ridges[usual]
         rows, columns = _equilibration(M)
         S = np.ldexp(M, rows[:, :, np.newaxis] + columns[:, np.newaxis])
         return cls(S, rows, columns)
@@ -118,17 +119,23 @@ class _Scaled(NamedTuple):
 def _solve_stack(systems: Sequence[System], ridges: Array, usual: Flags) -> tuple[Array, Array]:
     """Return the weights (s, n, m) and condition numbers (s,), infinite if they are not finite, of s usual systems."""
     of_system, _ = np.nonzero(usual)
-    b = np.stack([system.b for system in systems])[of_system]
+    right_sides = np.stack([system.b for system in systems])
+    b = right_sides[of_system]
+    _, n, n_rewards = b.shape
     S, rows, columns = _Scaled.of(systems, ridges, usual)
+
+    # one factorisation of each system gives its weights and its inverse
     right = np.ldexp(b, rows[:, :, np.newaxis])
-    identity = np.broadcast_to(np.eye(len(b[0])), S.shape)
+    identity = np.broadcast_to(np.eye(n), S.shape)
+    both = np.concatenate([right, identity], axis=2)
     try:
-        solved = np.linalg.solve(S, np.concatenate([right, identity], axis=2))
+        solved = np.linalg.solve(S, both)
     except np.linalg.LinAlgError:  # some system is singular
         return np.zeros_like(b), np.full(len(b), np.inf)
-    n_rewards = b.shape[2]
-    weights = np.ldexp(solved[:, :, :n_rewards], columns[:, :, np.newaxis])
-    return weights, _conditions(S, solved[:, :, n_rewards:], weights)
+    of_scaled = solved[:, :, :n_rewards]
+    inverse = solved[:, :, n_rewards:]
+    weights = np.ldexp(of_scaled, columns[:, :, np.newaxis])
+    return weights, _conditions(S, inverse, weights)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite is not used
@@ -139,27 +146,34 @@ def _invert_stack(systems: Sequence[System], ridges: Array, usual: Flags) -> tup
         of_scaled = np.asarray(np.linalg.inv(S), dtype=np.float64)
     except np.linalg.LinAlgError:  # some system is singular
         return np.zeros_like(S), np.full(len(S), np.inf)
-    inverses = np.ldexp(of_scaled, columns[:, :, np.newaxis] + rows[:, np.newaxis])
+    exponents = columns[:, :, np.newaxis] + rows[:, np.newaxis]
+    inverses = np.ldexp(of_scaled, exponents)  # M⁻¹ = C S⁻¹ R
     return inverses, _conditions(S, of_scaled, inverses)
 
 
 def _conditions(S: Array, inverse: Array, solved: Array) -> Array:
     """Return the condition number of each system (s,); infinite where what was solved for is not finite."""
     conditions = _norms(S) * _norms(inverse)
-    is_finite = np.isfinite(solved).all(axis=(1, 2)) & np.isfinite(conditions)
+    is_finite = np.isfinite(solved).all(axis=(1, 2))
+    is_finite &= np.isfinite(conditions)
     return np.where(is_finite, conditions, np.inf)
 
 
 def _norms(matrices: Array) -> Array:
     """Return the 1-norm of each matrix of a stack, (s,)."""
-    return np.asarray(np.abs(matrices).sum(axis=1).max(axis=1))
+    column_sums = np.abs(matrices).sum(axis=1)
+    return np.asarray(column_sums.max(axis=1))
 
 
 def _equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return exponents r and c, (s, n), as :func:`lstd.statistics.solve.equilibration` does for each matrix."""
-    start = -(np.frexp(M.diagonal(axis1=1, axis2=2))[1] // 2)
+    diagonal = M.diagonal(axis1=1, axis2=2)
+    _, size_of_diagonal = np.frexp(diagonal)
+    start = -(size_of_diagonal // 2)
     factors = np.exp2(start)
-    size = np.minimum(np.abs(M) * factors[:, :, np.newaxis] * factors[:, np.newaxis], _LARGEST)
-    scales = np.array([balance(one) for one in size])  # (s, 2, n)
-    exponents = np.rint(np.log2(scales)).astype(np.intp) + start[:, np.newaxis]
+    scaled = np.abs(M) * factors[:, :, np.newaxis] * factors[:, np.newaxis]
+    limited = np.minimum(scaled, _LARGEST)
+    scales = np.array([balance(size) for size in limited])  # (s, 2, n)
+    exponents = np.rint(np.log2(scales)).astype(np.intp)
+    exponents += start[:, np.newaxis]
     return exponents[:, 0], exponents[:, 1]
