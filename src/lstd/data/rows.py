@@ -129,8 +129,9 @@ FACTORS = ("importance_ratio", "trace_coefficient", "weight")  # columns that ch
 _PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups", "time")  # fields with one entry per row
 
 ENTRIES_COMPARED = 2**17  # features, or stored entries, compared at a time, about one MiB
-COMPARED, _LEAST_COMPARED = 2000, 30  # rows of a fit, and rows to be predicted, whose features are looked at,
-_PART_ENTRIES = 2**18  # and most of their entries
+COMPARED = 2000  # rows of a fit, and rows to be predicted, whose features are looked at
+_LEAST_COMPARED = 30  # of these rows, however many features they have
+_PART_ENTRIES = 2**18  # most entries of the rows that are looked at, if these are more than the least
 _ONE = struct.pack("d", 1.0)
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
 
@@ -241,13 +242,17 @@ class Rows(Record):
     @property
     def begins(self) -> Flags:
         """Whether each row is the first of its group or, without groups, of its episode, (T,)."""
-        last = self.last if self.groups is None else last_rows(self.groups)
+        last = self.last
+        if self.groups is not None:
+            last = last_rows(self.groups)
         return np.concatenate([[True] * bool(len(last)), last[:-1]]).astype(np.bool_, copy=False)
 
     @cached_property
     def full(self) -> Flags:
         """Whether each row is a full transition, (T,)."""
-        return np.ones(len(self), np.bool_) if self.X_next is not None else self.terminated | ~self.last
+        if self.X_next is None:
+            return self.terminated | ~self.last
+        return np.ones(len(self), np.bool_)
 
     @property
     def age(self) -> NDArray[np.intp]:
@@ -262,7 +267,10 @@ class Rows(Record):
         if uniform(self.discount) and len(self) and self.discount[0] == self.gamma:
             return False
         usual = self.discount == self.gamma
-        return not (usual.all() or (usual | self.terminated | ~self.known).all())
+        if usual.all():
+            return False
+        allowed = usual | self.terminated | ~self.known
+        return not allowed.all()
 
     @cached_property
     def part(self) -> Features:
@@ -271,49 +279,70 @@ class Rows(Record):
         if len(self) <= most:
             return self.X
         rows = spread(len(self), most)
-        return self.X.take(rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]  # `take` is faster
+        if isinstance(self.X, np.ndarray):
+            return self.X.take(rows, axis=0)  # faster than an index
+        return self.X[rows]
 
     @cached_property
     def ends(self) -> Flags:
         """Whether the future of each row ends with it, (T,): at ends of episodes and at breaks."""
-        return self.last if self.X_next is None else self.last | breaks(self)
+        if self.X_next is None:
+            return self.last
+        return self.last | breaks(self)
 
     def with_ones(self) -> Rows:
         """Add a column of ones as the last feature."""
-        X_next = None if self.X_next is None else _with_ones(self.X_next)
+        X_next = self.X_next
+        if X_next is not None:
+            X_next = _with_ones(X_next)
         return self.changed(X=_with_ones(self.X), X_next=X_next, intercept=True)
 
     def with_intercept(self, centre: ArrayLike | None = None) -> Rows:
         """Add a column of ones for sums, and subtract a centre; neither takes memory where features are dense."""
+        if centre is None and sparse.issparse(self.X):
+            return self.with_ones()
         if centre is None:
-            return self.with_ones() if sparse.issparse(self.X) else self.changed(intercept=True, appended=1)
-        X_next = None if self.X_next is None else dense(self.X_next)
+            return self.changed(intercept=True, appended=1)
+        X_next = self.X_next
+        if X_next is not None:
+            X_next = dense(X_next)
         return self.changed(X=dense(self.X), X_next=X_next, intercept=True, appended=1, centre=np.asarray(centre))
 
     def less(self, centre: Array) -> Rows:
         """Subtract the centre of each column, (n,), from dense features."""
-        return self.changed(X=self.X - centre, X_next=None if self.X_next is None else self.X_next - centre)
+        X_next = self.X_next
+        if X_next is not None:
+            X_next = X_next - centre
+        return self.changed(X=self.X - centre, X_next=X_next)
 
     def row(self, features: Features, t: int) -> Array:
         """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""
         row = np.ones(self.n_features)
-        row[: features.shape[1]] = (
-            features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
-        )
+        stored = row[: features.shape[1]]  # without the column of ones, if sums append it
+        if isinstance(features, np.ndarray):
+            stored[:] = features[t]
+        else:
+            stored[:] = rows_of(features, slice(t, t + 1)).toarray()[0]
         if self.centre is not None:
             row[:-1] -= self.centre
         return row
 
     def columns(self, rows: slice | NDArray[np.intp]) -> dict[str, Any]:
         """Return all but the features of some rows, in some order."""
-        return {name: None if (values := getattr(self, name)) is None else values[rows] for name in _PER_ROW}
+        columns = {}
+        for name in _PER_ROW:
+            values = getattr(self, name)
+            if values is not None:
+                values = values[rows]
+            columns[name] = values
+        return columns
 
     def taken(self, rows: slice | NDArray[np.intp]) -> Rows:
         """Return some rows, in some order."""
-        X, X_next = (
-            None if phi is None else rows_of(phi, rows) if isinstance(rows, slice) else phi[rows]
-            for phi in (self.X, self.X_next)
-        )
+        X = _taken(self.X, rows)
+        X_next = self.X_next
+        if X_next is not None:
+            X_next = _taken(X_next, rows)
         return self.changed(X=X, X_next=X_next, **self.columns(rows))
 
     def kept(self, rows: slice | NDArray[np.intp]) -> Rows:
@@ -328,11 +357,13 @@ class Rows(Record):
             column = values[name]
             if column is None:
                 continue
-            if column.strides == (0,):  # one number, which cannot be written to
-                part = column[rows] if isinstance(rows, slice) else column[: len(rows)]
-            else:
+            if not uniform(column):
                 part = column[rows].copy()
                 part.setflags(write=False)
+            elif isinstance(rows, slice):
+                part = column[rows]
+            else:  # an index would copy the one number to each row
+                part = column[: len(rows)]
             values[name] = part
         return kept
 
@@ -361,7 +392,9 @@ class Rows(Record):
 
     def named(self, episode: Identity | None) -> Rows:
         """Return the rows, all of one episode, with the id of this key; None for rows without ids."""
-        return self.changed(episode=None if episode is None else ids_of_keys([episode] * len(self)))
+        if episode is None:
+            return self.changed(episode=None)
+        return self.changed(episode=ids_of_keys([episode] * len(self)))
 
     def to_record(self) -> SavedRows:
         """Return what a file holds of rows that a stream keeps."""
@@ -371,8 +404,8 @@ class Rows(Record):
             y=self.y,
             flags={name: getattr(self, name) for name in _FLAGS},
             numbers={name: getattr(self, name) for name in COLUMNS},
-            episode=None if self.episode is None else tuple(identities(self.episode)),
-            groups=None if self.groups is None else tuple(identities(self.groups)),
+            episode=_keys_of(self.episode),
+            groups=_keys_of(self.groups),
             centre=self.centre,
             plain={name: getattr(self, name) for name in _PLAIN},
             gamma=self.gamma,
@@ -386,37 +419,46 @@ class Rows(Record):
 
         A file from before a column was added has the column's usual value.
         """
-        if unknown := record.numbers.keys() - COLUMNS.keys():
+        unknown = record.numbers.keys() - COLUMNS.keys()
+        if unknown:
             raise ValueError(unknown)
-        ids: dict[str, Any] = {}
-        for name, keys in (("episode", record.episode), ("groups", record.groups)):
-            ids[name] = None if keys is None else ids_of_keys(keys)
-            if keys is not None and len(keys) != len(record.y):
-                raise ValueError(keys)
-        if not len(record.y):
+        n_rows = len(record.y)
+        episode = _ids_of_saved(record.episode, n_rows)
+        groups = _ids_of_saved(record.groups, n_rows)
+        if not n_rows:
             raise ValueError(record.y)
+        flags = {name: record.flags[name] for name in _FLAGS}
+        numbers = usual_columns(record.gamma, flags["terminated"])
+        numbers.update(record.numbers)
+        plain = {name: record.plain[name] for name in _PLAIN}
         return cls.of(
             X=record.X,
             X_next=record.X_next,
             y=record.y,
-            **{name: record.flags[name] for name in _FLAGS},
-            **{**usual_columns(record.gamma, record.flags["terminated"]), **record.numbers},
-            **ids,
+            episode=episode,
+            groups=groups,
             centre=record.centre,
-            **{name: record.plain[name] for name in _PLAIN},
             gamma=record.gamma,
             given=record.given,
             place=record.place,
-            appended=int(record.plain["intercept"]),
+            appended=int(plain["intercept"]),
+            **flags,
+            **numbers,
+            **plain,
         )
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The rows as arguments of `fit`, by name; rewards that are not known are NaN."""
         y = np.where(self.known[:, np.newaxis], self.y, np.nan)
-        names = ("episode", "terminated", "X_next", "groups", *sorted(self.given))
-        given = {name: values for name in names if (values := getattr(self, name)) is not None}
-        return {"X": self.X, "y": y[:, 0] if self.single else y} | given
+        if self.single:
+            y = y[:, 0]
+        arguments = {"X": self.X, "y": y}
+        for name in ("episode", "terminated", "X_next", "groups", *sorted(self.given)):
+            values = getattr(self, name)
+            if values is not None:
+                arguments[name] = values
+        return arguments
 
     @classmethod
     def joined(cls, chunks: Sequence[Rows], **changes: Any) -> Rows:
@@ -444,13 +486,17 @@ class Rows(Record):
     def whole_episodes(self, n_rows: int) -> list[tuple[int, int]]:
         """Return the first row and the end of consecutive parts with whole episodes, each of so many rows or more."""
         ends = np.append(np.flatnonzero(self.last) + 1, len(self))
-        at = ends[np.searchsorted(ends, np.arange(n_rows, len(self), n_rows))]
-        return [*pairwise(np.unique([0, *at, len(self)]).tolist())]
+        wanted = np.arange(n_rows, len(self), n_rows)
+        cuts = ends[np.searchsorted(ends, wanted)]  # the next end of an episode
+        edges = np.unique([0, *cuts, len(self)])
+        return list(pairwise(edges.tolist()))
 
     def split(self, at: Iterable[int]) -> list[Rows]:
         """Split into consecutive chunks, of which one begins with each of the rows `at`."""
         edges = sorted({0, *at, len(self)})
-        return [self] if len(edges) <= 2 else [self._chunk(first, end) for first, end in pairwise(edges)]
+        if len(edges) <= 2:
+            return [self]
+        return [self._chunk(first, end) for first, end in pairwise(edges)]
 
     def _chunk(self, first: int, end: int) -> Rows:
         last = self.last[first:end].copy()
@@ -460,14 +506,35 @@ class Rows(Record):
 
 def key_at(ids: NDArray[Any] | None, row: int) -> Identity | None:
     """Return the key of the id of a row; None without ids or rows."""
-    return None if ids is None or not len(ids) else identity(ids[row])
+    if ids is None or not len(ids):
+        return None
+    return identity(ids[row])
+
+
+def _keys_of(ids: NDArray[Any] | None) -> tuple[Identity, ...] | None:
+    """Return the keys of the ids of all rows; None without ids."""
+    if ids is None:
+        return None
+    return tuple(identities(ids))
+
+
+def _ids_of_saved(keys: Sequence[Identity] | None, n_rows: int) -> NDArray[Any] | None:
+    """Return the ids that have the keys of a file; None without ids. Raises ValueError if there are too few or many."""
+    if keys is None:
+        return None
+    ids = ids_of_keys(keys)
+    if len(keys) != n_rows:
+        raise ValueError(keys)
+    return ids
 
 
 def usual_columns(gamma: float, terminated: Flags) -> dict[str, Array]:
     """Return the columns of rows for which none is given."""
     columns: dict[str, Array] = {}
     for name, column in COLUMNS.items():
-        usual = gamma if column.usual is None else column.usual
+        usual = column.usual
+        if usual is None:
+            usual = gamma
         columns[name] = repeated(usual, len(terminated))
     if terminated.any():
         columns["discount"] = np.where(terminated, 0.0, columns["discount"])
@@ -477,7 +544,10 @@ def usual_columns(gamma: float, terminated: Flags) -> dict[str, Array]:
 @lru_cache(maxsize=64)
 def repeated(value: float, n_rows: int) -> Array:
     """Return a column of one value, which takes no memory and cannot be written to."""
-    return np.ndarray(n_rows, np.float64, _ONE if value == 1.0 else struct.pack("d", value), strides=(0,))
+    memory = _ONE  # all columns of ones share it
+    if value != 1.0:
+        memory = struct.pack("d", value)
+    return np.ndarray(n_rows, np.float64, memory, strides=(0,))
 
 
 def uniform(column: Array) -> bool:
@@ -491,6 +561,13 @@ def spread(n: int, most: int) -> NDArray[np.intp]:
     edges = np.arange(n_intervals + 1) * n // max(1, n_intervals)
     fractions = (0.5 + np.arange(n_intervals) * 0.5 * (np.sqrt(5.0) - 1.0)) % 1.0
     return np.asarray(edges[:-1] + (fractions * np.diff(edges)).astype(np.intp))
+
+
+def _taken(phi: Features, rows: slice | NDArray[np.intp]) -> Features:
+    """Return the features of some rows, in some order."""
+    if isinstance(rows, slice):
+        return rows_of(phi, rows)
+    return phi[rows]
 
 
 def _copied(phi: Features, rows: slice | NDArray[np.intp], width: int) -> Array:
@@ -509,32 +586,42 @@ def _copied(phi: Features, rows: slice | NDArray[np.intp], width: int) -> Array:
 
 
 def _with_ones(phi: Features) -> Features:
+    """Return features with a column of ones as the last one."""
     T, n = phi.shape
     if not sparse.issparse(phi):
         return np.hstack([phi, np.ones((T, 1))])
-    ends = phi.indptr[1:]  # SciPy's hstack takes three times as long for a few rows
-    kind = np.int32 if max(phi.nnz + T, n + 1) < 2**31 else np.int64
-    indices, indptr = np.insert(phi.indices, ends, n).astype(kind), (phi.indptr + np.arange(T + 1)).astype(kind)
-    return sparse.csr_array((np.insert(phi.data, ends, 1.0), indices, indptr), shape=(T, n + 1))
+    # The 1 of each row goes after its stored entries; SciPy's hstack takes three times as long for a few rows.
+    ends = phi.indptr[1:]
+    kind: type[np.signedinteger[Any]] = np.int32
+    if max(phi.nnz + T, n + 1) >= 2**31:
+        kind = np.int64
+    data = np.insert(phi.data, ends, 1.0)
+    indices = np.insert(phi.indices, ends, n).astype(kind)
+    indptr = (phi.indptr + np.arange(T + 1)).astype(kind)
+    return sparse.csr_array((data, indices, indptr), shape=(T, n + 1))
 
 
 def breaks(rows: Rows) -> Flags:
     """Whether the next row of the same episode is not the successor of each row by `X_next`, (T,)."""
     X_next: Features = rows.X_next
     found = np.zeros(len(rows), dtype=np.bool_)
-    stored = [phi.nnz // len(rows) for phi in (rows.X, X_next) if len(rows) and sparse.issparse(phi)]
-    size = max(1, ENTRIES_COMPARED // (1 + sum(stored) if len(stored) == 2 else rows.n_features))
-    for first in range(0, len(rows) - 1, size):
-        end = min(first + size, len(rows) - 1)
-        found[first:end] = differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
+    n_followed = len(rows) - 1  # rows with a next one
+    entries_per_row = rows.n_features
+    if len(rows) and sparse.issparse(rows.X) and sparse.issparse(X_next):
+        entries_per_row = 1 + rows.X.nnz // len(rows) + X_next.nnz // len(rows)
+    size = max(1, ENTRIES_COMPARED // entries_per_row)
+    for first in range(0, n_followed, size):
+        end = min(first + size, n_followed)
+        other = differ(X_next[first:end], rows.X[first + 1 : end + 1])
+        found[first:end] = other & ~rows.last[first:end]
     return found
 
 
 def differ(one: Features, two: Features) -> Flags:
     """Rows that differ by more than rounding, (T,)."""
     if sparse.issparse(one):
-        two = sparse.csr_array(two)
-        return np.asarray(_largest(one - two) > _SAME * _largest(one))
+        difference = one - sparse.csr_array(two)
+        return np.asarray(_largest(difference) > _SAME * _largest(one))
     if np.array_equal(one, two):
         return np.zeros(len(one), dtype=np.bool_)
     with np.errstate(over="ignore"):
