@@ -46,12 +46,17 @@ class Fault(NamedTuple):
     @classmethod
     def first(cls, bad: Flags, column: Any, text: str) -> Fault | None:
         """Return the fault of the first row that is `bad`, (T,); None if none is."""
-        return cls(int(np.argmax(bad)), str(column), text) if bad.any() else None
+        row = first_true(bad)
+        if row is None:
+            return None
+        return cls(row, str(column), text)
 
 
 def first_true(mask: Flags) -> int | None:
     """Return the index of the first True; None if there is none."""
-    return int(np.argmax(mask)) if mask.any() else None
+    if not mask.any():
+        return None
+    return int(np.argmax(mask))
 
 
 def described(value: Any) -> str:
@@ -76,7 +81,9 @@ def _start_of(text: str) -> str:
 
 def not_numeric(kind: str, *, is_time: bool) -> str:
     """Say that values of a type are no numbers, to follow their place in a message, and what to do."""
-    remedy = AS_DAYS if is_time else "encode it in numbers."
+    remedy = "encode it in numbers."
+    if is_time:
+        remedy = AS_DAYS
     return f"is of type {kind}, which is not numeric; {remedy}"
 
 
@@ -172,12 +179,15 @@ def ids_of(
         return up_to(Ids(changes[: len(keys)], names, keys), fault)
     forms = dict(zip(reversed(keys), reversed(names), strict=True))  # the first one of each key
     if len({*forms.values()}) < len(forms):  # Python takes True as 1
-        forms = {key: str(name) if type(name) is bool else name for key, name in forms.items()}
+        for key, name in forms.items():
+            if type(name) is bool:
+                forms[key] = str(name)
         if len({*forms.values()}) < len(forms):  # as of tuples
             fault = Fault(int(changes[0]), column, _TAKEN_AS_ONE)
     new = [i for i, key in enumerate(keys) if not i or key != keys[i - 1]]
     kept = [keys[i] for i in new]
-    return up_to(Ids(changes[new], [forms[key] for key in kept], kept), fault)
+    names = [forms[key] for key in kept]
+    return up_to(Ids(changes[new], names, kept), fault)
 
 
 def _plain(name: Any) -> Any:
@@ -223,7 +233,8 @@ def in_one_form(ids: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | N
         return ids, None
     if kind in "fmM":
         rows = np.flatnonzero(_doubtful(ids))
-        return ids, ids_of(rows, scalars(ids[rows]), column)[1]
+        _, fault = ids_of(rows, scalars(ids[rows]), column)
+        return ids, fault
     same_kind = kind in "US"
     if not same_kind:
         names = ids.tolist()
@@ -256,7 +267,8 @@ def _of_python(name: Any) -> Any:
         return name
     moment = name.astype(f"{name.dtype.kind}8[us]").item()
     with contextlib.suppress(NotAnIdError):
-        return moment if identity(moment) == identity(name) else name
+        if identity(moment) == identity(name):
+            return moment
     return name
 
 
@@ -264,8 +276,10 @@ def _doubtful(ids: NDArray[Any]) -> Flags:
     """Flag floats, times and durations that may be missing or no ids, (T,)."""
     if ids.dtype.kind == "f":
         return np.asarray(~(np.abs(ids) < exact_below(ids.dtype)))
-    whole = np.datetime_data(ids.dtype)[0] in NANOSECONDS
-    return np.isnat(ids) if whole else np.ones(len(ids), np.bool_)
+    unit, _ = np.datetime_data(ids.dtype)
+    if unit in NANOSECONDS:
+        return np.asarray(np.isnat(ids))
+    return np.ones(len(ids), np.bool_)  # as years, which have no fixed length
 
 
 def _starts(ids: NDArray[Any]) -> NDArray[np.intp]:
@@ -302,7 +316,9 @@ def identities(ids: NDArray[Any]) -> Sequence[Identity]:
     """Return the keys of checked ids, (T,)."""
     names = scalars(ids)
     keys = plain_keys(names)
-    return [*map(identity, names)] if keys is None else keys
+    if keys is None:
+        return [identity(name) for name in names]
+    return keys
 
 
 def ids_of_keys(keys: Sequence[Identity]) -> NDArray[Any]:
@@ -315,14 +331,17 @@ def joined_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     if len({part.dtype for part in parts}) == 1 and parts[0].dtype.kind in "iubfmM":
         return np.concatenate(parts)
     names = [name for part in parts for name in scalars(part)]
-    return in_one_form(np.fromiter(names, dtype=object, count=len(names)), "")[0]
+    objects = np.fromiter(names, dtype=object, count=len(names))
+    ids, _ = in_one_form(objects, "")
+    return ids
 
 
 def numbered(ids: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the first rows of the different ids, in order of appearance, and the number of each row's id, (T,)."""
     if ids.dtype.kind == "O":  # which may have no order
         places: dict[Identity, int] = {}
-        ids = np.array([places.setdefault(key, len(places)) for key in identities(ids)], np.intp)
+        numbers = [places.setdefault(key, len(places)) for key in identities(ids)]
+        ids = np.array(numbers, np.intp)
     _, first, sorted_places = np.unique(ids, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return first[order], np.argsort(order)[sorted_places.reshape(-1)]
@@ -358,5 +377,7 @@ def not_contiguous(
     if column == "groups":
         kind = "group"
         again = GROUP_AGAIN
-    place = "" if row is None else f"at row {row}, "
+    place = ""
+    if row is not None:
+        place = f"at row {row}, "
     return InvalidInputError(f"`{column}` must be contiguous{where}; {place}{kind} {shown} {again}{remedy}")
