@@ -177,6 +177,8 @@ def test_rows_are_chosen_by_slices_and_masks_of_whole_episodes():
             "`actions` must have an action on every row but horizon rows; row 1 has none",
         ),
         ({"actions": ["x", None, "y", None]}, "row 1 has none"),
+        ({"actions": [["x", "z"], ["x", None], ["y", "z"], [None, None]]}, "row 1 has none"),
+        ({"actions": np.array([["x", 1], ["x", 2], [np.nan, 3], [None, None]], object)}, "row 2 has none"),
         ({"behavior_probability": [0.5, 0.0, 1.0, NAN]}, r"must be in \(0, 1\].*; row 1 has 0"),
         ({"behavior_probability": [50, 20, 100, 1]}, r"must be in \(0, 1\].*; row 0 has 50"),
         ({"behavior_probability": [0.5, 0.5]}, "must have one value per row"),

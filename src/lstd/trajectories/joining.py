@@ -162,16 +162,23 @@ def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
 
 
 def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:
-    """Return actions, one per row; raises InvalidInputError where one is missing on a row that is no horizon row."""
+    """Return actions, one per row; raises InvalidInputError where one is missing on a row that is no horizon row.
+
+    In a horizon row, the last one of an episode that was cut off, no action is known.
+    """
     try:
         array = labels_of(actions)
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`actions` must be an array with one action per row: {error}.") from error
     if array.shape[:1] != horizon.shape:
         raise InvalidInputError(f"`actions` must have one action per row, {len(horizon)}; got shape {array.shape}.")
-    if array.dtype.kind in "Of":
-        missing = np.isnan(array) if array.dtype.kind == "f" else np.array([*map(is_missing, array)], np.bool_)
-        row = first_true(missing.reshape(len(array), -1).any(axis=1) & ~horizon)
+    if array.dtype.kind in "Of":  # objects and floats: the kinds that can be missing
+        if array.dtype.kind == "f":
+            missing = np.isnan(array)
+        else:  # entry by entry: a row of several is an array, which is never missing
+            missing = np.array([is_missing(entry) for entry in array.ravel()], np.bool_)
+        has_none = missing.reshape(len(array), -1).any(axis=1)
+        row = first_true(has_none & ~horizon)
         if row is not None:
             raise InvalidInputError(
                 f"`actions` must have an action on every row but horizon rows; row {row} has none. Fill it in, or drop "
