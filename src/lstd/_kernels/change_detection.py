@@ -41,8 +41,8 @@ UP = 14
 DOWN = 15
 LARGE = 16
 MOST = 17
-EXCESS = 20
-OVER = 22
+N_OVER = 20
+SUM_OVER = 22
 MEAN_OF = 24
 SIZE_OF = 32
 N_CHART = 40
@@ -94,23 +94,24 @@ def add_error(error, fast, slow):  # type: ignore[no-untyped-def]
         return 0
     for entry in range(COUNT, SIZE + 1):
         slow[entry] += fast[entry]
-    read_block(fast, FAST)
+    add_block(fast, FAST)
     if fast[SCALE] > 0.0:
         fast[LARGEST_ERROR] = CUT * fast[SCALE]
     if slow[COUNT] >= slow[LENGTH]:
-        read_block(slow, SLOW)
+        add_block(slow, SLOW)
     return 1 if max(fast[LEVEL], slow[LEVEL]) > 1.0 else 0
 
 
 @kernel
-def read_block(chart, which):  # type: ignore[no-untyped-def]
+def add_block(chart, which):  # type: ignore[no-untyped-def]
     """Add a block to a chart."""
     chart[ERRORS] += chart[LENGTH]
     chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
-    over = chart[SIZE] if which == FAST and chart[SIZE] > 0.0 else chart[LENGTH]
-    mean = chart[SUM] / over
+    unit = chart[SIZE] if which == FAST and chart[SIZE] > 0.0 else chart[LENGTH]
+    mean = chart[SUM] / unit
     size = math.sqrt(chart[SIZE] / chart[LENGTH])
     least = NEGLIGIBLE * (1.0 if which == FAST else chart[SCALE])
+    # of a square root: d√s = ds / (2√s)
     least_size = NEGLIGIBLE * math.sqrt(chart[SCALE]) / 2.0
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
     if chart[ERRORS] <= chart[SKIPPED]:
@@ -124,12 +125,12 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     climb(UP, z - k, chart)
     climb(DOWN, -z - k, chart)
     climb(LARGE, w - k, chart)
-    mean_limit = LOW + rare * (PRIOR * expected + chart[OVER]) / (PRIOR + chart[EXCESS])
-    size_limit = LOW + rare * (PRIOR * (expected + 0.5) + chart[OVER + 1]) / (PRIOR + chart[EXCESS + 1])
+    mean_limit = LOW + rare * (PRIOR * expected + chart[SUM_OVER]) / (PRIOR + chart[N_OVER])
+    size_limit = LOW + rare * (PRIOR * (expected + 0.5) + chart[SUM_OVER + 1]) / (PRIOR + chart[N_OVER + 1])
     level_of_mean = max(chart[UP], chart[DOWN]) / mean_limit
     level_of_size = chart[LARGE] / size_limit
     chart[LEVEL] = max(level_of_mean, level_of_size) if chart[BLOCKS] > warm else NOT_YET
-    if level_of_size > 2.0 * level_of_mean:
+    if level_of_size > 2.0 * level_of_mean:  # the mean is preferred, which says in which direction
         chart[HIGHEST] = LARGE
     elif chart[UP] > chart[DOWN]:
         chart[HIGHEST] = UP
@@ -145,8 +146,8 @@ def climb(at, score, chart):  # type: ignore[no-untyped-def]
     chart[at] = max(0.0, chart[at] + score)
     if chart[at] == 0.0:
         if chart[most] > LOW:
-            chart[EXCESS + kind] += 1.0
-            chart[OVER + kind] += chart[most] - LOW
+            chart[N_OVER + kind] += 1.0
+            chart[SUM_OVER + kind] += chart[most] - LOW
         chart[most] = 0.0
     chart[most] = max(chart[most], chart[at])
 

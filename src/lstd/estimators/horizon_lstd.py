@@ -194,7 +194,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             As in :meth:`lstd.LSTD.fit`. The last row of an episode that did not terminate is its horizon row.
         time : array-like of shape (T,), optional
             Numbers or dates of the rows, such as `time` of Trajectories, to check that steps are equal; and, unless all
-        episodes began at once, whether returns changed in the course of the log.
+            episodes began at once, whether returns changed in the course of the log.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
                 "episode, or terminated. Pass more rows."
             )
         model = self._then(None, rows, clock=clock)
-        if time is not None:
+        if time is not None:  # only for the checks: a stream keeps rows without times
             rows = rows.changed(time=steps_since_earliest(times, rows.last))
         self.model_ = self._doubted(model, rows)
         return self

@@ -535,17 +535,17 @@ class _Log(NamedTuple):
         """
         data = self.data
         known = self.time <= cut
-        ended = data.terminated & (self.time < cut)
+        ended = data.terminated & (self.time < cut)  # what the row at the cut leads to is not known yet
         is_last_known = np.append(~known[1:] | (self.last[1:] != self.last[:-1]), True)
-        active = np.flatnonzero(known & ~ended & is_last_known)
-        self._check_known(cut, known, active)
-        model = self._fitted(estimator, known, ended, active)
+        at_cut = np.flatnonzero(known & ~ended & is_last_known)
+        self._check_known(cut, known, at_cut)
+        model = self._fitted(estimator, known, ended, at_cut)
 
-        active = self._active(cut, active)
+        active = self._active(cut, at_cut)
         last = self.last[active]
         rows = active[(active + steps <= last) | data.terminated[last]]
-        number = self._subjects(rows, steps)
-        self._check_enough(cut, steps, len(active), rows, number)
+        subject = self._subjects(rows, steps)
+        self._check_enough(cut, steps, len(active), rows, subject)
         later, factor, observed = self._followed(rows, steps)
         if not np.ptp(observed) > 0.0:
             raise InvalidInputError(
@@ -562,7 +562,7 @@ class _Log(NamedTuple):
                 f"can be compared; the sums after {cut} differ by {np.ptp(observed):.3g}. Give `y` in another unit."
             )
 
-        folds = folds_of_subjects(number)
+        folds = folds_of_subjects(subject)
         if self.is_stream:
             folds = folds_of_stream(rows, steps)
         X = dense(data.X[rows])
@@ -577,7 +577,7 @@ class _Log(NamedTuple):
             predicted=value - ahead,
             forecast=forecast,
             expected_error=error,
-            subject=number,
+            subject=subject,
             n_left_out=len(active) - len(rows),
             level=level,
             of_steps=self.sums_steps,
