@@ -133,6 +133,25 @@ def test_without_observed_returns_or_intervals_the_predictions_remain():
     assert [text.get_text() for text in panel.texts] == ["no return was observed"]
 
 
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_matrix])
+def test_figure_and_page_doubt_rows_with_a_feature_that_the_fit_never_saw(tmp_path, as_matrix, m):
+    random = np.random.default_rng(4)
+    X = np.column_stack([random.normal(size=(200, 2)), np.zeros(200)])
+    y = random.normal(size=(200, m)).squeeze()
+    terminated = np.arange(200) % 10 == 9
+    model = LSTD(gamma=0.5, fit_intercept=False).fit(as_matrix(X), y, terminated=terminated)
+    X[[3, 70], 2] = 1.0
+    rows = as_matrix(X)
+    little = model.predict_interval(rows).little_data.reshape(200, m)
+    assert little[[3, 70]].all()
+    for reward, line in enumerate(plot_predictions(model, rows, y, terminated=terminated)):
+        crosses = next(other for other in line.axes.lines if other.get_marker() == "x")
+        assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(little[:, reward]).tolist()
+    page = write_fit_report(tmp_path / "page.html", model, rows, y, terminated=terminated)
+    assert "little data" in page.read_text()
+
+
 def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
     random = np.random.default_rng(1)
     states = np.minimum(random.geometric(0.2, 400) - 1, 20)

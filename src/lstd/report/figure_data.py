@@ -87,7 +87,10 @@ class Evaluation(Comparison):
         """Compute the intervals of some rows, arrays of shape (len(rows), m); None with too little data for them."""
         if self.fitted.no_intervals:
             return None
-        return self.fitted.influence.interval(self.rows.X[rows], self.prediction[rows], self.level)
+        interval = self.fitted.interval(self.rows.X[rows], self.level)
+        if interval.prediction.ndim == 1:
+            return interval.at((slice(None), None))  # a column for the one reward
+        return interval
 
     @property
     def horizon(self) -> float:
