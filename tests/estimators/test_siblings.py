@@ -72,6 +72,18 @@ def test_every_sibling_refuses_and_stays_as_it_was(check, sibling):
             SIBLINGS[sibling]().partial_fit(**arguments)
 
 
+@pytest.mark.parametrize("weight", [None, np.zeros(2)], ids=["one row", "no weight"])
+@pytest.mark.parametrize("make", [LSTD, lambda: HorizonLSTD(4)], ids=["LSTD", "HorizonLSTD"])
+def test_counts_need_no_weights(make, weight):
+    """Before the first full transition, or the first with a weight, the rows so far are counted."""
+    n_rows = 1 if weight is None else 2
+    model = make().partial_fit(X[:n_rows], Y[:n_rows], weight=weight)
+    assert model.n_transitions_ == n_rows - 1
+    assert model.n_episodes_ == 1
+    whole = model.partial_fit(X[n_rows:], Y[n_rows:], terminated=np.arange(n_rows, 6) == 5)
+    assert (whole.n_transitions_, whole.n_episodes_) == (6, 1)
+
+
 @pytest.mark.parametrize("sibling", SIBLINGS)
 def test_every_sibling_continues_ids_of_every_kind(sibling):
     """Tuples, which NumPy would make a matrix of, and objects of several types."""

@@ -723,8 +723,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
     )
     bias_check_: Fitted[HorizonModel, BiasCheck | str] = Fitted(lambda model: model.known_checks.bias)
     misfit_check_: Fitted[HorizonModel, MisfitCheck | str] = Fitted(lambda model: model.known_checks.misfit)
-    n_transitions_: Fitted[HorizonModel, int] = Fitted(lambda model: model.n_transitions)
-    n_episodes_: Fitted[HorizonModel, int] = Fitted(lambda model: model.n_episodes)
+    n_transitions_: Fitted[HorizonModel, int] = Fitted(lambda model: model.n_transitions, weights=False)
+    n_episodes_: Fitted[HorizonModel, int] = Fitted(lambda model: model.n_episodes, weights=False)
 
     def to_record(self) -> HorizonModel:
         """Return what a file holds."""

@@ -206,7 +206,7 @@ class HorizonModel(Record):
     @property
     def n_transitions(self) -> int:
         """Number of full transitions."""
-        return self.total.n_full
+        return self.stream.total.closed.n_full
 
     @property
     def n_episodes(self) -> int:
