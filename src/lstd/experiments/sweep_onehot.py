@@ -67,7 +67,8 @@ def plan(states, n_states):  # type: ignore[no-untyped-def]
         last_visit[states[t]] = t
     row_of, order = _number_by_first_visit(states, n_states)
     row = row_of[states]
-    slot_of, occupant = np.full((2, n_states), -1)
+    slot_of = np.full(n_states, -1)  # of each state; -1 for none
+    occupant = np.full(n_states, -1)  # the state in each slot
     slot = np.empty(n_steps, np.int64)
     n_rows, n_slots, first_slot = np.zeros((3, n_panels), np.int64)
     new_row, move_from, move_to = np.full((3, n_panels, PANEL), -1)
@@ -86,6 +87,7 @@ def plan(states, n_states):  # type: ignore[no-untyped-def]
             slot[t] = slot_of[states[t]]
         n_rows[panel] = padded(rows)
         n_slots[panel] = slots
+        # States that are not visited again give up their slots, to which the last columns move.
         n_moves = 0
         for candidate in range(slots - 1, -1, -1):
             if last_visit[occupant[candidate]] < end:
