@@ -49,7 +49,7 @@ def arrow_table(name: str, frame: Any) -> Any:
         return pa.table(frame)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from error
-    except Exception as error:  # of many types
+    except Exception as error:  # the library of the frame may raise anything
         raise InvalidInputError(f"{name} could not be read as a table: {error!r:.300}.") from error
 
 
@@ -132,7 +132,7 @@ def _of_pandas(values: Any, name: str, first_row: int = 0) -> pa.Array:
         return _of_pandas(array.categories, name).take(places)
     try:
         return combined(pa.Array.from_pandas(array))
-    except Exception:  # of many types
+    except Exception:  # the array of a foreign type is converted by its own code, which may raise anything
         return of_objects([*values], name, first_row)
 
 
@@ -193,16 +193,17 @@ def objects_read(values: Sequence[Any], name: str) -> tuple[pa.Array, Fault | No
     They are text where Arrow would change them or has no common type, and `Keys` where there is no text from which the
     same value is read. With a fault, all are null.
     """
-    values = [None if _is_missing(value) else value for value in values]
+    values = _with_none(values)
     kinds = {*map(type, values)} - {type(None)}
     if np.ndarray in kinds and all(value.ndim == 0 for value in values if type(value) is np.ndarray):
-        values = [value[()] if type(value) is np.ndarray else value for value in values]
+        values = _of_single_arrays(values)
         kinds = {*map(type, values)} - {type(None)}
-    if kinds in _KEPT or (kinds == {datetime} and not any(value and value.tzinfo for value in values)):
+    without_zone = kinds == {datetime} and not any(value and value.tzinfo for value in values)
+    if kinds in _KEPT or without_zone:
         with contextlib.suppress(pa.ArrowException, OverflowError, UnicodeError, TypeError):
             return combined(pa.array(values)), None
     if kinds and kinds <= {bool, np.bool_}:
-        return pa.array([None if value is None else bool(value) for value in values], pa.bool_()), None
+        return _of_flags(values), None
     if len(kinds) == 1 and None not in values and all(issubclass(kind, np.generic) for kind in kinds):
         array = np.array(values)
         if array.dtype.kind in "biuf":
@@ -210,10 +211,12 @@ def objects_read(values: Sequence[Any], name: str) -> tuple[pa.Array, Fault | No
     text_of: Callable[[Any], str | None] = _text
     if any(map(_has_no_text, values)):
         text_of = _key_of
-    texts: list[str | None] = []
+    texts: list[str | None] = [None] * len(values)
     for row, value in enumerate(values):
+        if value is None:
+            continue
         try:
-            texts.append(None if value is None else text_of(value))
+            texts[row] = text_of(value)
         except (TypeError, ValueError) as error:
             return pa.nulls(len(values), pa.string()), Fault(row, name, str(error))
     array = pa.array(texts, pa.string())
@@ -221,13 +224,34 @@ def objects_read(values: Sequence[Any], name: str) -> tuple[pa.Array, Fault | No
         return array, None
     if all(issubclass(kind, _DURATIONS) for kind in kinds):
         return _of_durations(texts), None
-    of = next(iter(kinds)).__name__ if len(kinds) == 1 else "object"
+    of = "object"
+    if len(kinds) == 1:
+        of = next(iter(kinds)).__name__
     return pa.ExtensionArray.from_storage(Keys(of), array), None
+
+
+def _with_none(values: Sequence[Any]) -> list[Any]:
+    """Return the objects with None in place of each that means a missing value."""
+    return [None if _is_missing(value) else value for value in values]
+
+
+def _of_single_arrays(values: Sequence[Any]) -> list[Any]:
+    """Return the objects with the value of each array of NumPy without axes in its place."""
+    return [value[()] if type(value) is np.ndarray else value for value in values]
+
+
+def _of_flags(values: Sequence[Any]) -> pa.Array:
+    """Return flags of Python and NumPy, and None."""
+    return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
 
 
 def _of_durations(keys: Sequence[str | None]) -> pa.Array:
     """Return durations in nanoseconds from their keys; as `Keys` where 64 bits do not hold them."""
-    numbers = [None if key is None else int(ast.literal_eval(key).partition(" ")[2]) for key in keys]
+    numbers: list[int | None] = [None] * len(keys)
+    for row, key in enumerate(keys):
+        if key is not None:  # the key of a duration is "duration" and its nanoseconds
+            _, _, nanoseconds = ast.literal_eval(key).partition(" ")
+            numbers[row] = int(nanoseconds)
     try:
         return pa.array(numbers, pa.int64()).cast(pa.duration("ns"))
     except (pa.ArrowInvalid, OverflowError):
@@ -272,7 +296,9 @@ def _text(value: Any) -> str:
     if isinstance(value, Decimal) and not value.is_finite():
         raise ValueError("is infinite; correct it.")
     name = name_of(_identity(value))
-    return str(name).lower() if isinstance(name, bool) else str(name)
+    if isinstance(name, bool):
+        return str(name).lower()
+    return str(name)
 
 
 def _key_of(value: Any) -> str | None:
@@ -317,7 +343,9 @@ def plain(array: Any) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         if kind.extension_name == PERIODS:
             return plain(_of_periods(array.storage, kind.freq))
-        return plain(array.storage.cast(pa.bool_()) if kind.extension_name == "arrow.bool8" else array.storage)
+        if kind.extension_name == "arrow.bool8":
+            return plain(array.storage.cast(pa.bool_()))
+        return plain(array.storage)
     if pa.types.is_large_string(kind):
         return array.cast(pa.string())
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -362,8 +390,12 @@ def _without_views(array: pa.Array) -> pa.Array:
         return _without_views(pc.run_end_decode(array))
     if pa.types.is_dictionary(array.type):
         return pa.DictionaryArray.from_arrays(array.indices, _without_views(array.dictionary))
-    plain_type = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(array.type))
-    return array if plain_type is None else array.cast(plain_type)
+    type_name = str(array.type)
+    if type_name == "string_view":
+        return array.cast(pa.string())
+    if type_name == "binary_view":
+        return array.cast(pa.binary())
+    return array
 
 
 def from_numpy(values: NDArray[Any]) -> pa.Array:

@@ -38,7 +38,12 @@ from lstd.types import Array, Flags
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _WORDS = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": False, "no": False, "n": False}
 _MISSING_TEXT = f"^({'|'.join(map(re.escape, sorted(MISSING)))})$"
-_DATES = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]  # text may be read as
+_DATES = (  # types that text may be read as
+    pa.timestamp("us"),
+    pa.timestamp("us", "UTC"),
+    pa.timestamp("ns"),
+    pa.timestamp("ns", "UTC"),
+)
 _OF_NANOSECONDS = ("timestamp[ns", "duration[ns", "time64[ns")  # names of types
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _OF_NUMBERS: tuple[Callable[[Any], bool], ...] = (
@@ -173,10 +178,12 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
         if fault is not None:
             return found == 1.0, fault
     true = found == 1.0
-    row = first_true(~(true | (found == 0.0)))
+    false = found == 0.0
+    row = first_true(~(true | false))
     if row is None:
         return true, None
-    return true & (np.arange(len(true)) < row), Fault(row, column, no_flag(values[row].as_py()))
+    is_before = np.arange(len(true)) < row
+    return true & is_before, Fault(row, column, no_flag(values[row].as_py()))
 
 
 def _flag(text: str | None) -> float:
@@ -235,19 +242,25 @@ def _first_no_time(texts: pa.Array, no_number: Fault) -> Fault:
 def typed_times(array: pa.Array) -> pa.Array:
     """Return a column of times in one type: text as whole numbers or dates, if all of it is; else as it is."""
     readable, fault = _readable(array, "")
-    return array if fault is not None else _typed_times(readable)
+    if fault is not None:
+        return array
+    return _typed_times(readable)
 
 
 def exact_unit(typed: pa.Array) -> str:
     """Return the unit in which times of one type are exact, unless they are numbers: "ns" or "us"."""
-    return "ns" if str(typed.type).startswith(_OF_NANOSECONDS) else "us"
+    if str(typed.type).startswith(_OF_NANOSECONDS):
+        return "ns"
+    return "us"
 
 
 def kind_of_times(typed: pa.Array) -> str:
     """Return NumPy's kind of times of one type: "M" for dates, "m" for durations and times of day, "" for numbers."""
     if pa.types.is_timestamp(typed.type) or pa.types.is_date(typed.type):
         return "M"
-    return "m" if pa.types.is_duration(typed.type) or pa.types.is_time(typed.type) else ""
+    if pa.types.is_duration(typed.type) or pa.types.is_time(typed.type):
+        return "m"
+    return ""
 
 
 def merged_times(
@@ -257,7 +270,8 @@ def merged_times(
 
     `values` (T,) are what :func:`times` returns, and `episode` (T,) numbers of the episodes.
     """
-    exact = _finer_than_numbers(_readable(array, column)[0], unit)
+    readable, _ = _readable(array, column)
+    exact = _finer_than_numbers(readable, unit)
     if exact is None or len(values) != len(exact):
         return None
     is_later = (values[1:] > values[:-1]) & (episode[1:] == episode[:-1])
@@ -270,7 +284,9 @@ def merged_times(
     same = (values[before] == values[after]) & (episode[before] == episode[after])
     before = before[same]
     after = after[same]
-    differ = to_numpy(pc.not_equal(exact.take(from_numpy(before)), exact.take(from_numpy(after))))
+    exact_before = exact.take(from_numpy(before))
+    exact_after = exact.take(from_numpy(after))
+    differ = to_numpy(pc.not_equal(exact_before, exact_after))
     rows = np.maximum(before, after)[differ]
     if not len(rows):
         return None
@@ -306,7 +322,9 @@ def _finer_than_numbers(array: pa.Array, unit: str) -> pa.Array | None:
         is_exact = types.is_int64(_typed_times(array).type)
     else:
         is_exact = not types.is_decimal(kind)
-    return None if is_exact else array
+    if is_exact:
+        return None
+    return array
 
 
 def _numbered_as(kind: Any, unit: str) -> Any:
@@ -346,19 +364,31 @@ def ids(array: pa.Array, column: str) -> tuple[Ids, Fault | None]:
     name = getattr(given, "extension_name", "")
     is_foreign = name not in ("", "arrow.bool8", "arrow.uuid", Keys.NAME, PERIODS)
     if is_foreign or pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
-        fault = Fault(0, column, NO_ID_TYPE.format(name_of_type(given)))
-        return up_to(NO_IDS_OF_ROWS, fault if len(array) else None)
+        fault = None
+        if len(array):
+            fault = Fault(0, column, NO_ID_TYPE.format(name_of_type(given)))
+        return up_to(NO_IDS_OF_ROWS, fault)
     differ = pc.not_equal(array[1:], array[:-1])  # null where a value is missing
     changes = _changes(to_numpy(differ) | to_numpy(pc.is_null(differ)), len(array))
     values = array.take(from_numpy(changes))
     if name == Keys.NAME:
-        names = [None if key is None else name_of(ast.literal_eval(key)) for key in values.to_pylist()]
-        return ids_of(changes, names, column)
+        return ids_of(changes, _names_of_keys(values), column)
     if pa.types.is_string(array.type) and not values.null_count:
         keys = _integers_of(values)
         if keys is not None:
             return Ids(changes, values.to_pylist(), keys), None
     return ids_of(changes, _names(values, is_uuid=name == "arrow.uuid"), column)
+
+
+def _names_of_keys(keys: pa.Array) -> list[Any]:
+    """Return the ids of which the text of their keys is given; None where it is missing."""
+    names: list[Any] = []
+    for key in keys.to_pylist():
+        name = None
+        if key is not None:
+            name = name_of(ast.literal_eval(key))
+        names.append(name)
+    return names
 
 
 def _changes(differ: Flags, n_rows: int) -> NDArray[np.intp]:
@@ -377,16 +407,26 @@ def _names(array: pa.Array, *, is_uuid: bool) -> list[Any]:
         return array.to_pylist()  # type: ignore[no-any-return]
     moments = moments_of(array)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return [None if text == "NaT" else f"{text}Z" for text in np.datetime_as_string(moments).tolist()]
+        return list(map(_with_zone, np.datetime_as_string(moments).tolist()))
     return list(moments)
+
+
+def _with_zone(text: str) -> str | None:
+    """Return the text of a moment in UTC with its zone; None of a missing one."""
+    if text == "NaT":
+        return None
+    return f"{text}Z"
 
 
 def _times_of_day(array: pa.Array) -> list[Any]:
     """Return times of day in nanoseconds as Python has them; those that are finer than its microseconds as text."""
     whole = _cast(array, pa.time64("us"))
-    is_finer = pc.not_equal(whole.cast(pa.time64("ns")), array).to_pylist()
+    names = whole.to_pylist()
+    is_finer = pc.not_equal(whole.cast(pa.time64("ns")), array)
     texts = array.cast(pa.string()).to_pylist()
-    return [text if finer else time for text, finer, time in zip(texts, is_finer, whole.to_pylist(), strict=True)]
+    for row in np.flatnonzero(to_numpy(is_finer)).tolist():
+        names[row] = texts[row]
+    return names  # type: ignore[no-any-return]
 
 
 def _integers_of(texts: pa.Array) -> list[int] | None:
@@ -413,7 +453,9 @@ def moments_of(array: pa.Array) -> NDArray[Any]:
 def as_text(array: pa.Array) -> pa.Array:
     """Values as text; raises ArrowNotImplementedError for nested ones."""
     array = plain(array)
-    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+    if pa.types.is_string(array.type):
+        return array
+    return array.cast(pa.string())
 
 
 def kind_of(array: pa.Array) -> str:
