@@ -6,10 +6,10 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lstd.cli.console import (
     BAD_INPUT,
@@ -24,6 +24,16 @@ from lstd.cli.console import (
     reading,
     reporting,
     say,
+)
+from lstd.cli.given import (
+    NEED_HORIZON,
+    NOT_WITH_HORIZON,
+    FitOptions,
+    InspectOptions,
+    PredictOptions,
+    ReproduceOptions,
+    ScoreOptions,
+    StepsOptions,
 )
 from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, horizons, names, windows
 from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from lstd.tables.scoring import Score
     from lstd.tables.table_fit import TableFit
 
+OnProgress: TypeAlias = Callable[[str, float, float], None]  # what is read, the bytes so far and all bytes
 TRANSITIONS = "discount importance_ratio trace_coefficient weight"
 NEEDED = ("matplotlib", "pyarrow", "jinja2")  # by `lstd reproduce`
 AS_IN_FIT = "Default: the column given to fit; '' for none."
@@ -64,12 +75,8 @@ def prepare_tables(name: str) -> None:
 # ------------------------------------------------------------ fit
 
 
-@command(
-    "data! reward! gamma! out! features all_others exclude episode terminated no_terminated truncated groups "
-    f"{TRANSITIONS} next_features categories impute time sort horizon low high penalty age no_check lmbda alpha "
-    "unpenalised variant no_intercept independent jobs memory report force json quiet"
-)
-def fit(given: Any) -> int:
+@command(FitOptions, "data reward gamma out")
+def fit(given: FitOptions) -> int:
     """Fit a model of discounted future rewards to tables.
 
     A table has a row per step, in time order. If an episode did not terminate, only the features of its last row are
@@ -101,8 +108,7 @@ def fit(given: Any) -> int:
         sample = FirstRows(REPORT_ENTRIES, independent=given.independent)
     path = check_out(given.out, given.force, given.data)
     advise("; no model was written")
-    of_steps = (given.horizon, given.low, given.high, given.penalty, given.age)
-    is_of_steps = given.no_check or any(value is not None for value in of_steps)
+    is_of_steps = given.first_given(("horizon", *NEED_HORIZON)) is not None
     report = ""
     with reading(given.quiet) as on_progress:
         fitted: Model | HorizonLSTD
@@ -116,7 +122,10 @@ def fit(given: Any) -> int:
             write_model(fitted, path)
         else:
             fitted.save(path)
-        advise("; the model was written" + ("" if page is None else ", the report was not"))
+        written = "; the model was written"
+        if page is not None:
+            written += ", the report was not"
+        advise(written)
         if page is not None and sample is not None:
             try:
                 report = _write_report(fitted, sample, page, roles)
@@ -131,19 +140,24 @@ def fit(given: Any) -> int:
     return _describe(str(path), model, given.json, shown)
 
 
-def _fit(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: Any) -> Model:
+def _fit(
+    given: FitOptions, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: OnProgress
+) -> Model:
     """Return a model, and add rows for its page to a sample, if there is to be one."""
     from lstd.tables.reader import open_tables
     from lstd.tables.sort_and_impute import prepared
 
     data, roles, fills = prepared(given.data, roles, given.categories, given.impute)
-    for warning in () if sample is None else (BiasWarning, MisfitWarning):
-        warnings.simplefilter("ignore", warning)  # its checks, of more rows, replace those after a choice
+    if sample is not None:  # its checks, of more rows, replace those after a choice
+        warnings.simplefilter("ignore", BiasWarning)
+        warnings.simplefilter("ignore", MisfitWarning)
     tables = open_tables(_tables(given, data, roles, given.memory), on_progress)
     fitted = _table_fit(given, roles, settings, on_progress).model(tables, sample)
     if fills and fitted.origin is not None:
         fitted = fitted.described(origin=replace(fitted.origin, fills=fills))
-    rows = None if sample is None else sample.rows
+    if sample is None:
+        return fitted
+    rows = sample.rows
     if rows is not None:
         from lstd.estimators.bias_check import checks_for_report
 
@@ -151,20 +165,20 @@ def _fit(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None,
     return fitted
 
 
-def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: Any) -> HorizonLSTD:
+def _fit_steps(
+    given: FitOptions, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: OnProgress
+) -> HorizonLSTD:
     """Return a model of the next steps, and add rows for its page to a sample, if there is to be one."""
     from lstd.data.settings import SPREAD
-    from lstd.data.variants import VARIANT
     from lstd.tables.reader import open_tables
 
-    if given.horizon is None and given.no_check:
-        raise InvalidInputError("`--no-check` needs `--horizon`. Leave it out.")
     if given.horizon is None:
+        if given.no_check:
+            raise InvalidInputError("`--no-check` needs `--horizon`. Leave it out.")
         raise InvalidInputError("`--low`, `--high`, `--penalty` and `--age` need `--horizon`.")
-    others = {name: getattr(given, name) for name in ("unpenalised", "independent", "categories", "impute")}
-    for name, extra in (others | {"variant": given.variant != VARIANT}).items():
-        if extra:
-            raise InvalidInputError(f"`--{name}` must not be given with `--horizon`. Leave it out.")
+    extra = given.first_given(NOT_WITH_HORIZON)
+    if extra is not None:
+        raise InvalidInputError(f"`--{extra}` must not be given with `--horizon`. Leave it out.")
     tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
     options = {
         "low": given.low,
@@ -176,7 +190,7 @@ def _fit_steps(given: Any, roles: Roles, settings: Settings, sample: FirstRows |
     return _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
 
 
-def _table_fit(given: Any, roles: Roles, settings: Settings, on_progress: Any) -> TableFit:
+def _table_fit(given: FitOptions, roles: Roles, settings: Settings, on_progress: OnProgress) -> TableFit:
     """Return how the tables are fitted, in threads of this process."""
     from lstd.distributed.runner import Runner
     from lstd.tables.table_fit import TableFit
@@ -215,11 +229,13 @@ def _read(path: str) -> Model | HorizonModel:
     from lstd.estimators.model import SavedModel
     from lstd.files import read_record
 
-    saved = read_record(path, SavedModel, HorizonModel)
-    return saved.model() if isinstance(saved, SavedModel) else saved
+    saved: SavedModel | HorizonModel = read_record(path, SavedModel, HorizonModel)
+    if isinstance(saved, SavedModel):
+        return saved.model()
+    return saved
 
 
-def roles_of(given: Any) -> Roles:
+def roles_of(given: FitOptions) -> Roles:
     """Return the roles of columns; raises InvalidInputError when options contradict one another."""
     from lstd.data.roles import NAMED, Roles
 
@@ -229,8 +245,8 @@ def roles_of(given: Any) -> Roles:
         raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not given.reward:
         raise InvalidInputError("`--reward` must name a column.")
-    columns = {role: getattr(given, role, None) for role in NAMED}
-    if getattr(given, "no_terminated", False):
+    columns = {role: getattr(given, role) for role in NAMED}
+    if given.no_terminated:
         if columns["terminated"] is not None:
             raise InvalidInputError("either `--terminated` or `--no-terminated` may be given, and not both.")
         columns["terminated"] = False
@@ -239,12 +255,11 @@ def roles_of(given: Any) -> Roles:
         given.reward,
         columns,
         next_features=given.next_features,
-        kept=getattr(given, "id", ()),
         excluded=given.exclude,
     )
 
 
-def _tables(given: Any, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequence[Any]:
+def _tables(given: FitOptions | ScoreOptions, data: Sequence[Any], roles: Roles, n_bytes: int) -> Sequence[Any]:
     """Return the tables, sorted if asked for."""
     from lstd.tables.sort_and_impute import sorted_tables
 
@@ -301,13 +316,14 @@ def _write_report(model: Model | HorizonLSTD, sample: FirstRows, page: Path, rol
 
 
 @command(
-    "model! data! id horizon interval contributions out force json quiet",
+    PredictOptions,
+    "model data",
     horizon=Option("Numbers of steps, such as 3,6,12, or windows, 12-24, for a model of them.", "N[,N...]", windows),
     out=Option("A .csv or .parquet file.  [default: CSV to stdout]", "FILE", short="-o"),
     force=Option("Replace FILE if it exists."),
     json=Option("Print the summary as JSON; needs --out."),
 )
-def predict(given: Any) -> int:
+def predict(given: PredictOptions) -> int:
     """Predict the discounted future rewards of rows.
 
     With --interval, the columns lower, upper, standard_error and little_data follow each prediction. The interval
@@ -339,7 +355,9 @@ def predict(given: Any) -> int:
         say(f"lstd: {misfit.message}")
     if out is not None:
         rows = _to_file(model, linear, given, _check_table(out, given.force, [given.model, *given.data]))
-        return output({"file": out, "rows": rows} if given.json else f"{out}: predictions for {rows} rows")
+        if given.json:
+            return output({"file": out, "rows": rows})
+        return output(f"{out}: predictions for {rows} rows")
     if sys.stdout is None:
         return closed_output("the predictions")
     try:
@@ -351,7 +369,7 @@ def predict(given: Any) -> int:
     return DONE
 
 
-def _to_file(model: Model | HorizonModel, linear: Linear, given: Any, path: Path) -> int:
+def _to_file(model: Model | HorizonModel, linear: Linear, given: PredictOptions, path: Path) -> int:
     """Write predictions to a file, whole or not at all; returns the number of rows."""
     from lstd.files import replacing
 
@@ -360,7 +378,9 @@ def _to_file(model: Model | HorizonModel, linear: Linear, given: Any, path: Path
         return _predict(model, linear, given, file, parquet=path.suffix.lower() == ".parquet")
 
 
-def _predict(model: Model | HorizonModel, linear: Linear, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
+def _predict(
+    model: Model | HorizonModel, linear: Linear, given: PredictOptions, file: IO[bytes], *, parquet: bool = False
+) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
     from lstd.tables.sort_and_impute import prepared_as
@@ -383,14 +403,14 @@ def _predict(model: Model | HorizonModel, linear: Linear, given: Any, file: IO[b
 
 
 @command(
-    f"model! data! reward episode terminated truncated {TRANSITIONS} next_features time sort backtest horizon "
-    "unobserved tolerance json quiet",
+    ScoreOptions,
+    "model data",
     horizon=Option("Numbers of steps to compare, such as 3,6,12.", "N[,N...]", horizons),
     reward=Option("Default: the columns given to fit.", NAMES, names, many=True),
     next_features=Option(AS_IN_FIT, NAMES, many=True),
     **{name: Option(AS_IN_FIT, "NAME") for name in f"episode terminated truncated {TRANSITIONS} time".split()},
 )
-def score(given: Any) -> int:
+def score(given: ScoreOptions) -> int:
     """Compare predictions with the discounted returns observed in tables.
 
     Gives R² and the mean squared error. Where an episode was cut off, the prediction there completes the return. With
@@ -417,16 +437,25 @@ def score(given: Any) -> int:
             f"`--horizon` needs `--backtest`, or a model of the next steps; {given.model} predicts the sum of all."
         )
     model.check_given(roles.transitions, remedy="Name its column.")
-    treatment = {"unobserved": given.unobserved, "tolerance": given.tolerance}
     with reading(given.quiet) as on_progress:
         tables = _tables(given, prepared_as(model, given.data), roles, MEMORY)
-        found = score_tables(model.linear, tables, roles, **treatment, on_progress=on_progress)
+        found = score_tables(
+            model.linear,
+            tables,
+            roles,
+            unobserved=given.unobserved,
+            tolerance=given.tolerance,
+            on_progress=on_progress,
+        )
+    treatment: dict[str, str | float] = {"unobserved": given.unobserved, "tolerance": given.tolerance}
     return _say_scores(given, treatment, roles.rewards, {None: found})
 
 
-def _say_scores(given: Any, treatment: dict[str, Any], rewards: Sequence[str], scores: dict[int | None, Score]) -> int:
+def _say_scores(
+    given: ScoreOptions, treatment: Mapping[str, str | float], rewards: Sequence[str], scores: dict[int | None, Score]
+) -> int:
     """Write scores of each number of steps, or of all that follow, under None; returns the exit code."""
-    documents: dict[int | None, Any] = {}
+    documents: dict[int | None, dict[str, object]] = {}
     lines = []
     for steps, found in scores.items():
         pairs = [*zip(rewards, found.r2.tolist(), found.mse.tolist(), strict=True)]
@@ -437,10 +466,14 @@ def _say_scores(given: Any, treatment: dict[str, Any], rewards: Sequence[str], s
             "rewards": {reward: {"r2": r2, "mse": mse} for reward, r2, mse in pairs},
         }
         observed = f"observed share of their returns: {100 * found.observed_share:.0f} %"
-        begin = "" if steps is None else f"{steps} steps: "
+        begin = ""
+        if steps is not None:
+            begin = f"{steps} steps: "
         lines.append(f"{begin}{found.scored} of {found.rows} rows scored; {observed}")
         for reward, r2, mse in pairs:
-            text = "not defined, since all returns are equal" if math.isnan(r2) else f"{r2:.6g}"
+            text = f"{r2:.6g}"
+            if math.isnan(r2):
+                text = "not defined, since all returns are equal"
             lines.append(f"  {reward}: R² {text}; mean squared error {mse:.6g}")
     if not given.json:
         return output("\n".join(lines))
@@ -448,7 +481,7 @@ def _say_scores(given: Any, treatment: dict[str, Any], rewards: Sequence[str], s
     return output(about | documents.get(None, {"horizons": documents}))
 
 
-def _score_steps(model: Model | HorizonModel, roles: Roles, given: Any) -> int:
+def _score_steps(model: Model | HorizonModel, roles: Roles, given: ScoreOptions) -> int:
     """Compare predictions for numbers of steps with what came; returns the exit code."""
     from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.horizon_lstd import HorizonLSTD
@@ -458,9 +491,12 @@ def _score_steps(model: Model | HorizonModel, roles: Roles, given: Any) -> int:
     from lstd.tables.sort_and_impute import prepared_as
     from lstd.trajectories.joining import parse_times
 
-    longest = model.stream.horizon if isinstance(model, HorizonModel) else None
-    steps = given.horizon or [longest]
-    if given.backtest is not None and (roles.time is None or steps == [None]):
+    longest = None
+    steps = given.horizon or []
+    if isinstance(model, HorizonModel):
+        longest = model.stream.horizon
+        steps = steps or [longest]
+    if given.backtest is not None and (roles.time is None or not steps):
         raise InvalidInputError("`--backtest` needs `--time`, and `--horizon` with the number of steps to compare.")
     if longest is not None and max(steps) > longest:
         raise InvalidInputError(f"`--horizon` must be at most {longest}, as in `lstd fit`; got {max(steps)}.")
@@ -487,7 +523,7 @@ def _score_steps(model: Model | HorizonModel, roles: Roles, given: Any) -> int:
     return output("\n\n".join(f"{reward}: {one}" for reward, one in found))
 
 
-def _roles_of_fit(model: Model | HorizonModel, given: Any) -> Roles:
+def _roles_of_fit(model: Model | HorizonModel, given: ScoreOptions) -> Roles:
     """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
     from lstd.data.roles import NAMED, Roles
 
@@ -518,8 +554,8 @@ def _roles_of_fit(model: Model | HorizonModel, given: Any) -> Roles:
     )
 
 
-@command("model! json")
-def inspect(given: Any) -> int:
+@command(InspectOptions, "model")
+def inspect(given: InspectOptions) -> int:
     """Show a model: its data, condition and coefficients.
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
@@ -531,13 +567,14 @@ def inspect(given: Any) -> int:
 
 
 @command(
-    "data! episode! time! step! until! out! amount terminated start first force json",
+    StepsOptions,
+    "data episode time step until out",
     episode=Option("Id of the customer, patient or machine.", "NAME"),
     time=Option("Numbers or dates of the events.", "NAME"),
     terminated=Option("1 for an event with which the id ends for good; else 0.", "NAME"),
     out=Option("A .csv or .parquet file.", "FILE", short="-o"),
 )
-def steps(given: Any) -> int:
+def steps(given: StepsOptions) -> int:
     """Turn a log of events, such as purchases, into a table of equal steps, with a row per id and step.
 
     Steps are counted back from --until, and empty ones have rows too. A row has what was known when its step began:
@@ -554,23 +591,34 @@ def steps(given: Any) -> int:
     from lstd.trajectories.events import write_steps
 
     path = _check_table(given.out, given.force, given.data)
-    log = {"episode": given.episode, "time": given.time, "terminated": given.terminated}
     data = Trajectories.from_events(
         given.data,
-        **log,
+        episode=given.episode,
+        time=given.time,
+        terminated=given.terminated,
         amount=[*given.amount] or None,
         step=given.step,
         until=given.until,
         start=given.start,
         first=given.first,
     )
-    names = given.episode, given.time, given.terminated or "terminated", given.amount or ("events",)
+    sink = parquet_sink if path.suffix.lower() == ".parquet" else csv_sink
     advise("; no steps were written")
     with replacing(path) as file:
-        write_steps(data, *names, file, parquet_sink if path.suffix.lower() == ".parquet" else csv_sink)
+        write_steps(
+            data,
+            given.episode,
+            given.time,
+            given.terminated or "terminated",
+            given.amount or ("events",),
+            file,
+            sink,
+        )
     counts = {"rows": len(data), "episodes": data.n_episodes, "transitions": data.n_transitions}
     text = f"{given.out}: {len(data)} rows of {data.n_episodes} episodes, {data.n_transitions} of them complete steps"
-    return output({"file": given.out} | counts if given.json else text)
+    if given.json:
+        return output({"file": given.out} | counts)
+    return output(text)
 
 
 def _check_table(out: str, force: bool, inputs: Sequence[str]) -> Path:
@@ -584,13 +632,14 @@ def _check_table(out: str, force: bool, inputs: Sequence[str]) -> Path:
 
 
 @command(
-    "problem runs out jobs force json quiet",
+    ReproduceOptions,
+    "",
     out=Option("Results folder.", "DIR", default="lstd-results"),
     jobs=OPTIONS["jobs"]._replace(help="Threads, and processes that draw figures.  [default: all cores]"),
     force=Option("Remove results in DIR and start over."),
     quiet=Option("No progress on stderr."),
 )
-def reproduce(given: Any) -> int:
+def reproduce(given: ReproduceOptions) -> int:
     """Reproduce the experiments of Osogami (AAAI-20): figures, tables, data and a report.
 
     Interrupted at any moment, the same command resumes. Exit codes: 0 done, 1 a step failed or output could not be
@@ -607,12 +656,16 @@ def reproduce(given: Any) -> int:
             raise InvalidInputError("`--out` must name a folder; got ''.")
         plan = make_plan(given.problem, count_of(given.runs, "--runs", MAX_RUNS))
         arguments = {"problem": given.problem, "runs": plan.runs, "jobs": given.jobs, "force": given.force}
-        again = "the same command without --force resumes" if given.force else "the same command resumes"
+        again = "the same command resumes"
+        if given.force:
+            again = "the same command without --force resumes"
         advise(f"; what is finished is kept, and {again}")
         with reporting(given.quiet) as display:
             outcome = carry_out(
                 plan, given.out, n_jobs=given.jobs, force=given.force, progress=display.show, arguments=arguments
             )
-        return output(outcome.document if given.json else str(outcome))
+        if given.json:
+            return output(outcome.document)
+        return output(str(outcome))
     except (LSTDError, OSError) as error:
         return fail_with(error, "What is finished is kept; the same command (without --force) resumes.")

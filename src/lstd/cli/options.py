@@ -8,16 +8,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import wraps
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
 from lstd.data.variants import VARIANT, VARIANTS
 from lstd.errors import InvalidInputError
 
+Given = TypeVar("Given")  # the values of the options of a command
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
@@ -250,29 +250,33 @@ OPTIONS = {
 }  # fmt: skip
 
 
-def command(words: str, **own: Option) -> Callable[[Callable[[Any], int]], Callable[..., int]]:
+def command(
+    kind: Callable[..., Given], needed: str, **own: Option
+) -> Callable[[Callable[[Given], int]], Callable[..., int]]:
     """Make a command of a function of the options' values.
 
     Parameters
     ----------
-    words : str
-        Names in the table, in the order of the help; ``!`` follows those that must be given.
+    kind : dataclass
+        The values that the function takes, in the order of the help. Each has the name of an option in the table.
+    needed : str
+        Names of the options that must be given.
     **own : Option
         Options that differ from those of the table.
     """
     known = OPTIONS | own
     options = {}
     parameters = []
-    for word in words.split():
-        name = word.rstrip("!")
-        options[name] = known[name]
-        parameters.append(options[name].parameter(name, required=word.endswith("!")))
+    for name in signature(kind).parameters:
+        option = known[name]
+        options[name] = option
+        parameters.append(option.parameter(name, required=name in needed.split()))
 
-    def decorate(body: Callable[[Any], int]) -> Callable[..., int]:
+    def decorate(body: Callable[[Given], int]) -> Callable[..., int]:
         @wraps(body)
-        def run(**given: Any) -> int:
-            values = {name: options[name].value(name, text) for name, text in given.items()}
-            return body(SimpleNamespace(**values))
+        def run(**texts: Any) -> int:
+            values = {name: options[name].value(name, text) for name, text in texts.items()}
+            return body(kind(**values))
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}
