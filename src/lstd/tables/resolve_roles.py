@@ -20,7 +20,8 @@ def resolved(roles: Roles, tables: Sequence[Table]) -> Roles:
     Raises InvalidInputError when a table lacks a column, or a column has two roles, or there are no features.
     """
     for table in tables:
-        table.require((*(roles.features or ()), *roles.others, *roles.kept, *roles.excluded))
+        given = roles.features or ()
+        table.require((*given, *roles.others, *roles.kept, *roles.excluded))
     if roles.features is None:
         roles = replace(roles, features=_all_others(roles, tables[0]))
         for table in tables:

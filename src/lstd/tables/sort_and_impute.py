@@ -41,7 +41,9 @@ class Prepared(Table):
         own = {*table.names}
         self._made: dict[str, tuple[str, str]] = {}  # the column and the word of each further column
         for name in features:
-            split = None if name in own else _split(name, own)
+            if name in own:
+                continue
+            split = _split(name, own)
             if split is not None:
                 self._made[name] = split
         self._table = table
@@ -51,18 +53,26 @@ class Prepared(Table):
         super().__init__(table.file, table.size, [*table.names, *self._made])
 
     def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
-        made = {name: self._made[name] for name in columns if name in self._made}
-        needed = list(dict.fromkeys(made[name][0] if name in made else name for name in columns))
+        of_words = {self._made[name][0] for name in columns if name in self._made}
+        needed = dict.fromkeys(self._source(name) for name in columns)  # each once, in their order
         known = {*self._made.values()}
         unseen = Counter[tuple[str, str]]()
-        for batch in self._table.records(needed, most_rows):
-            words = {column: _words(batch.column(column)) for column, _ in made.values()}
+        for batch in self._table.records([*needed], most_rows):
+            words = {column: _words(batch.column(column)) for column in of_words}
             for column in words.keys() - self._fills.keys():
                 for word, n in Counter(words[column].tolist()).items():
                     if (column, word) not in known:
                         unseen[column, word] += n
-            yield pa.RecordBatch.from_arrays([self._column(batch, name, words) for name in columns], columns)
+            arrays = [self._column(batch, name, words) for name in columns]
+            yield pa.RecordBatch.from_arrays(arrays, columns)
         warn(_of_unseen(self.file, unseen), ExtrapolationWarning)
+
+    def _source(self, name: str) -> str:
+        """Return the column of the table that a column is made from."""
+        if name not in self._made:
+            return name
+        column, _ = self._made[name]
+        return column
 
     def _column(self, batch: pa.RecordBatch, name: str, words: Mapping[str, NDArray[Any]]) -> pa.Array:
         if name in self._made:
@@ -77,10 +87,12 @@ class Prepared(Table):
 
     def unseen(self, X: Array, features: Sequence[str]) -> Flags:
         """Flag the rows (T,) of features (T, n) with a word that has no column, so that all of its columns are 0."""
-        sources = np.array([self._made[name][0] if name in self._made else "" for name in features])
-        words = {column for column, _ in self._made.values()} - self._fills.keys()
-        none = [~X[:, sources == column].any(axis=1) for column in words]
-        return np.asarray(np.any(np.array(none).reshape(-1, len(X)), axis=0), np.bool_)
+        found: Flags = np.zeros(len(X), np.bool_)
+        of_words = {column for column, _ in self._made.values()} - self._fills.keys()
+        for column in of_words:
+            is_of_column = np.array([name in self._made and self._made[name][0] == column for name in features])
+            found |= ~X[:, is_of_column].any(axis=1)
+        return found
 
     def error(self, row: int, column: str, text: str) -> InvalidInputError:
         return self._table.error(row, column, text)
@@ -96,7 +108,9 @@ def _of_unseen(file: str, counts: Counter[tuple[str, str]]) -> str:
         return ""
     found = []
     for (column, word), n in counts.most_common(3):
-        value = repr(word) if word else "no value"
+        value = "no value"
+        if word:
+            value = repr(word)
         found.append(f"column {column!r} has {value} in {n} row{'s' * (n > 1)}")
     more = ""
     if len(counts) > 3:
@@ -117,7 +131,8 @@ def _split(name: str, own: set[str]) -> tuple[str, str] | None:
 
 def _words(column: pa.Array) -> NDArray[Any]:
     """Return words of a column, without spaces around them; an empty one where there is no value."""
-    return np.array([word or "" for word in convert.trimmed(column).to_pylist()], dtype=object)
+    words = convert.trimmed(column).to_pylist()
+    return np.array([word or "" for word in words], dtype=object)
 
 
 def prepared(
@@ -172,7 +187,10 @@ def _words_and_means(
                 values, _ = convert.numbers(batch.column(name), name)
                 known = ~np.isnan(values)
                 sums[name] += values[known].sum(), known.sum(), (~known).sum()
-    fills = {name: float(total / max(n, 1)) for name, (total, n, missing) in sums.items() if missing}
+    fills = {}
+    for name, (total, n, n_missing) in sums.items():
+        if n_missing:
+            fills[name] = float(total / max(n, 1))
     return words, fills
 
 
@@ -204,14 +222,14 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []
     n_bytes = 0
-    for together in itertools.chain.from_iterable(table.records(reader.columns) for table in reader.tables):
-        n_bytes += together.nbytes
+    for batch in itertools.chain.from_iterable(table.records(reader.columns) for table in reader.tables):
+        n_bytes += batch.nbytes
         if 2 * n_bytes > memory:
             raise InvalidInputError(
                 f"`sort`: the rows take more than half of `memory`, {memory >> 20} MB. Give more, or sort the "
                 "files beforehand by episode and time, for example with DuckDB or the command sort."
             )
-        batches.append(together)
+        batches.append(batch)
     if not batches:
         return list(reader.tables)
     rows = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
@@ -233,10 +251,10 @@ class SortedTable(FrameTable):
     def error(self, row: int, column: str, text: str) -> InvalidInputError:
         place = int(self._order[row])
         file = int(np.searchsorted(self._ends, place, side="right"))
+        first_of_file = int([0, *self._ends][file])
         cells = (f"{name} {self._rows.column(name)[place].as_py()}" for name in self._named_by)
         text = quoting(text, self._rows.column(column)[place].as_py())
-        place_in_file = int(place - [0, *self._ends][file])
-        return at_row(self._tables[file].file, place_in_file, column, text, f" ({', '.join(cells)})")
+        return at_row(self._tables[file].file, place - first_of_file, column, text, f" ({', '.join(cells)})")
 
     def _known(self, values: Any, fault: Fault | None) -> Any:
         if fault is not None:
