@@ -37,7 +37,8 @@ class FirstRows:
         self, max_entries: int, max_rows: int = _NO_LIMIT, *, ones: bool = False, independent: bool = False
     ) -> None:
         self.is_full = False  # there was no room for a row
-        self._limits = max_entries, max_rows
+        self._max_entries = max_entries
+        self._max_rows = max_rows
         self._ones = ones
         self._independent = independent
         self._X = np.empty((0, 0))
@@ -88,8 +89,8 @@ class FirstRows:
         self._reader = reader
 
     def _room(self, n_columns: int) -> NDArray[np.float64]:
-        max_entries, max_rows = self._limits
-        n_rows = min(max_rows, max_entries // n_columns)
+        """Return memory for the features of as many rows as the limits allow."""
+        n_rows = min(self._max_rows, self._max_entries // n_columns)
         return np.empty((max(_FEWEST_ROWS, n_rows), n_columns))
 
     def _without_features(self, rows: Rows, size: int) -> Rows:
@@ -116,7 +117,9 @@ class FirstRows:
             return self._n_rows
         n_divided = sum(int(np.count_nonzero(part.episode == self._last_number)) for part in self._parts)
         n_whole = self._n_rows - n_divided
-        return n_whole if 2 * n_whole >= self._n_rows else self._n_rows
+        if 2 * n_whole < self._n_rows:
+            return self._n_rows
+        return n_whole
 
     @property
     def rows(self) -> Rows | None:
@@ -133,7 +136,9 @@ class FirstRows:
     def _times(self) -> NDArray[Any] | None:
         """Times of the rows, if there are any."""
         times = times_of(self._chunks)
-        return None if times is None else times[: len(self)]
+        if times is None:
+            return None
+        return times[: len(self)]
 
     def named(self) -> dict[str, NDArray[Any] | None]:
         """Return ids of episodes as text and times of the rows, if there are any."""

@@ -71,10 +71,12 @@ class TableFit:
             sums = replace(sums, settings=settings)
 
         doubted = FirstRows(choice_entries(self.memory) // 4, _DOUBTED_ROWS, independent=self.independent)
-        first = (doubted,) if sample is None else (doubted, sample)
+        first = [doubted]
+        if sample is not None:
+            first.append(sample)
         is_here = self._is_here(tables)
         if is_here:
-            sums = replace(sums, first=first)
+            sums = replace(sums, first=tuple(first))
         part = self.runner.sum(sums, tables)
         self._check_ends(part, tables)
         if not is_here and _can_be_read(files, tables):
@@ -114,11 +116,17 @@ class TableFit:
             )
         warn(roles.doubt_of_ends, MissingTerminationWarning)
         settings = self.settings
+        lmbda: float | str = settings.lmbda
+        if "lmbda" in settings.choose:
+            lmbda = AUTO
+        alpha: Any = settings.alpha
+        if "alpha" in settings.choose:
+            alpha = AUTO
         model = HorizonLSTD(
             horizon,
             settings.gamma,
-            AUTO if "lmbda" in settings.choose else settings.lmbda,
-            AUTO if "alpha" in settings.choose else settings.alpha,
+            lmbda,
+            alpha,
             fit_intercept=settings.fit_intercept,
             n_blocks=self.n_blocks,
             **options,
@@ -159,7 +167,15 @@ class TableFit:
         settings = self.settings
         if roles.features is not None:
             settings = settings.named(roles.features)
-        sums = SumTables(settings, self.n_blocks, self.memory, self.independent, roles, self.chunk_rows, alone=alone)
+        sums = SumTables(
+            settings,
+            self.n_blocks,
+            self.memory,
+            self.independent,
+            roles,
+            self.chunk_rows,
+            alone=alone,
+        )
         return sums, tables
 
     def _chosen(self, tables: Any, sums: SumTables) -> tuple[Any, Choice]:
@@ -207,6 +223,12 @@ class TableFit:
         ends: Ends = part.ends
         features = ends.roles.features or ()
         total = ends.named(part.blocks.total)
+        warned: frozenset[str] = frozenset()
+        if assumed:
+            warned = frozenset({"ends"})
+        episodes = None  # ids that further data must not repeat
+        if not self.independent:
+            episodes = ends.rows.seen
         origin = Origin(
             files=tuple(files),
             rows=total.n_rows,
@@ -224,11 +246,11 @@ class TableFit:
                 selection,
                 self.n_blocks,
                 checks=checks,
-                warned=frozenset({"ends"} if assumed else ()),
+                warned=warned,
                 rewards=ends.roles.rewards,
                 threads=self.runner.n_jobs or available_cores(),
                 origin=origin,
-                episodes=None if self.independent else ends.rows.seen,
+                episodes=episodes,
                 limits=ends.limits,
             )
             _ = model.no_intervals  # so that the influence of blocks is computed here
@@ -279,7 +301,10 @@ def _files_of(tables: Any) -> list[str]:
 
 def _can_be_read(files: list[str], tables: Any) -> bool:
     """Return whether this process has tables that workers read, and not files of other machines."""
-    return bool(files) and (not isinstance(tables[0], str) or Path(tables[0]).exists())
+    if not files:
+        return False
+    first = tables[0]
+    return not isinstance(first, str) or Path(first).exists()
 
 
 def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
@@ -304,4 +329,5 @@ def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
 
 
 def _now() -> str:
+    """Return the date and time of a fit, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
