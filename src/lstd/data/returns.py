@@ -78,9 +78,11 @@ def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmb
     decay = lmbda * following_coefficients(rows)
     bootstrap = np.where(ends, 1.0, 1.0 - decay) * rows.discount
     ratios = rows.importance_ratio[:, np.newaxis]
-    known = ratios * (rows.y + bootstrap[:, np.newaxis] * ahead) + (1.0 - ratios) * values
+    one_step = rows.y + bootstrap[:, np.newaxis] * ahead
+    known = ratios * one_step + (1.0 - ratios) * values
     known[~rows.full] = values[~rows.full]
-    return run_backwards(known, decay * rows.importance_ratio * rows.discount, ends)
+    factor = decay * rows.importance_ratio * rows.discount
+    return run_backwards(known, factor, ends)
 
 
 def following_coefficients(rows: Rows) -> Array:
@@ -101,8 +103,9 @@ def run_backwards(known: Array, factor: Array, ends: Flags) -> Array:
     """Solve s_t = known_t + factor_t s_{t+1}, without the second term in rows at `ends`."""
     if len(known) < 2:
         return known
-    bands = np.ones((2, len(known)))
-    bands[0, 1:] = -np.where(ends, 0.0, factor)[:-1]
+    continued = np.where(ends, 0.0, factor)
+    bands = np.ones((2, len(known)))  # the diagonal above the main one, and the main one
+    bands[0, 1:] = -continued[:-1]
     return np.asarray(solve_banded((0, 1), bands, known, overwrite_ab=True, overwrite_b=True, check_finite=False))
 
 
@@ -124,7 +127,9 @@ class Cuts:
         if len(self._ages) and lengths.max() <= self._ages[-1] + 1:
             n_longer[-1] = 0  # of as many rows as one that was cut: in a log that ends there, none is seen to go on
         self._survival = np.append(1.0, np.cumprod(n_longer / (n_longer + n_cut)))
-        self.reach = float(self._ages[-1]) if self._survival[-1] == 0.0 else np.inf
+        self.reach = np.inf
+        if self._survival[-1] == 0.0:
+            self.reach = float(self._ages[-1])
 
     def after(self, age: NDArray[np.int64]) -> Array:
         """Return S(age), the probability of a cut after an age."""
@@ -204,7 +209,12 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float, ne
         return np.asarray(full, np.float64)
     if unobserved == "drop":
         complete = full & (shares < tolerance)
-        check_unbiased(int(complete.sum()), int((full & ~complete).sum()), int(rows.terminated.sum()))
+        incomplete = full & ~complete
+        check_unbiased(
+            n_complete=int(complete.sum()),
+            n_incomplete=int(incomplete.sum()),
+            n_terminated=int(rows.terminated.sum()),
+        )
         return np.asarray(complete, np.float64)
     if needed is None:
         needed = steps_to_complete(float(rows.discount[full].max()), tolerance)
@@ -221,7 +231,9 @@ def _inverse_probabilities(rows: Rows, needed: float) -> Array:
     is_observed = terminated[episode] | (complete_at <= length[episode])
     complete = is_observed & (complete_at <= cuts.reach)
     until = np.minimum(complete_at, length[episode])
-    return np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
+    survival_now = np.where(complete, cuts.after(age), 0.0)  # S(a)
+    survival_then = np.where(complete, cuts.not_before(until), 1.0)  # S(k−)
+    return survival_now / survival_then
 
 
 @dataclass(frozen=True, eq=False)

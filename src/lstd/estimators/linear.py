@@ -97,7 +97,9 @@ class Linear:
         """Names of the features as they are given; x0, x1, … if they have none."""
         if self.names is not None:
             return self.names
-        n = self.n_features if self.age is None else self.age.n_given
+        n = self.n_features
+        if self.age is not None:
+            n = self.age.n_given
         return tuple(f"x{i}" for i in range(n))
 
     @property
@@ -181,17 +183,24 @@ class Linear:
             values = self.limited(values)
         interval = self.influence.interval(phi, values, level, ones=ones, scale=scale)
         if weights is None:
-            interval = replace(interval, lower=self.limited(interval.lower), upper=self.limited(interval.upper))
+            lower = self.limited(interval.lower)
+            upper = self.limited(interval.upper)
+            interval = replace(interval, lower=lower, upper=upper)
         if self.unseen is not None and self.unseen.any():
-            n_unseen = np.asarray((phi[:, self.unseen] != 0.0).sum(axis=1))
+            is_unseen = phi[:, self.unseen] != 0.0
+            n_unseen = np.asarray(is_unseen.sum(axis=1))
             without_data = n_unseen.reshape(-1, 1) > 0
             interval = replace(interval, little_data=interval.little_data | without_data)
         return interval.at(self.place(weights))
 
     def place(self, weights: ArrayLike | None) -> tuple[int | slice, int | slice]:
         """Return where arrays (T, k) have the values of rows, or of their weighted sum."""
-        row = slice(None) if weights is None else 0
-        value = 0 if self.single else slice(None)
+        row: int | slice = slice(None)
+        if weights is not None:
+            row = 0
+        value: int | slice = slice(None)
+        if self.single:
+            value = 0
         return row, value
 
     # ------------------------------------------------------------ rows unlike those of the fit
@@ -214,15 +223,17 @@ class Linear:
         ranges = self.limits.ranges
         if ranges is None or not isinstance(X, np.ndarray):
             return
-        if n_rows > COMPARED:
-            X = X[:: -(-n_rows // COMPARED)]
+        if n_rows > COMPARED:  # some of the rows tell as much
+            step = -(-n_rows // COMPARED)
+            X = X[::step]
         X = np.ascontiguousarray(self.columns(X), np.float64)
         if not any_outside(X, ranges):
             return
         wide = self.limits.wide
         if wide is None or not any_outside(X, wide):
             return
-        share = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
+        is_far = (wide[0] > X) | (wide[1] < X)
+        share = is_far.mean(axis=0)  # of the rows, for each column
         far = {self._column_names[j]: j for j in np.flatnonzero(share > _FEW).tolist()}
         names = unsaid(state, ExtrapolationWarning, far)
         if names:
@@ -238,17 +249,24 @@ class Linear:
     @property
     def _column_names(self) -> tuple[str, ...]:
         """Names of the columns that have weights."""
-        return self.feature_names if self.age is None else self.age.names(self.feature_names)
+        if self.age is None:
+            return self.feature_names
+        return self.age.names(self.feature_names)
 
     def _outside(self, far: list[int], share: Array, X: Array, ranges: Array) -> str:
         """Say that `far` features are outside of their ranges in a `share` (n,) of the rows."""
         farthest = sorted(far, key=lambda j: -share[j])[:_MOST_NAMED]
-        found = [
-            f"{self._column_names[j]} of {percent(share[j])} of the rows, from {X[:, j].min():.4g} to "
-            f"{X[:, j].max():.4g} ({ranges[0, j]:.4g} to {ranges[1, j]:.4g} in the fit)"
-            for j in farthest
-        ]
-        more = f"; and {len(far) - _MOST_NAMED} more" if len(far) > _MOST_NAMED else ""
+        found = []
+        for j in farthest:
+            column = X[:, j]
+            low, high = ranges[:, j]
+            found.append(
+                f"{self._column_names[j]} of {percent(share[j])} of the rows, from {column.min():.4g} to "
+                f"{column.max():.4g} ({low:.4g} to {high:.4g} in the fit)"
+            )
+        more = ""
+        if len(far) > _MOST_NAMED:
+            more = f"; and {len(far) - _MOST_NAMED} more"
         return (
             f"Features are far outside of their range in the fit: {'; '.join(found)}{more}. "
             "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "

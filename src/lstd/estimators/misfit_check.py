@@ -37,7 +37,7 @@ prediction by much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,8 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, note: str = "")
         scores = scores_of(tests, rows, gram)
     errors = None
     if not model.no_intervals:
-        errors = model.influence.standard_error(rows.X[:, : model.n_features]).mean(axis=0)
+        without_ones = rows.X[:, : model.n_features]
+        errors = model.influence.standard_error(without_ones).mean(axis=0)
     return result(tests, scores, errors, note=note, single=model.statistics.single)
 
 
@@ -145,23 +146,29 @@ class TestFunctions:
 
         def group(columns: Array) -> Array:
             """Make functions uncorrelated with the features, and with one another."""
-            return _orthonormal(_residuals(columns, phi, rows, gram), rows)
+            uncorrelated = _residuals(columns, phi, rows, gram)
+            return _orthonormal(uncorrelated, rows)
 
         products = group(_products(phi, gram, weights, rows, intercept))
         ages = group(_ages(rows))
         times = group(_times(rows))
         columns = np.hstack([products, ages, times])
-        return cls(columns, products.shape[1], ages.shape[1], times.shape[1])
+        return cls(
+            columns=columns,
+            n_products=products.shape[1],
+            n_ages=ages.shape[1],
+            n_times=times.shape[1],
+        )
 
     def with_trees(self, rows: Rows, gram: Array, model: Model) -> TestFunctions:
         """Add the boosted tree of each reward, less what products say."""
         phi = _with_successors(rows)
         products = self.columns[:, : self.n_products]
-        boosted = _residuals(_boosted(rows, phi, gram, model), phi, rows, gram)
-        along = mean_product(rows, products[: len(rows)], boosted[: len(rows)])
+        predicted = _boosted(rows, phi, gram, model)
+        boosted = _residuals(predicted, phi, rows, gram)
+        along = mean_product(rows, products[: len(rows)], boosted[: len(rows)])  # products are orthonormal
         trees = _scaled(boosted - products @ along, rows, least=_DEPENDENT)
-        columns = np.hstack([self.columns, trees])
-        return TestFunctions(columns, self.n_products, self.n_ages, self.n_times, trees.shape[1])
+        return replace(self, columns=np.hstack([self.columns, trees]), n_trees=trees.shape[1])
 
     def groups(self, reward: int) -> Groups:
         """Return the places of the groups that test a reward."""
@@ -193,10 +200,12 @@ def _orthonormal(columns: Array, rows: Rows) -> Array:
     """Return combinations of columns that are orthonormal over the full transitions; none depends on others."""
     if not columns.shape[1]:
         return columns
-    covariance = mean_product(rows, columns[: len(rows)], columns[: len(rows)])
+    of_rows = columns[: len(rows)]
+    covariance = mean_product(rows, of_rows, of_rows)
     values, vectors = linalg.eigh(covariance)
     kept = values > _DEPENDENT
-    return np.asarray(columns @ (vectors[:, kept] / np.sqrt(values[kept])))
+    combinations = vectors[:, kept] / np.sqrt(values[kept])
+    return np.asarray(columns @ combinations)
 
 
 def _products(phi: Features, gram: Array, weights: Array, rows: Rows, intercept: bool) -> Array:
@@ -216,10 +225,10 @@ def _products(phi: Features, gram: Array, weights: Array, rows: Rows, intercept:
         k = _largest(gram, weights[:n])
         standardised = (dense(X[:, k]) - mean[k]) * scale[k]
         squares = np.clip(standardised, -_CLIP, _CLIP) ** 2
-    directions = _scaled(np.asarray(X @ along) - mean @ along, rows)
-    directions = np.clip(directions, -_CLIP, _CLIP)
+    centred = np.asarray(X @ along) - mean @ along
+    directions = np.clip(_scaled(centred, rows), -_CLIP, _CLIP)
 
-    i, j = np.triu_indices(directions.shape[1])
+    i, j = np.triu_indices(directions.shape[1])  # each pair once, and each direction with itself
     columns = np.ascontiguousarray(directions.T)
     products = (columns[i] * columns[j]).T
     ones = np.ones((phi.shape[0], int(not intercept)))
@@ -243,7 +252,8 @@ def _largest(gram: Array, weights: Array) -> NDArray[np.intp]:
     """Return the columns of the features, of `weights` (n, m), that contribute most to predictions."""
     n = len(weights)
     size = np.abs(weights).max(axis=1) * np.sqrt(gram.diagonal()[:n])
-    return np.sort(np.argsort(-size, kind="stable")[:_MOST_FEATURES])
+    by_size = np.argsort(-size, kind="stable")  # the largest first
+    return np.sort(by_size[:_MOST_FEATURES])
 
 
 def _ages(rows: Rows) -> Array:
@@ -268,12 +278,15 @@ def _ages_differ(age: NDArray[np.intp], time: Array) -> bool:
 
 def _decays(rows: Rows, steps: Array | None) -> Array:
     """Compute e^(−s), e^(−s/4) and e^(−s/16) of steps s, of rows and successors; none of few episodes, or of None."""
-    n_rows = len(rows) if rows.X_next is None else 2 * len(rows)
+    n_rows = len(rows)
+    if rows.X_next is not None:
+        n_rows = 2 * len(rows)
     if steps is None or np.count_nonzero(rows.begins) < _FEWEST_AGES:
         return np.empty((n_rows, 0))
     if rows.X_next is not None:
         steps = np.append(steps, steps + 1.0)
-    return np.asarray(np.exp(-steps[:, np.newaxis] / np.array(_SCALES_OF_AGE)))
+    exponents = -steps[:, np.newaxis] / np.array(_SCALES_OF_AGE)
+    return np.asarray(np.exp(exponents))
 
 
 def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
@@ -281,16 +294,17 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     from sklearn.ensemble import HistGradientBoostingRegressor  # takes a second to import
 
     folds = folds_of(rows, _FOLDS)
-    fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
+    fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])  # of each row
     full = np.concatenate([part.full for part in folds])
     targets = _held_out_residuals(folds, model)
     check_range(targets)
     targets = _scaled(targets, rows)  # a tree computes in single precision
 
-    X = dense(phi[:, _largest(gram, model.solution.weights[: model.n_features])])
+    of_features = model.solution.weights[: model.n_features]
+    X = dense(phi[:, _largest(gram, of_features)])
     boosted = np.zeros((len(X), targets.shape[1]))
     where = np.resize(fold, len(X))  # of rows, and of successors if they are given
-    step = -(-X.size // _TREE_ENTRIES)
+    step = -(-X.size // _TREE_ENTRIES)  # a tree is grown on every step-th row
     for k in range(len(folds)):
         grown = np.flatnonzero(full & (fold != k))[::step]
         sample_weight = None
@@ -306,8 +320,9 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
 def _held_out_residuals(folds: list[Rows], model: Model) -> Array:
     """Return the returns of the rows of all folds less predictions by weights without each, (T, m)."""
     residuals = []
-    for part, weights in zip(folds, held_out_weights(folds, model.settings), strict=True):
-        residuals.append(lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights))
+    for fold, weights in zip(folds, held_out_weights(folds, model.settings), strict=True):
+        returns = lambda_returns(fold, 1.0, weights)
+        residuals.append(returns - np.asarray(fold.X @ weights))
     return np.concatenate(residuals)
 
 
@@ -350,17 +365,21 @@ def scores_of(tests: TestFunctions, rows: Rows, gram: Array) -> Scores:
     A = whole.A
     of_features = whole.only(np.arange(len(A)) < n)
     theta = of_features.solve().weights
-    u = []
+    score = whole.b - A[:, :n] @ theta  # of features, and then of tests
+
+    score_of_blocks = []
     for e in range(blocks.n_blocks):
         A_e, b_e = blocks.own(e, whole)
         g_e = b_e - A_e[:, :n] @ theta
         rest = of_features.without(_LEFT_OUT * A_e[:n, :n], _LEFT_OUT * b_e[:n])
-        change = rest.solve(g_e[:n]).weights
-        u.append(g_e[n:] + (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change)
+        change = rest.solve(g_e[:n]).weights  # Δ_e
+        by_change = (_LEFT_OUT * A_e[n:, :n] - A[n:, :n]) @ change
+        score_of_blocks.append(g_e[n:] + by_change)
+
     residual = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
     scores = Scores(
-        s=(whole.b - A[:, :n] @ theta)[n:] / total,
-        u=np.array(u) / total,
+        s=score[n:] / total,
+        u=np.array(score_of_blocks) / total,
         M=A[n:, n:] / total,
         size=np.einsum("im,ij,jm->m", theta, gram, theta),
         residual=mean_square(rows, residual),
@@ -394,21 +413,25 @@ def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: 
     `errors` (m,) are the mean standard errors of the predictions, if known.
     """
     tested = [Tested.of(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
-    systematic, expected, p_value, of_age, of_time = (np.array(values) for values in zip(*tested, strict=True))
+    systematic = np.array([one.systematic for one in tested])
+    p_value = np.array([one.p_value for one in tested])
     is_clear = (p_value < SIGNIFICANT) & (systematic > 0.0)
+    is_material = systematic**2 >= MATERIAL * scores.residual
     check = MisfitCheck(
         systematic=systematic,
-        expected=expected,
+        expected=np.array([one.expected for one in tested]),
         standard_error=errors,
         residual=np.sqrt(scores.residual),
         p_value=p_value,
-        of_age=of_age,
-        misfit=is_clear & (systematic**2 >= MATERIAL * scores.residual),
-        of_time=of_time,
+        of_age=np.array([one.of_age for one in tested]),
+        misfit=is_clear & is_material,
+        of_time=np.array([one.of_time for one in tested]),
     )
     if np.any(check.misfit):
         warn(check.message + note, MisfitWarning)
-    return check.first() if single else check
+    if single:
+        return check.first()
+    return check
 
 
 class Tested(NamedTuple):
@@ -428,13 +451,17 @@ class Tested(NamedTuple):
         ranks = Ranks.of(groups, s, u)
         least = np.minimum.reduce(ranks)
         p_value = float(np.mean(least <= least[0]))
-        of_features, of_ages, of_times = (ranks_of_group[0] for ranks_of_group in ranks)
+        of_features = ranks.features[0]
+        of_ages = ranks.ages[0]
+        of_times = ranks.times[0]
         of_clock = p_value < SIGNIFICANT and min(of_ages, of_times) < of_features
         is_time_first = of_times < of_ages
-        if of_times == of_ages:  # both beyond all draws, as ages and times go together
+        if of_times == of_ages:  # both are larger than all draws, as ages and times go together
             is_time_first = _excess(s, u, groups.times) > _excess(s, u, groups.ages)
         of_age = bool(of_clock and not is_time_first)
         of_time = bool(of_clock and is_time_first)
+
+        # the size of the misfit is that of the functions that found it
         if of_age:
             places = groups.ages
             used = places
@@ -444,10 +471,15 @@ class Tested(NamedTuple):
         else:
             places = np.append(groups.products, groups.tree)
             used = places
-            if s[groups.tree].sum() <= 0.0:
+            if s[groups.tree].sum() <= 0.0:  # a tree predicts the residual only if they go together
                 used = groups.products
-        within = s[places], u[:, places], scores.M[np.ix_(places, places)]
-        systematic, expected = _systematic(*within, np.isin(places, used), scores.size[j])
+        systematic, expected = _systematic(
+            s=s[places],
+            u=u[:, places],
+            M=scores.M[np.ix_(places, places)],
+            used=np.isin(places, used),
+            size=scores.size[j],
+        )
         if np.isnan(systematic):
             return cls(0.0, expected, 1.0, of_age, of_time)
         return cls(systematic, expected, p_value, of_age, of_time)
@@ -458,10 +490,12 @@ def _systematic(s: Array, u: Array, M: Array, used: Flags, size: float) -> tuple
 
     The first is NaN where all is rounding beside the mean square of the predictions, `size`.
     """
-    both = System.of_regression(M, np.column_stack([s, u.T]), _RIDGE).solve().weights
+    right = np.column_stack([s, u.T])
+    both = System.of_regression(M, right, _RIDGE).solve().weights
     d = both[:, 0]  # M⁻¹ s
     q = both[:, 1:]  # M⁻¹ u_e
-    if not d @ d > _ROUNDING * (size + d @ d):
+    found = d @ d
+    if not found > _ROUNDING * (size + found):
         return np.nan, float(np.sqrt(np.sum(q**2)))
     expected = float(np.sum(q[used] ** 2))
     systematic = max(0.0, float(d[used] @ d[used]) - expected)
@@ -483,10 +517,12 @@ class Ranks(NamedTuple):
     @classmethod
     def of(cls, groups: Groups, s: Array, u: Array) -> Ranks:
         """Rank the squared length of each group, and the tree; a group that is left out has the last rank."""
-        signs = 2.0 * np.random.default_rng(0).integers(0, 2, (_DRAWS, len(u))) - 1.0
+        generator = np.random.default_rng(0)
+        signs = 2.0 * generator.integers(0, 2, (_DRAWS, len(u))) - 1.0
         draws = np.vstack([s, signs @ u])
 
         def ranked(places: NDArray[np.intp]) -> NDArray[np.intp]:
+            """Rank the squared length at some places."""
             if not len(places):
                 return np.full(len(draws), len(draws))
             return _counted(np.sum(draws[:, places] ** 2, axis=1))
@@ -499,7 +535,8 @@ class Ranks(NamedTuple):
 
 def _counted(draws: Array) -> NDArray[np.intp]:
     """Count the draws that are at least as large as each."""
-    return len(draws) - np.searchsorted(np.sort(draws), draws)
+    n_smaller = np.searchsorted(np.sort(draws), draws)
+    return len(draws) - n_smaller
 
 
 def _scaled(columns: Array, rows: Rows, least: float | Array = 0.0) -> Array:

@@ -103,7 +103,8 @@ class LagSums(Record):
         `ridge` and `penalty` (n,) are those of :class:`lstd.statistics.system.System`.
         """
         n = self.full.shape[1]
-        gram = 0.5 * (self.full[0, :, :n] + self.full[0, :, :n].T)
+        summed = self.full[0, :, :n]
+        gram = 0.5 * (summed + summed.T)  # symmetric but for rounding
         right = np.hstack([*self.decayed(lmbda)])
         return System.of_regression(gram, right, ridge, penalty=penalty, intercept=intercept)
 
@@ -116,8 +117,10 @@ class LagSums(Record):
     def decayed(self, lmbda: float) -> Array:
         """Return λᵏ [(1−λ) C_{k+1} + H_{k+1}, b_k], (H, n, n + m)."""
         horizon, n, _ = self.full.shape
-        ahead = np.vstack([(1.0 - lmbda) * self.full[1:, :, :n] + self.cut[1:], np.zeros((1, n, n))])
-        found = np.concatenate([ahead, self.full[:, :, n:]], axis=2)
+        completed = (1.0 - lmbda) * self.full[1:, :, :n] + self.cut[1:]
+        ahead = np.vstack([completed, np.zeros((1, n, n))])  # nothing completes the longest lag
+        rewards = self.full[:, :, n:]
+        found = np.concatenate([ahead, rewards], axis=2)
         decay = lmbda ** np.arange(horizon)
         return np.asarray(found * decay[:, np.newaxis, np.newaxis])
 
@@ -341,7 +344,9 @@ class LagStatistics(Record):
 
     def named(self, episode: Identity | None) -> LagStatistics:
         """Return the sums with the id of this key for the last episode; None for rows without ids."""
-        return self.changed(last=None if self.last is None else self.last.named(episode))
+        if self.last is None:
+            return self.changed(last=None)
+        return self.changed(last=self.last.named(episode))
 
     @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
     def totals(
@@ -361,12 +366,16 @@ class LagStatistics(Record):
             starts = np.flatnonzero(rows.begins)
 
         def after(end: int, sums: LagSums, last: Rows | None) -> LagStatistics:
+            """Return the statistics before the next row `end`."""
+            n_groups_then = None
+            if n_groups is not None:
+                n_groups_then = n_groups + int(np.searchsorted(starts, end))
             return LagStatistics.of(
                 sums=sums,
                 last=last,
                 n_rows=self.n_rows + end,
                 n_episodes=n_episodes + int(np.count_nonzero(rows.last[: max(0, end - 1)])),
-                n_groups=None if n_groups is None else n_groups + int(np.searchsorted(starts, end)),
+                n_groups=n_groups_then,
             )
 
         both = rows
@@ -444,14 +453,19 @@ def _joined(last: Rows, rows: Rows) -> Rows:
 
 def _preceded(ids: NDArray[Any] | None, n_before: int) -> NDArray[Any] | None:
     """Return the ids of rows, and before them as many of the first one."""
-    return None if ids is None else np.concatenate([ids[:1].repeat(n_before), ids])
+    if ids is None:
+        return None
+    before = ids[:1].repeat(n_before)
+    return np.concatenate([before, ids])
 
 
 def _last_rows(rows: Rows, horizon: int) -> Rows:
     """Return the last rows of the last episode, up to the horizon; the last one alone if it terminated."""
     first = len(rows) - 1
     if not rows.terminated[-1]:
-        first = max(np.flatnonzero(rows.last[:-1]).max(initial=-1) + 1, len(rows) - horizon)
+        (ends,) = rows.last[:-1].nonzero()
+        begin = ends.max(initial=-1) + 1  # of the last episode
+        first = max(begin, len(rows) - horizon)
     return rows.kept(slice(first, len(rows)))
 
 
