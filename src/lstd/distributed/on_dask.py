@@ -53,7 +53,9 @@ def _version(answer: Any) -> str:
     """Return the version in an answer; a worker that died meanwhile counts as having this one."""
     if isinstance(answer, str):
         return f"lstd {answer}"
-    return "none" if isinstance(answer, (ImportError, AttributeError)) else _OWN
+    if isinstance(answer, (ImportError, AttributeError)):
+        return "none"
+    return _OWN
 
 
 @contextlib.contextmanager
@@ -136,17 +138,25 @@ def frame_partitions(frame: Any, columns: Sequence[str], *, others: bool) -> Par
     """Return the partitions of a Dask DataFrame with these columns; without `others`, Dask reads no other columns."""
     names = list(frame.columns)
     for column in columns:
-        if names.count(column) != 1:
-            found = f"has it {names.count(column)} times" if column in names else f"has {names!r:.200}"
-            raise InvalidInputError(f"`source` must have a column {column!r}, once; the Dask DataFrame {found}.")
-    return Partitions(list((frame if others else frame[list(columns)]).to_delayed()), _client_of(frame))
+        count = names.count(column)
+        if count == 1:
+            continue
+        found = f"has it {count} times"
+        if not count:
+            found = f"has {names!r:.200}"
+        raise InvalidInputError(f"`source` must have a column {column!r}, once; the Dask DataFrame {found}.")
+    wanted = frame
+    if not others:
+        wanted = frame[list(columns)]
+    return Partitions(list(wanted.to_delayed()), _client_of(frame))
 
 
 def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     """Return the blocks of rows of Dask arrays by name."""
     arrays = {name: array for name, array in arrays.items() if array is not None}
     CHUNK.check(arrays)
-    if missing := sorted({"X", "y"} - arrays.keys()):
+    missing = sorted({"X", "y"} - arrays.keys())
+    if missing:
         raise InvalidInputError(f"`source` must have `X` and `y`, if it is a mapping; {missing[0]!r} is missing.")
     for name, array in arrays.items():
         if not is_kind(array, "Array") or array.ndim not in (1, 2):
@@ -154,15 +164,21 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
                 f"`{name}` of `source` must be a Dask array of one or two dimensions, like every array of a mapping or "
                 f"a tuple (X, y); got {shown(array)}. Arrays in memory are one chunk: put their mapping in a list."
             )
-        rows, own = arrays["X"].chunks[0], array.chunks[0]
-        if len(rows) != len(own) or not (rows == own or math.isnan(sum(rows + own))):  # NaN: not known
+        rows = arrays["X"].chunks[0]
+        own = array.chunks[0]
+        is_unknown = math.isnan(sum(rows + own))  # Dask gives NaN for a length that it does not know
+        if len(rows) != len(own) or (rows != own and not is_unknown):
             raise InvalidInputError(
                 f"`{name}` of `source` must have the row chunks of `X`, {rows!r:.80}; got {own!r:.80}. Rechunk it: "
                 f"{name}.rechunk({{0: X.chunks[0]}})."
             )
-    blocks = {name: array.rechunk({1: -1} if array.ndim == 2 else {}) for name, array in arrays.items()}
-    parts = zip(*(array.to_delayed().ravel() for array in blocks.values()), strict=True)
-    return Partitions([dict(zip(blocks, part, strict=True)) for part in parts], _client_of(list(arrays.values())))
+    blocks = []  # of rows, of each array
+    for array in arrays.values():
+        if array.ndim == 2:
+            array = array.rechunk({1: -1})  # all columns together
+        blocks.append(array.to_delayed().ravel())
+    chunks = [dict(zip(arrays, parts, strict=True)) for parts in zip(*blocks, strict=True)]
+    return Partitions(chunks, _client_of(list(arrays.values())))
 
 
 def on_graph(sums: SumChunks, partitions: Partitions, client: Any) -> Part | None:
@@ -176,9 +192,14 @@ def on_graph(sums: SumChunks, partitions: Partitions, client: Any) -> Part | Non
     client = client or partitions.client
     if client is not None:
         check_versions(client)
-    summed, merge = (delayed(function, pure=False, traverse=False) for function in (sums, sums.merge))
-    root = merged((summed(*task) for task in enumerate(partitions.chunks)), merge)
-    return None if root is None else load(root, client)
+    sum_chunk = delayed(sums, pure=False, traverse=False)
+    merge = delayed(sums.merge, pure=False, traverse=False)
+    parts = (sum_chunk(place, chunk) for place, chunk in enumerate(partitions.chunks))
+    root = merged(parts, merge)
+    if root is None:
+        return None
+    part: Part = load(root, client)
+    return part
 
 
 def load(chunk: Any, client: Any) -> Any:
@@ -188,12 +209,17 @@ def load(chunk: Any, client: Any) -> Any:
             return chunk.result()
         if is_dask(chunk) or (isinstance(chunk, dict) and any(map(is_dask, chunk.values()))):
             dask: Any = importlib.import_module("dask")
-            return dask.compute(chunk, scheduler=client)[0]
+            (computed,) = dask.compute(chunk, scheduler=client)
+            return computed
     return chunk
 
 
 def _client_of(collection: Any) -> Any:
     """Return the client of a cluster that holds a part of a collection, or of a list of them; None if there is none."""
     distributed = sys.modules.get("distributed")
-    futures = [] if distributed is None else distributed.futures_of(collection)
-    return futures[0].client if futures else None
+    if distributed is None:
+        return None
+    futures = distributed.futures_of(collection)
+    if not futures:
+        return None
+    return futures[0].client
