@@ -28,7 +28,8 @@ Task = tuple[int, Any]  # the place of a chunk, and the chunk
 
 _CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
 _ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several chunks have a place
-_CHUNK_ROWS = 64, 2**15  # fewest and most
+_FEWEST_CHUNK_ROWS = 64
+_MOST_CHUNK_ROWS = 2**15
 _CHOICE_ENTRIES = 2**25  # features of the rows that settings are chosen from, 256 MiB
 _SUMS_HELD = 4  # of several chunks in a tree, each with its blocks
 _FEW_BLOCKS = 16  # of each of several chunks; more only of _BLOCK_ROWS rows and 16 rows per feature each,
@@ -37,8 +38,9 @@ _BLOCK_ROWS = 2**12  # so that they take at most an eighth of the memory of the 
 
 def chunk_rows(memory: int, n_features: int) -> int:
     """Return the rows of a table that are read at a time."""
-    fewest, most = _CHUNK_ROWS
-    return max(fewest, min(most, min(_CHUNK_ENTRIES, memory // _ENTRY_BYTES) // n_features))
+    n_entries = min(_CHUNK_ENTRIES, memory // _ENTRY_BYTES)
+    n_rows = min(_MOST_CHUNK_ROWS, n_entries // n_features)
+    return max(_FEWEST_CHUNK_ROWS, n_rows)
 
 
 def bytes_ahead(memory: int) -> int:
@@ -90,7 +92,9 @@ class SumChunks:
     @property
     def sums_held(self) -> int:
         """Number of sums, each with its blocks, that have a place in memory at a time."""
-        return 1 if self.alone else _SUMS_HELD
+        if self.alone:
+            return 1
+        return _SUMS_HELD
 
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
         """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""
@@ -106,8 +110,8 @@ class SumChunks:
 
     def bytes_under_way(self, n_features: int, limit: int) -> int:
         """Return the bytes left for chunks and sums in progress, if each sum keeps `limit` blocks."""
-        bytes_of_blocks = 16 * n_features**2 * limit * self.sums_held
-        return self.memory - bytes_ahead(self.memory) - min(self.memory // 2, bytes_of_blocks)
+        bytes_of_blocks = min(self.memory // 2, 16 * n_features**2 * limit * self.sums_held)
+        return self.memory - bytes_ahead(self.memory) - bytes_of_blocks
 
 
 def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
 
+_LEAST_ROWS = 64  # of a chunk that settings are chosen from, however many features they have
 _EXPECTED = (
     "Dask arrays as a tuple (X, y) or a mapping, or a list of delayed objects or futures, if it is a Dask collection"
 )
@@ -118,18 +119,29 @@ def fit_chunks(
     checks = None
     if settings.choose:
         chunks, first = _split(chunks, client)
-        settings, selection, checks = choose(first_rows(first, sums, choice_entries(memory)), settings)
+        rows = first_rows(first, sums, choice_entries(memory))
+        settings, selection, checks = choose(rows, settings)
         sums = replace(sums, settings=settings)
     part = runner.sum(sums, chunks)
+    warned: frozenset[str] = frozenset()
     if part.assumed is not None:
+        warned = frozenset({"ends"})
         warn(assumed_cut(f"`source[{part.assumed}]` has `episode` without `terminated`"), MissingTerminationWarning)
     if part.broken is not None:
         warn_of_break(part.broken, f"`source[{part.broken.place}]`")
-    warned = frozenset({"ends"} if part.assumed is not None else ())
-    ids = None if sums.independent else part.ends
-    return estimator_of(
-        model_of(part.blocks, settings, selection, n_blocks, checks=checks, warned=warned, episodes=ids)
+    episodes = None  # ids that further data must not repeat
+    if not independent:
+        episodes = part.ends
+    model = model_of(
+        part.blocks,
+        settings,
+        selection,
+        n_blocks,
+        checks=checks,
+        warned=warned,
+        episodes=episodes,
     )
+    return estimator_of(model)
 
 
 def chunks_of(source: Any) -> Partitions | Iterable[Any]:
@@ -179,7 +191,8 @@ def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows
         if not len(rows):
             continue
         episode = number + np.cumsum(_begins(rows, before, independent=sums.independent))
-        size = min(len(rows), max(64, (max_entries - n_entries) // rows.n_features))
+        room = max(_LEAST_ROWS, (max_entries - n_entries) // rows.n_features)
+        size = min(len(rows), room)
         parts.append(rows.changed(episode=episode).taken(slice(size)))
         n_entries += size * rows.n_features
         if n_entries >= max_entries:

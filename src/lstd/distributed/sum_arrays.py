@@ -44,11 +44,14 @@ class SumArrays(SumChunks):
         broken = find_break(rows, lmbda)
         if broken is not None:
             broken = broken._replace(place=place)
+        assumed = None
+        if rows.assumed:
+            assumed = place
         return Part(
             replace(summed, limit=blocks.limit),
             place,
             place,
-            assumed=place if rows.assumed else None,
+            assumed=assumed,
             broken=broken,
             ends=episodes_seen(rows, SeenIds()),
         )
@@ -64,22 +67,33 @@ class SumArrays(SumChunks):
 
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""
+        begins = True if self.independent else None  # None: as ids or the last row say
         try:
-            blocks = one.blocks.then(two.blocks, begins=True if self.independent else None)
+            blocks = one.blocks.then(two.blocks, begins=begins)
         except InvalidInputError as error:
             raise InvalidInputError(f"`source[{one.last}]` and `source[{two.first}]`: {error}") from error
         ids = one.ends
         if not self.independent:
             first = two.blocks.total.first_episode
-            goes_on = first is not None and one.blocks.total.last_episode == first
-            ids, again = ids.then(two.ends, first if goes_on else None)
+            if one.blocks.total.last_episode != first:
+                first = None  # no episode goes on from chunk to chunk
+            ids, again = ids.then(two.ends, first)
             if again is not None:
                 raise InvalidInputError(
                     f"`source[{two.first}]`, or a chunk after it: `episode` {again} {EPISODE_AGAIN} With chunks of "
                     "whole episodes, `independent=True` allows it."
                 )
-        assumed = two.assumed if one.assumed is None else one.assumed
-        return Part(blocks, one.first, two.last, assumed, one.broken or two.broken, ids)
+        assumed = one.assumed
+        if assumed is None:
+            assumed = two.assumed
+        return Part(
+            blocks,
+            one.first,
+            two.last,
+            assumed=assumed,
+            broken=one.broken or two.broken,
+            ends=ids,
+        )
 
 
 @contextmanager
