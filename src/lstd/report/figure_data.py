@@ -20,6 +20,7 @@ from lstd.estimators.bias_check import checks_for_report
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Checks
 from lstd.metrics import Calibration, calibration
+from lstd.report.model_kinds import OF_RETURNS, check_kind
 from lstd.statistics.intervals import Interval, check_level, half_width
 from lstd.types import Array
 
@@ -193,8 +194,9 @@ def evaluate(
     Raises
     ------
     InvalidInputError
-        If an array breaks the data contract or does not fit the model.
+        If the model is of another kind, or an array breaks the data contract or does not fit the model.
     """
+    check_kind("model", model, OF_RETURNS)
     check_is_fitted(model)
     level = check_level(level)
     compared = compare(model, X, y, columns, _FIGURES, unobserved=unobserved, tolerance=tolerance, warn=warn)

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from lstd.data.arguments import check_array, check_real
+from lstd.data.arguments import check_array, check_real, shown
 from lstd.errors import InvalidInputError
 from lstd.report.rendering import share
 from lstd.report.style import COLOURS, INK, LINES, legend_above, mean_and_band, panels
@@ -90,6 +90,10 @@ def _is_at_end(place: int, values: Array) -> bool:
 
 def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     """Arrange the scores of pairs as a grid. Parameters and errors as in :func:`plot_grid`."""
+    if not isinstance(cv_results, Mapping):
+        raise InvalidInputError(
+            f"`cv_results` must be a mapping of arrays; got {shown(cv_results)}. Pass the `cv_results_` of an LSTDCV."
+        )
     names = ("lmbda", "alpha", "mean_test_score")
     missing = [name for name in names if name not in cv_results]
     if missing:
@@ -242,6 +246,11 @@ def plot_sweep(errors: Mapping[str, ArrayLike], lmbdas: ArrayLike, *, ax: Axes |
     >>> lines[0].get_ydata().tolist()
     [0.2, 0.3]
     """
+    if not isinstance(errors, Mapping):
+        raise InvalidInputError(
+            f"`errors` must be a mapping of arrays by algorithm; got {shown(errors)}. Pass what `run_sweep` "
+            "returns for a list of algorithms."
+        )
     at = np.asarray(lmbdas, dtype=np.float64)
     with panels(ax, 6.4, 3.6) as (panel,):
         lines: list[Artist] = []

@@ -26,6 +26,7 @@ from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
 from lstd.ope.step_ratios import step_ratios
 from lstd.report.figure_data import LEVEL
+from lstd.report.model_kinds import OF_RETURNS, check_kind
 from lstd.report.row_figures import draw_points
 from lstd.report.style import BLUE, POINTS, REFERENCE, WIDE, name_rows, panels
 from lstd.statistics.intervals import check_level
@@ -57,7 +58,7 @@ def plot_coefficients(
     Raises
     ------
     InvalidInputError
-        When the model has no intervals, or an argument breaks a rule.
+        When the model is of another kind or has no intervals, or an argument breaks a rule.
 
     Examples
     --------
@@ -168,7 +169,11 @@ def draw_contributions(
 
 
 def fitted_with(model: Predictor, reward: int) -> Model:
-    """Return the sums and settings of a fitted model; raise InvalidInputError if it has no reward of that number."""
+    """Return the sums and settings of a fitted model.
+
+    Raises InvalidInputError for a model of another kind, or without a reward of that number.
+    """
+    check_kind("model", model, OF_RETURNS)
     check_is_fitted(model)
     m = model.model_.statistics.n_rewards
     if check_integer("reward", reward, 0) >= m:
@@ -313,6 +318,7 @@ def plot_policy_diagnostics(value: PolicyValue, *, ax: Any = None) -> list[Axes]
     >>> [panel.get_ylabel() for panel in plot_policy_diagnostics(policy_value(model))]
     ['mean ratio', 'effective share', 'share of rows above', 'sum of dual weights']
     """
+    check_kind("value", value, (PolicyValue,))
     log: LoggedRows | None = getattr(value.by_blocks, "log", None)
     dual = value.dual_weights
     if log is None or log.ratio is None or dual is None:

@@ -30,6 +30,7 @@ from lstd.report.model_figures import (
     draw_contributions,
     plot_coefficients,
 )
+from lstd.report.model_kinds import OF_PAGES, check_kind
 from lstd.report.rendering import decimals, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
 from lstd.report.style import WIDE, panels, plain, rendered
@@ -114,6 +115,7 @@ def write_fit_report(
     'fit.html'
     """
     page = checked_path(path)
+    check_kind("model", model, OF_PAGES)
     title = str(title)
     if isinstance(model, HorizonLSTD):
         content = steps_page(model, X, y, title, backtest, **data)

@@ -23,6 +23,7 @@ from lstd.estimators.return_spread import ReturnSpread
 from lstd.estimators.validate_data import checked_features
 from lstd.metrics import Calibration
 from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
+from lstd.report.model_kinds import OF_STEPS, check_kind
 from lstd.report.rendering import share
 from lstd.report.style import BLUE, INK, PALE, POINTS, REFERENCE, WIDE, legend_above, name_rows, panels, plain
 from lstd.statistics.intervals import Interval, check_level
@@ -77,7 +78,8 @@ def plot_predictions(
     Raises
     ------
     InvalidInputError
-        If an array breaks the data contract or does not fit the model, or `ax` is not one axes for each reward.
+        If the model is of another kind, an array breaks the data contract or does not fit the model, or `ax` is not one
+        axes for each reward.
 
     Examples
     --------
@@ -352,6 +354,7 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
     >>> len(plot_curve(model, np.eye(2)))
     2
     """
+    check_kind("model", model, OF_STEPS)
     steps = np.arange(1, model.coef_.shape[0] + 1)
     m = len(model.model_.reward_names)
     linear = model.model_.at(steps.tolist())
@@ -425,6 +428,7 @@ def plot_spread(
     >>> len(plot_spread(ReturnSpread(model).fit(X, y, terminated=done), np.eye(2)))
     2
     """
+    check_kind("spread", spread, (ReturnSpread,))
     rows = X[:12]
     found = spread.predict_interval(rows, level)
     if found.lower.ndim > 1:
