@@ -1,5 +1,7 @@
 """Chunks of any size give the model of the whole, whenever predictions are read."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,23 @@ def test_warnings_do_not_depend_on_what_was_read():
     with pytest.warns(IllConditionedWarning, match="singular"):
         estimator.predict([[1.0]])
     estimator.predict([[1.0]])
+
+
+def fit_read_after_each_chunk(model, features):
+    """Fit six chunks of one stream, reading the weights after each; return the warnings of the condition."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for rows in np.array_split(np.arange(T), 6):
+            model.partial_fit(features[rows], Y[rows], episode=EPISODE[rows], terminated=ENDED[rows])
+            assert model.coef_.size
+    return [one for one in given if issubclass(one.category, IllConditionedWarning)]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("extra", [X[:, :1], np.zeros((T, 1))], ids=["repeated", "zero"])
+def test_a_stream_is_told_of_its_condition_once(extra, fit_intercept):
+    features = np.hstack([X, extra])
+    model = LSTD(0.9, 0.8, alpha=0.0, fit_intercept=fit_intercept)
+    assert len(fit_read_after_each_chunk(model, features)) == 1
+    with pytest.warns(IllConditionedWarning):  # of a new fit
+        model.fit(features, Y, episode=EPISODE, terminated=ENDED)

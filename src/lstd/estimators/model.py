@@ -374,9 +374,9 @@ class Model(Record):
             return self.described(is_reported=True)
         system = self.system
         solution = self._solution_of(system)
-        solved = self.described(solution=solution, is_reported=True)  # which need not be solved again
-        system.warn_of_condition(solution)
+        warned = system.warn_of_condition(solution, self.warned)
         self._warn_of_data()
+        solved = self.described(solution=solution, is_reported=True, warned=warned)  # which need not be solved again
         n = self.statistics.n_transitions
         if n < 2 * self.ridge_at:
             return solved

@@ -99,6 +99,14 @@ class Equations(NamedTuple):
         return Equations(self.A - other.A, self.b - other.b)
 
 
+_FAULTS = {
+    "no intercept": _NO_INTERCEPT,
+    "no weights": _NO_WEIGHTS,
+    "only cuts": _ONLY_CUTS,
+    "only cuts of level": ONLY_CUTS_OF_LEVEL,
+}
+
+
 @dataclass(frozen=True, eq=False)
 class System:
     """The system (A + diag(ridge)) θ = b; n weights, m rewards.
@@ -258,18 +266,33 @@ class System:
         weights[kept] = rest.weights
         return Solution(weights, np.inf, Outcome.UNBOUNDED)
 
-    def warn_of_condition(self, solution: Solution) -> None:
-        """Give an IllConditionedWarning if the system is singular or nearly so, or cuts alone decide the solution."""
-        if self.endless.any():
-            is_ones = self.intercept and self.endless[-1]
-            warn(_NO_INTERCEPT if is_ones else _NO_WEIGHTS, IllConditionedWarning)
-            return
-        if not solution.is_accurate:
+    def warn_of_condition(self, solution: Solution, warned: frozenset[str] = frozenset()) -> frozenset[str]:
+        """Give an IllConditionedWarning if the system is singular or nearly so, or cuts alone decide the solution.
+
+        A fault that is named in `warned` is not said again. Returns the names with that of the fault, if any.
+        """
+        fault = self._fault_of(solution)
+        if not fault or fault in warned:
+            return warned
+        if fault == "inaccurate":
             warn_of_condition(solution, self.A + np.diag(self.ridge), self.b)
-        elif self.only_cuts:
-            warn(_ONLY_CUTS, IllConditionedWarning)
-        elif self._cuts_decide_level:
-            warn(ONLY_CUTS_OF_LEVEL, IllConditionedWarning)
+        else:
+            warn(_FAULTS[fault], IllConditionedWarning)
+        return warned | {fault}
+
+    def _fault_of(self, solution: Solution) -> str:
+        """Return the name of what is wrong with the system; empty if nothing is."""
+        if self.endless.any():
+            if self.intercept and self.endless[-1]:
+                return "no intercept"
+            return "no weights"
+        if not solution.is_accurate:
+            return "inaccurate"
+        if self.only_cuts:
+            return "only cuts"
+        if self._cuts_decide_level:
+            return "only cuts of level"
+        return ""
 
     @property
     def _cuts_decide_level(self) -> bool:
