@@ -92,7 +92,10 @@ def pass_over(state, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def read(row0, row1, row2, row3, state, first_row, lanes):  # type: ignore[no-untyped-def]
-    """Set lane j to the terms of row_jᵀφ and lane 4 + j to those of row_jᵀφ₊; add φ_j row_j to φᵀM, likewise φ₊ᵀM."""
+    """Set lane j to the terms of row_jᵀφ and lane 4 + j to those of row_jᵀφ₊; add φ_j row_j to φᵀM, likewise φ₊ᵀM.
+
+    ψ is φ₊, and `phi_m`, `psi_m` are the sums φᵀM and φ₊ᵀM. The letters a to d are entries i of the four rows.
+    """
     phi, phi_m, psi, psi_m = state[PHI], state[PHI_P], state[NEXT], state[NEXT_P]
     lane0, lane1, lane2, lane3 = lanes[0], lanes[1], lanes[2], lanes[3]
     lane4, lane5, lane6, lane7 = lanes[4], lanes[5], lanes[6], lanes[7]
@@ -179,7 +182,11 @@ def make_room(state, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3, left, right):  # type: ignore[no-untyped-def]
-    """The loop of `make_room` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers."""
+    """The loop of `make_room` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers.
+
+    `Q` is the whole state, in which the panel of change k is row `k`. The letters a to d are of the rows of M, with the
+    number of the change; e to h are entries j of the four r.
+    """
     a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
     b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
     c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]

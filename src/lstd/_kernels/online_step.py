@@ -198,7 +198,9 @@ def dot(x, a):  # type: ignore[no-untyped-def]
 def enter(reward, discount, ratio, terminated, state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
     """Put the transition from PHI to ARRIVES into the buffer, and ARRIVES into NEXT; return a code, negative for none.
 
-    The rewards after the first are in the buffer already.
+    The rewards after the first are in the buffer already. All is checked before anything changes, but that products
+    formed for another successor are dropped. The names in capitals are places: rows of `state`, and entries of
+    `numbers`, `counts` and `row`.
     """
     own = numbers[WEIGHT]
     most = max(1.0, ratio * max(1.0, own * numbers[GROWTH]) * max(1.0, abs(reward) / HUGE))
@@ -230,7 +232,11 @@ def enter(reward, discount, ratio, terminated, state, numbers, counts, buffer): 
 
 @kernel
 def advance(state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
-    """Update P, y, θ and z with the last row of the buffer, and return the code."""
+    """Update P, y, θ and z with the last row of the buffer, and return the code.
+
+    The order matters: q and y' need p = Pφ and y of before, θ' needs q and y', and `phi_theta` is of θ before. Names
+    in capitals are places: rows of `state`, and entries of `numbers`, `counts` and `row`.
+    """
     row = buffer[counts[BUFFERED]]
     k = counts[WAITING]
     phi = state[PHI]

@@ -48,27 +48,41 @@ def balance(size):  # type: ignore[no-untyped-def]
     rows = np.ones(n)
     columns = np.ones(n)
     for _ in range(_SWEEPS):
-        if _divide(size, rows, columns, False) and _divide(size.T, columns, rows, False):
+        if _are_close(size, rows, columns) and _are_close(size.T, columns, rows):
             break
-        _divide(size, rows, columns, True)
-        _divide(size.T, columns, rows, True)
+        _divide(size, rows, columns)
+        _divide(size.T, columns, rows)
     return rows, columns
 
 
 @kernel
-def _divide(size, rows, columns, change):  # type: ignore[no-untyped-def]
-    """Return whether the sums of scaled rows are close together; if `change`, make them one by new factors of rows."""
+def _are_close(size, rows, columns):  # type: ignore[no-untyped-def]
+    """Return whether the sums of scaled rows are close together, but for rows of zeros."""
     least = np.inf
     most = 0.0
     for i in range(len(rows)):
-        total = 0.0
-        for j in range(len(columns)):
-            total += size[i, j] * columns[j]
+        total = _sum_of_row(size, i, columns)
         if total > 0.0:
-            least = min(least, rows[i] * total)
-            most = max(most, rows[i] * total)
-        if change and total > 0.0:
-            rows[i] = 1.0 / min(max(total, 1.0 / _LARGEST), _LARGEST)
-        elif change:
-            rows[i] = 1.0
+            scaled_total = rows[i] * total
+            least = min(least, scaled_total)
+            most = max(most, scaled_total)
     return most <= _ALIKE * least
+
+
+@kernel
+def _divide(size, rows, columns):  # type: ignore[no-untyped-def]
+    """Make the sums of scaled rows one, by new factors of rows; that of a row of zeros is one."""
+    for i in range(len(rows)):
+        total = _sum_of_row(size, i, columns)
+        rows[i] = 1.0
+        if total > 0.0:
+            rows[i] = 1.0 / min(max(total, 1.0 / _LARGEST), _LARGEST)
+
+
+@kernel
+def _sum_of_row(size, i, columns):  # type: ignore[no-untyped-def]
+    """Return the sum of row i with its columns scaled."""
+    total = 0.0
+    for j in range(len(columns)):
+        total += size[i, j] * columns[j]
+    return total
