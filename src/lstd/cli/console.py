@@ -49,7 +49,7 @@ _sender: socket.socket | None = None
 
 def say(text: str) -> None:
     """Write a line to stderr, if there is anyone to read it."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # ValueError: stderr is closed
         print(without_controls(text), file=sys.stderr, flush=True)
 
 
@@ -87,9 +87,9 @@ def fail_with(error: LSTDError | OSError, advice: str = "") -> int:
     if not isinstance(error, LSTDError):
         error = OutputError(f"{error.filename}: {error.strerror or error}.")
     if isinstance(error, ConfigurationMismatchError):
-        return fail(f"{error}", OTHER_CONFIGURATION)
+        return fail(str(error), OTHER_CONFIGURATION)
     if isinstance(error, InvalidInputError):
-        return fail(f"{error}", BAD_INPUT)
+        return fail(str(error), BAD_INPUT)
     return fail(f"{error} {advice}", FAILED)
 
 

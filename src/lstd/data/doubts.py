@@ -358,8 +358,11 @@ def support_doubt(rows: Rows, ratio: Array, value: Array | None = None) -> str:
     ratio = ratio[chosen]
     if not (ratio != 1.0).any():
         return ""
-    low = _SHARES / (_LARGER * max(1.0, float(ratio.max())))
-    factors = np.log1p(np.append(-low, 0.5 * _SHARES) * (ratio - 1.0)[:, np.newaxis])
+    largest_ratio = _LARGER * max(1.0, float(ratio.max()))  # M of the module header
+    low = _SHARES / largest_ratio  # its κ ≤ 1/M, for a mean below 1
+    high = 0.5 * _SHARES  # its κ ≤ 1, for a mean above 1
+    # log(1 + κ(1 − ρ)), then log(1 + κ(ρ − 1))
+    factors = np.log1p(np.append(-low, high) * (ratio - 1.0)[:, np.newaxis])
     block = np.searchsorted(np.flatnonzero(rows.begins), chosen, side="right")
     if block[-1] - block[0] < 2 * _FEW:
         block = np.arange(len(chosen))

@@ -111,12 +111,14 @@ class Contributions:
             values = values.swapaxes(0, 1)
             error = error.swapaxes(0, 1)
         of_age = age.total / max(1, age.n_rows)
+        # The other features are the first columns: see `AgeColumns.sources`.
+        means_of_features = np.insert(means[: age.n_given - 1], age.place, of_age)
         return cls(
             values=values,
             standard_error=error,
             base=coef @ means + linear.intercept,
             x=x,
-            means=np.insert(means[: age.n_given - 1], age.place, of_age),
+            means=means_of_features,
             coef=age.slopes(x, coef),
             names=linear.feature_names,
         )
@@ -150,7 +152,7 @@ class Contributions:
 
 def _error_of_sums(influence: Influence, distance: Array, of_features: Flags) -> Array:
     """Compute standard errors (m, T, n) of the sums of columns (T, c) times weights, over those of each feature."""
-    vectors = influence.vectors[:, :, : distance.shape[1]]
+    vectors = influence.vectors[:, :, : distance.shape[1]]  # (E blocks, m, c), without the ones
     errors = []
     for own in of_features.T:
         moves = np.einsum("tc,emc->emt", distance[:, own], vectors[:, :, own])

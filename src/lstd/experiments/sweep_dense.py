@@ -107,9 +107,11 @@ def _add_errors(weight, target, discount, lmbda, theta, y, dots, total):  # type
     """Add the errors of the three variants, κ from φ₊ᵀy' and φ₊ᵀθ' in `dots`."""
     kappa = np.empty((2, LANES))
     for k in range(LANES):
-        ahead = (1.0 - lmbda[k]) * discount
-        kappa[0, k] = discount * dots[1, k] / (1.0 - discount * dots[0, k])
-        kappa[1, k] = ahead * dots[1, k] / (1.0 - ahead * dots[0, k])
+        phi_y = dots[0, k]
+        phi_theta = dots[1, k]
+        ahead = (1.0 - lmbda[k]) * discount  # o of the next row
+        kappa[0, k] = discount * phi_theta / (1.0 - discount * phi_y)
+        kappa[1, k] = ahead * phi_theta / (1.0 - ahead * phi_y)
     for i in range(len(weight)):
         for k in range(LANES):
             uncorrected = theta[i, k] - target[i]

@@ -81,14 +81,16 @@ def _drawn(
     from lstd._kernels.chain import deal
 
     uniforms, normals, restarts = np.zeros((3, n_steps))
-    n_numbers = (n_steps + 1) * (1 + random_start)
+    n_uniforms_per_step = 1 + random_start
+    n_numbers = (n_steps + 1) * n_uniforms_per_step
     if noisy:
-        n_numbers += n_steps + n_steps // 2 + 64  # a normal takes 4/π numbers on average
+        n_numbers += n_steps + n_steps // 2 + 64  # a normal takes 4/π numbers on average, thus a margin
     numbers = generator.random_sample(n_numbers)
     while True:
         signed = 2.0 * numbers - 1.0
         if deal(numbers, signed, signed**2, noisy, random_start, uniforms, normals, restarts):
             break
+        # Too few: with more behind them, all are dealt anew, so that the draws are the same however many were drawn.
         numbers = np.concatenate((numbers, generator.random_sample(len(numbers))))
     first = 0.0
     if random_start:

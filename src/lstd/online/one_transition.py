@@ -281,7 +281,7 @@ class OnlinePredictor(ABC):
     @property
     @abstractmethod
     def weights(self) -> Array:
-        """Copy of the weights after the last transition, shape (n,)."""
+        """Copy of the weights after the last transition, shape (n,), or (m, n) with several rewards."""
 
     def predict(self, x: Any) -> float | Array:
         """Predict the value of a row, or of each row of a matrix.
@@ -289,6 +289,7 @@ class OnlinePredictor(ABC):
         Parameters
         ----------
         x : array-like of shape (n,) or (k, n), sparse matrix, or tuple (indices, values)
+            A row of features, or k rows. A tuple is one sparse row.
 
         Returns
         -------
@@ -300,7 +301,9 @@ class OnlinePredictor(ABC):
         InvalidInputError
             When `x` is not finite or has another number of features, or the weights overflowed.
         """
-        n, weights, x = self.n_features, self.weights, by_name("x", x, self._names)
+        n = self.n_features
+        weights = self.weights
+        x = by_name("x", x, self._names)
         if isinstance(x, tuple):
             row = check_sparse_row("x", x, n)
             return _plain(product("x", row.values, weights.T[row.indices]))

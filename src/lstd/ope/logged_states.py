@@ -361,9 +361,9 @@ class LoggedStates:
         return direct, found
 
     def estimate(
-        self, weight: Array | float = 1.0, rewards: Array | None = None, more: Array | float = 0.0
+        self, weight: Array | float = 1.0, rewards: Array | None = None, plus: Array | float = 0.0
     ) -> ValueByBlocks:
-        """Fit LSTD with ratios, with `weight` and `rewards` (N,); return the mean of v(s_0) + `more` over episodes."""
+        """Fit LSTD with ratios, with `weight` and `rewards` (N,); return the mean of v(s_0) + `plus` over episodes."""
         full = self.logged.full
         rows = self.logged.rows
         weights = rows.weight * scattered(weight, full, len(rows))
@@ -379,12 +379,14 @@ class LoggedStates:
             options = {"n_blocks": self.given.options["n_blocks"]}
         model = Model.of_rows(rows, settings, options, warned=frozenset({"breaks"}))
         check_weighted(model.statistics.total_weight, model.statistics.n_transitions)
-        X = rows.X[self.first]
-        share = np.full(X.shape[0], 1.0 / X.shape[0])
-        found = combined(model, dense(X.T @ share), model.predict(X) + more, share, log=self.logged)
+        starts = rows.X[self.first]
+        n_starts = starts.shape[0]
+        share = np.full(n_starts, 1.0 / n_starts)
+        found = combined(model, dense(starts.T @ share), model.predict(starts) + plus, share, log=self.logged)
         if settings.lmbda > 0.0:  # traces have other dual weights
             return found
-        return replace(found, dual=self._dual(found) * weights[full] * self.ratio)
+        dual = self._dual(found) * weights[full] * self.ratio  # w_t ωᵀz_t: z_t = ρ_t φ_t at λ = 0
+        return replace(found, dual=dual)
 
     def _mean_square(self, rows: Rows) -> float:
         """Mean diagonal of Σ wρφφᵀ."""

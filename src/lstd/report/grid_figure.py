@@ -182,7 +182,7 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     ratio = grid.error / max(grid.error[grid.lowest], _TINY)
     largest = float(np.nanmax(ratio))
     # The differences near the lowest error matter; the error of a small α may be larger by orders of magnitude.
-    top = min(_MAX_RATIO, largest, 4.0 * float(np.nanmedian(ratio)) - 3.0)
+    top = min(_MAX_RATIO, largest, 4.0 * float(np.nanmedian(ratio)) - 3.0)  # 1 + 4 (median − 1)
     top = max(1.0 + _MIN_RANGE, top)
     height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
     with panels(ax, 6.4, height) as (panel,):
@@ -198,7 +198,7 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
             linewidth=0.2,
         )
         panel.grid(False)
-        handles = panel.plot(*grid.chosen[::-1], **_CHOSEN)
+        handles = panel.plot(*grid.chosen[::-1], **_CHOSEN)  # (column, row)
         if grid.lowest != grid.chosen:
             handles += panel.plot(*grid.lowest[::-1], **_LOWEST)
         if np.isnan(grid.error).any():

@@ -68,17 +68,21 @@ def _run(sums: LagSums, lmbdas: Array, inverses: Array) -> Array:
     n_rewards = width - n
     n_ridges = len(inverses)
     decayed = np.stack([sums.decayed(lmbda) for lmbda in lmbdas.tolist()])  # (L, H, n, n + m)
-    of_rewards = np.cumsum(decayed[..., n:], axis=1)
-    matrices = decayed[..., :n].transpose(0, 2, 1, 3).reshape(len(lmbdas), n, horizon * n)  # side by side
+    of_rewards = np.cumsum(decayed[..., n:], axis=1)  # (L, H, n, m)
+    by_row = decayed[..., :n].transpose(0, 2, 1, 3)  # (L, n, H, n)
+    matrices = by_row.reshape(len(lmbdas), n, horizon * n)  # side by side
+    # θ of all ridges and rewards side by side, J m columns
     backwards = np.zeros((len(lmbdas), (horizon + 1) * n, n_ridges * n_rewards))  # θ_H, …, θ_1, θ_0
     for h in range(1, horizon + 1):
         place = (horizon - h) * n
         later = backwards[:, place + n : place + n + h * n]  # θ_{h−1}, …, θ_0
         right = (matrices[:, :, : h * n] @ later).reshape(len(lmbdas), n, n_ridges, n_rewards)
         right += of_rewards[:, h - 1, :, np.newaxis]
-        by_ridge = right.transpose(2, 1, 0, 3).reshape(n_ridges, n, -1)
+        by_ridge = right.transpose(2, 1, 0, 3).reshape(n_ridges, n, -1)  # (L, n, J, m) to (J, n, L m)
         theta = (inverses @ by_ridge).reshape(n_ridges, n, len(lmbdas), n_rewards)
-        backwards[:, place : place + n] = theta.transpose(2, 1, 0, 3).reshape(len(lmbdas), n, -1)
-    weights = backwards[:, : horizon * n].reshape(len(lmbdas), horizon, n, n_ridges, n_rewards)[:, ::-1]
+        by_lmbda = theta.transpose(2, 1, 0, 3)  # (J, n, L, m) to (L, n, J, m)
+        backwards[:, place : place + n] = by_lmbda.reshape(len(lmbdas), n, -1)
+    longest_first = backwards[:, : horizon * n].reshape(len(lmbdas), horizon, n, n_ridges, n_rewards)
+    weights = longest_first[:, ::-1]
     check_range(weights)
-    return weights.transpose(0, 3, 1, 2, 4)
+    return weights.transpose(0, 3, 1, 2, 4)  # (L, H, n, J, m) to (L, J, H, n, m)

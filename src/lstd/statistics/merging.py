@@ -450,7 +450,7 @@ class LSTDStatistics(ReadOnly, Saved):
         if rows.groups is not None:
             starts = np.flatnonzero(rows.begins)
             n_groups -= not new and self.shares_group_with(rows)
-        n_episodes = self.n_episodes + (not goes_on)
+        n_begun = self.n_episodes + (not goes_on)  # episodes up to the first row
         before = self._settled(goes_on)
         first = self.first
         if new:
@@ -458,13 +458,14 @@ class LSTDStatistics(ReadOnly, Saved):
         start = self.changed(about=about, successors=rows.X_next is not None, first=first)
 
         def until(end: int, n_ended: int, arrays: Added, last: Rows, counts: Counts) -> LSTDStatistics:
+            # After the first `end` rows, `last` the last of them, before which `n_ended` episodes end.
             return start.changed(
                 sums=arrays.sums,
                 cuts=arrays.cuts,
                 trace=arrays.trace,
                 last=last,
                 counts=counts,
-                n_episodes=n_episodes + n_ended,
+                n_episodes=n_begun + n_ended,
                 n_groups=None if rows.groups is None else n_groups + int(np.searchsorted(starts, end)),
             )
 
