@@ -1,4 +1,4 @@
-"""Every figure and the page draw a fitted object, or refuse it in words of ours that say what to call instead."""
+"""Every figure and the page draw a fitted object, or refuse it with a message that says what to call instead."""
 
 import inspect
 

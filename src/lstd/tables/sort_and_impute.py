@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lstd.data import parse_columns as convert
 from lstd.data.arrow_columns import from_numpy
-from lstd.data.converted import sorted_order
+from lstd.data.batch_rows import sorted_order
 from lstd.data.ids import Fault, quoting
 from lstd.data.open_table import open_table
 from lstd.data.roles import Roles

@@ -204,7 +204,7 @@ class FrameRows:
         error_at: ErrorAt | None = None,
     ) -> None:
         try:
-            from lstd.data import arrow_columns, converted, parse_columns
+            from lstd.data import arrow_columns, batch_rows, parse_columns
         except ModuleNotFoundError as error:
             raise missing_extra("Reading a data frame", "pyarrow", "data") from error
         self._frames = arrow_columns
@@ -230,9 +230,9 @@ class FrameRows:
         self._batch = batch
         if sort:  # by episode and time; errors name places before
             by = replace(self.columns, groups=None)
-            self._order = converted.sorted_order(batch, by, self._sound, self._unit)
+            self._order = batch_rows.sorted_order(batch, by, self._sound, self._unit)
             self._batch = batch.take(arrow_columns.from_numpy(self._order))
-        self.found = converted.Converted(self._batch, self.columns, unit=self._unit)
+        self.found = batch_rows.Converted(self._batch, self.columns, unit=self._unit)
 
     def _selected(self, frame: Any, names: list[str]) -> Any:
         """Return a frame as Arrow or pandas has it, after a check that it has the columns."""
