@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from lstd import LSTD
+import lstd
+from lstd import LSTD, HorizonLSTD
 from lstd.errors import IllConditionedWarning, InvalidInputError
 
 T, N = 300, 3
@@ -71,21 +72,40 @@ def test_warnings_do_not_depend_on_what_was_read():
     estimator.predict([[1.0]])
 
 
-def fit_read_after_each_chunk(model, features):
+def continued_from_a_file(model, path):
+    """Return the model that a file holds."""
+    model.save(path)
+    return lstd.load(path)
+
+
+def fit_read_after_each_chunk(model, features, between=lambda model: model):
     """Fit six chunks of one stream, reading the weights after each; return the warnings of the condition."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         for rows in np.array_split(np.arange(T), 6):
             model.partial_fit(features[rows], Y[rows], episode=EPISODE[rows], terminated=ENDED[rows])
             assert model.coef_.size
+            model = between(model)
     return [one for one in given if issubclass(one.category, IllConditionedWarning)]
 
 
+STREAMS = {
+    "LSTD": lambda **settings: LSTD(0.9, 0.8, **settings),
+    "HorizonLSTD": lambda **settings: HorizonLSTD(4, 0.9, 0.8, check=False, penalty="raw", **settings),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("extra", [X[:, :1], np.zeros((T, 1))], ids=["repeated", "zero"])
-def test_a_stream_is_told_of_its_condition_once(extra, fit_intercept):
+@pytest.mark.parametrize("through_files", [False, True])
+def test_a_stream_is_told_of_its_condition_once(tmp_path, kind, extra, fit_intercept, through_files):
     features = np.hstack([X, extra])
-    model = LSTD(0.9, 0.8, alpha=0.0, fit_intercept=fit_intercept)
-    assert len(fit_read_after_each_chunk(model, features)) == 1
+    model = STREAMS[kind](alpha=0.0, fit_intercept=fit_intercept)
+    if through_files:
+        given = fit_read_after_each_chunk(model, features, lambda model: continued_from_a_file(model, tmp_path / "m"))
+    else:
+        given = fit_read_after_each_chunk(model, features)
+    assert len(given) == 1
     with pytest.warns(IllConditionedWarning):  # of a new fit
         model.fit(features, Y, episode=EPISODE, terminated=ENDED)

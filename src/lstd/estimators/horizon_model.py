@@ -91,6 +91,7 @@ class HorizonModel(Record):
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
     known: Solved | None = None  # what a file holds of the weights
     is_reported: bool = False  # whether the warning about the system was given
+    warned: frozenset[str] = frozenset()  # faults of the system that the stream has had a warning of
     origin: Origin | None = None
     check: bool = True  # whether `fit` checks it
     checks: Checks | None = None  # of some rows of the fit; None if they were not made
@@ -330,14 +331,15 @@ class HorizonModel(Record):
         return Solved(self.uncentred(theta), self.choice.lmbda, self.choice.alpha, influence, reason)
 
     def reported(self) -> HorizonModel:
-        """Give the warning about the system, unless it was given; return the solved model with it."""
+        """Give the warning about the system, unless the stream has had it; return the solved model with it."""
         if self.is_reported:
             return self
         if self.known is not None:
             return self.described(is_reported=True)
         recursion = self._recursion_of_all
-        recursion.warn_of_condition()
-        return self.described(solved=self._solved_by(recursion), is_reported=True)  # which need not be solved again
+        warned = recursion.warn_of_condition(self.warned)
+        solved = self._solved_by(recursion)  # which need not be solved again
+        return self.described(solved=solved, is_reported=True, warned=warned)
 
     def uncentred(self, weights: Array) -> Array:
         """Return weights (H, n, m) of the features from those of the features less their centre."""

@@ -596,7 +596,7 @@ class SavedModel:
     limits: Limits | None
     compared: bool
     free: MatrixFree | None
-    assumed: bool  # whether all episodes are assumed to be truncated
+    warned: frozenset[str]  # warnings that the stream has had
 
     def __post_init__(self) -> None:
         s, settings, choice, influence = self.statistics, self.settings, self.selection, self.influence
@@ -641,12 +641,11 @@ class SavedModel:
             limits=model.limits,
             compared=model.compared,
             free=model.matrix_free,
-            assumed="ends" in model.warned,
+            warned=model.warned,
         )
 
     def model(self) -> Model:
         """Return the model, without the blocks of its data."""
-        warned = frozenset({"ends"}) if self.assumed else frozenset()
         return Model(
             blocks=Blocks(self.statistics, limit=0, reason=self.no_intervals or _GONE),
             settings=self.settings,
@@ -655,7 +654,7 @@ class SavedModel:
             selection=self.selection,
             options=self.options,
             checks=self.checks,
-            warned=warned,
+            warned=self.warned,
             is_reported=True,
             ridge_at=self.statistics.n_transitions,
             said=self.said,

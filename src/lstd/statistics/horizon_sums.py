@@ -508,9 +508,12 @@ class HorizonSolution(Record):
             system=system,
         )
 
-    def warn_of_condition(self) -> None:
-        """Give an IllConditionedWarning if the system is singular or nearly so."""
-        self.system.warn_of_condition(self.accuracy)
+    def warn_of_condition(self, warned: frozenset[str]) -> frozenset[str]:
+        """Give an IllConditionedWarning if the system is singular or nearly so; see :meth:`System.warn_of_condition`.
+
+        A fault that is named in `warned` is not said again. Returns the names with that of the fault, if any.
+        """
+        return self.system.warn_of_condition(self.accuracy, warned)
 
     def run(self, added: Array | None = None) -> Array:
         """Return the weights θ_1, …, θ_H, (H, n, m); or, with `added` (H, n, m) in place of Σ c_k, what follows."""
