@@ -13,7 +13,7 @@ data are independent. The degrees of freedom of independent data are those of We
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +30,7 @@ from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features
 from lstd.statistics.intervals import Influence, Interval, check_level, degrees_of_freedom, interval_of
 from lstd.statistics.solve import check_range
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 __all__ = [
     "BiasCheck",
@@ -82,11 +82,11 @@ class Difference(Interval):
 def difference(
     a: Predictor,
     b: Predictor,
-    X: Any,
+    X: FeaturesLike,
     weights: ArrayLike | None = None,
     level: float = 0.95,
     *,
-    X_b: Any = None,
+    X_b: FeaturesLike | None = None,
     any_gamma: bool = False,
 ) -> Difference:
     """Compute intervals for how much more one model predicts than another: v_a(x) − v_b(x).

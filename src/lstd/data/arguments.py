@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     return text
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return the start of a value's representation, for a message; of an array or a data frame, its type and shape."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape and all(isinstance(length, int) for length in shape):
@@ -43,7 +43,15 @@ def shown(value: Any) -> str:
     return f"{value!r:.80}"
 
 
-def is_of_arrow(value: Any) -> bool:
+class _ArrowColumn(Protocol):
+    """A column of Arrow."""
+
+    @property
+    def type(self) -> object:
+        """Type of its values."""
+
+
+def is_of_arrow(value: object) -> TypeGuard[_ArrowColumn]:
     """Return whether a value is a column of Arrow."""
     return library_of(value) == "pyarrow" and hasattr(value, "type")
 
@@ -65,7 +73,7 @@ def shown_key(key: Identity | None) -> str:
 
 
 def check_real(
-    name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
+    name: str, value: object, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> float:
     """Return `value` as a finite float in [low, high], without the ends that are open, or raise InvalidInputError."""
     if type(value) is not float and (isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real)):
@@ -86,7 +94,7 @@ def check_real(
     return number
 
 
-def _no_number(name: str, value: Any) -> InvalidInputError:
+def _no_number(name: str, value: object) -> InvalidInputError:
     return InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
 
 
@@ -99,7 +107,7 @@ def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> st
     return f"{opening}{low:g}, {high:g}{closing}"
 
 
-def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise InvalidInputError."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidInputError(f"`{name}` must be an integer; got {shown(value)}.")
@@ -112,14 +120,14 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
     return number
 
 
-def check_flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: object) -> bool:
     """Return `value` as a bool if it is True or False, or raise InvalidInputError."""
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"`{name}` must be True or False; got {shown(value)}.")
     return bool(value)
 
 
-def says_no_ends(terminated: Any, what: str = "flags, one for each row") -> bool:
+def says_no_ends(terminated: object, what: str = "flags, one for each row") -> bool:
     """Return whether `terminated` is False alone, which says that no end was seen; refuse other single flags.
 
     `what` it is otherwise.
@@ -134,25 +142,28 @@ def says_no_ends(terminated: Any, what: str = "flags, one for each row") -> bool
     return False
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
+def check_choice(name: str, value: object, choices: Collection[str]) -> str:
     """Return `value` if it is one of `choices`, or raise InvalidInputError."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.")
     return value
 
 
-def check_columns(name: str, value: Any, *, several: bool = True, least: int = 1) -> tuple[str, ...]:
+def check_columns(name: str, value: object, *, several: bool = True, least: int = 1) -> tuple[str, ...]:
     """Return the names of columns: one alone or, where `several` may be given, a list in order, each once."""
     if isinstance(value, (set, frozenset)):
         raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
-    is_single_name = not several or isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
-    names = [value] if is_single_name else [*value]
-    for one in names:
+    given: list[object] = [value]
+    if several and isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        given = [*value]
+    names = []
+    for one in given:
         if not isinstance(one, str):
             what = "the name of a column"
             if several:
                 what += " or several"
             raise InvalidInputError(f"`{name}` must be {what}; got {shown(one)} of type {type(one).__name__}.")
+        names.append(one)
     if len({*names}) < len(names):
         twice = next(one for one in names if names.count(one) > 1)
         raise InvalidInputError(f"`{name}` must name each column once; {twice!r} is in it twice.")

@@ -25,17 +25,17 @@ from lstd.data.ids import first_repeat, first_true, identities, in_one_form, las
 from lstd.data.rows import COLUMNS, PerRow, Rows
 from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 
 def check_rows(
-    X: Any,
+    X: FeaturesLike,
     y: Any,
     *,
     gamma: float,
     episode: PerRow = None,
     terminated: PerRow = None,
-    X_next: Any = None,
+    X_next: FeaturesLike | None = None,
     groups: PerRow = None,
     warn: bool = True,
     finite: bool = True,
@@ -102,7 +102,7 @@ def check_rows(
     return rows
 
 
-def _check_successors(X_next: Any, ended: Flags, finite: bool, summed: bool) -> Features:
+def _check_successors(X_next: FeaturesLike, ended: Flags, finite: bool, summed: bool) -> Features:
     """Check the features of successors; those of terminal ones are not used, and may be NaN or infinite."""
     phi = check_features("X_next", X_next, finite=False, single=summed)
     if len(ended) == phi.shape[0] and not all_finite(phi[ended]):

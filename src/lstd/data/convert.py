@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.ids import NO_TYPE, Fault, not_numeric
 from lstd.errors import InvalidInputError, InvalidTypeError, missing_extra
@@ -34,17 +34,17 @@ _SINGLE = "single"  # in place of the label of a column: the value stands alone
 # ------------------------------------------------------------ what values are
 
 
-def library_of(value: Any) -> str:
+def library_of(value: object) -> str:
     """Return the name of the package of a value's type."""
     return type(value).__module__.partition(".")[0]
 
 
-def is_lazy(value: Any) -> bool:
+def is_lazy(value: object) -> bool:
     """Return whether a value is a lazy frame, as those of Polars and narwhals are."""
     return type(value).__name__ == "LazyFrame"
 
 
-def check_values_known(name: str, value: Any) -> None:
+def check_values_known(name: str, value: object) -> None:
     """Refuse lazy frames, which hold no values yet, and masked entries, whose hidden values would be used."""
     if is_lazy(value):
         raise InvalidInputError(f"`{name}` must hold values; got a {type(value).__name__}. Call its `collect()` first.")
@@ -60,7 +60,7 @@ def check_real_dtype(name: str, dtype: np.dtype[Any]) -> None:
         raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {dtype}.{parts}")
 
 
-def column_of_library(name: str, values: Any) -> Any:
+def column_of_library(name: str, values: object) -> Any:
     """Return a column of Arrow, Polars or pandas as `lstd.data.parse_columns` takes it; None for others.
 
     Without pyarrow, None is returned for all, and NumPy converts them.
@@ -99,7 +99,7 @@ def _has_plain_columns(frame: Any) -> bool:
     return all(str(kind).lower() in _PLAIN_TYPES for kind in types)
 
 
-def labels_of(values: Any) -> NDArray[Any]:
+def labels_of(values: ArrayLike) -> NDArray[Any]:
     """Return labels as an array: columns of libraries as integers, floats or text, and others as NumPy has them.
 
     Raises TypeError when a column holds values of another type.
@@ -140,13 +140,13 @@ _NUMBERS = Purpose(
 _FLAGS = Purpose("flags", "must hold True and False", "Write True or 1 where it holds, and False or 0 elsewhere.")
 
 
-def as_real(name: str, values: Any, dtype: Any = np.float64) -> NDArray[Any]:
+def as_real(name: str, values: object, dtype: Any = np.float64) -> NDArray[Any]:
     """Convert to floats in C order and aligned memory; copy only where needed."""
     array = np.asarray(to_real_array(name, values), dtype=dtype, order="C")
     return array if array.flags.aligned else array.copy()  # NumPy sums unaligned memory in another order
 
 
-def to_real_array(name: str, value: Any) -> NDArray[Any]:
+def to_real_array(name: str, value: object) -> NDArray[Any]:
     """Return `value` as an array of booleans, integers or floats; raises InvalidInputError where one is no number.
 
     Text is read as numbers, as in tables; missing values of other libraries and of Python are NaN.
@@ -156,7 +156,7 @@ def to_real_array(name: str, value: Any) -> NDArray[Any]:
     return _read(name, value, _NUMBERS)
 
 
-def to_flags(name: str, value: Any) -> NDArray[Any]:
+def to_flags(name: str, value: object) -> NDArray[Any]:
     """Return flags as booleans, words of text too; numbers stay as they are, for the caller to check.
 
     Raises InvalidInputError where one is neither.
@@ -166,7 +166,7 @@ def to_flags(name: str, value: Any) -> NDArray[Any]:
     return _read(name, value, _FLAGS)
 
 
-def _read(name: str, value: Any, purpose: Purpose) -> NDArray[Any]:
+def _read(name: str, value: object, purpose: Purpose) -> NDArray[Any]:
     check_values_known(name, value)
     column = column_of_library(name, value)
     if column is not None:
@@ -177,7 +177,7 @@ def _read(name: str, value: Any, purpose: Purpose) -> NDArray[Any]:
     return _of_array(name, array_of(name, value, purpose.rule), purpose)
 
 
-def array_of(name: str, value: Any, rule: str) -> NDArray[Any]:
+def array_of(name: str, value: object, rule: str) -> NDArray[Any]:
     """Return what NumPy makes of a value, where lists of several types keep their objects.
 
     Raises InvalidInputError, by the rule, where NumPy makes none.
@@ -190,7 +190,7 @@ def array_of(name: str, value: Any, rule: str) -> NDArray[Any]:
     except MemoryError:
         raise
     except Exception as error:  # ragged lists; `__array__` may raise anything
-        if is_list and any(isinstance(entry, (list, tuple, np.ndarray)) for entry in value):
+        if isinstance(value, (list, tuple)) and any(isinstance(entry, (list, tuple, np.ndarray)) for entry in value):
             found = "its entries are lists of different lengths. Give all the same length."
         else:
             found = f"NumPy makes no array of this {type(value).__name__}: {str(error).rstrip('.')}."

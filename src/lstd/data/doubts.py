@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -168,17 +168,24 @@ def with_backtest(text: str, result: str) -> str:
     return text.replace(UNTESTED, result)
 
 
+class Parametrised(Protocol):
+    """An estimator, as scikit-learn has them."""
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the parameters by name."""
+
+
 # Results of backtests by estimator, with the parameters that it had.
 _TESTED: WeakKeyDictionary[object, tuple[str, str]] = WeakKeyDictionary()
 
 
-def remember_backtest(estimator: Any, result: str) -> None:
+def remember_backtest(estimator: Parametrised, result: str) -> None:
     """Remember what a backtest said of an estimator, for texts about returns that were not observed."""
     with contextlib.suppress(TypeError):  # of estimators that have no weak references, or no hash
         _TESTED[estimator] = (_parameters_of(estimator), result)
 
 
-def backtest_of(estimator: Any) -> str:
+def backtest_of(estimator: Parametrised) -> str:
     """Return what the last backtest of an estimator said; empty without one, or after a change of its parameters."""
     parameters, result = _TESTED.get(estimator, ("", ""))
     if result and parameters == _parameters_of(estimator):
@@ -186,7 +193,7 @@ def backtest_of(estimator: Any) -> str:
     return ""
 
 
-def _parameters_of(estimator: Any) -> str:
+def _parameters_of(estimator: Parametrised) -> str:
     return repr(sorted(estimator.get_params().items()))
 
 

@@ -58,7 +58,7 @@ class NotAnIdError(ValueError):
     """What is wrong with an id: rule and remedy, to follow its place in a message."""
 
 
-def identity(name: Any) -> Identity:
+def identity(name: object) -> Identity:
     """Return the key of an id: two ids are one where their keys are equal, whatever their types.
 
     ================================================  ==========================================================
@@ -122,7 +122,7 @@ def plain_keys(names: list[Any]) -> list[Identity] | None:
     return ["text " + name for name in names]
 
 
-def is_missing(name: Any) -> bool:
+def is_missing(name: object) -> bool:
     """Return whether an object stands for no value: None, NaN, NaT and the like."""
     if name is None or type(name).__name__ == "NAType":
         return True

@@ -59,7 +59,7 @@ def first_true(mask: Flags) -> int | None:
     return int(np.argmax(mask))
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """Describe a bad value, to follow its place in a message."""
     if isinstance(value, str):
         value = value.strip()
@@ -87,7 +87,7 @@ def not_numeric(kind: str, *, is_time: bool) -> str:
     return f"is of type {kind}, which is not numeric; {remedy}"
 
 
-def no_flag(value: Any) -> str:
+def no_flag(value: object) -> str:
     """Say that a value is no flag, to follow its place in a message, and what to do."""
     text = described(value)
     if text == NO_VALUE:
@@ -95,7 +95,7 @@ def no_flag(value: Any) -> str:
     return f"{text}, which is neither 0 nor 1, true nor false, yes nor no; recode it."
 
 
-def quoting(text: str, cell: Any) -> str:
+def quoting(text: str, cell: object) -> str:
     """Return what is wrong with a value with its text, if that counts as no value."""
     if not text.startswith(NO_VALUE) or not isinstance(cell, str) or not cell.strip():
         return text

@@ -24,7 +24,7 @@ from scipy import sparse
 from lstd.data.feature_arrays import Features, all_finite, dense, rows_of
 from lstd.data.identity import Identity, identity
 from lstd.data.ids import identities, ids_of_keys, joined_ids, last_rows
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 # ------------------------------------------------------------ records that are made and copied often
 
@@ -114,7 +114,7 @@ class Columns(TypedDict, total=False):
 
     episode: PerRow
     terminated: PerRow
-    X_next: Any
+    X_next: FeaturesLike | None
     discount: Annotated[PerRow, Column(high=1.0, usual=None)]
     importance_ratio: Annotated[PerRow, Column()]
     trace_coefficient: Annotated[PerRow, Column()]

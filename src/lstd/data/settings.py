@@ -13,6 +13,7 @@ from scipy import sparse
 from lstd.data.arguments import check_choice, check_flag, check_grid, check_integer, check_real, is_single
 from lstd.data.variants import SHARES, VARIANT
 from lstd.errors import InvalidInputError
+from lstd.types import FeaturesLike
 
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 SPREAD, RAW = PENALTIES = ("spread", "raw")  # of a model of the next steps, in place of factors of features
@@ -187,7 +188,7 @@ class Solver:
         factor = max(1.0, _LOOSE * min(1.0, self.tol / TOL))
         return replace(self, tol=min(0.1, self.tol * factor))
 
-    def takes(self, X: Any, n_features: int) -> bool:
+    def takes(self, X: FeaturesLike, n_features: int) -> bool:
         """Return whether so many features, of which X are some rows or parts, are fitted without the matrix."""
         if self.solver != "auto":
             return self.solver == "iterative"

@@ -41,7 +41,7 @@ from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.statistics.merging import LSTDStatistics
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 T = TypeVar("T")
 
@@ -191,16 +191,16 @@ class Predictor(Regressor[Model]):
 
     @overload
     def predict(
-        self, X: Any, return_std: Literal[False] = False, *, clip: bool = ..., return_interval: None = ...
+        self, X: FeaturesLike, return_std: Literal[False] = False, *, clip: bool = ..., return_interval: None = ...
     ) -> Array: ...
     @overload
     def predict(
-        self, X: Any, return_std: Literal[False] = False, *, clip: bool = ..., return_interval: float
+        self, X: FeaturesLike, return_std: Literal[False] = False, *, clip: bool = ..., return_interval: float
     ) -> Interval: ...
     @overload
-    def predict(self, X: Any, return_std: Literal[True], *, clip: bool = ...) -> tuple[Array, Array]: ...
+    def predict(self, X: FeaturesLike, return_std: Literal[True], *, clip: bool = ...) -> tuple[Array, Array]: ...
     def predict(
-        self, X: Any, return_std: bool = False, *, clip: bool = False, return_interval: float | None = None
+        self, X: FeaturesLike, return_std: bool = False, *, clip: bool = False, return_interval: float | None = None
     ) -> Array | tuple[Array, Array] | Interval:
         """Predict the discounted sum of future rewards from each row.
 
@@ -254,7 +254,7 @@ class Predictor(Regressor[Model]):
         return prediction, linear.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, scale: str = "identity"
+        self, X: FeaturesLike, level: float = 0.95, weights: ArrayLike | None = None, scale: str = "identity"
     ) -> Interval:
         """Compute intervals for what the same model would predict with unlimited data, the LSTD(λ) fixed point.
 
@@ -314,7 +314,7 @@ class Predictor(Regressor[Model]):
         linear.warn_of_unlike(model, phi)
         return interval
 
-    def contributions(self, X: Any) -> Contributions:
+    def contributions(self, X: FeaturesLike) -> Contributions:
         """Compute what each feature contributes to the predictions: its coefficient times its distance to its mean.
 
         Parameters
@@ -384,7 +384,7 @@ class Predictor(Regressor[Model]):
         model = model.described(tested=backtest_of(self) or model.tested)
         return Summary(model, type(self).__name__, check_level(level))
 
-    def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
+    def bias_check(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
         """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
 
         Both are fitted to the data given, which should be the data of `fit`, with a tiny ridge coefficient. If chance
@@ -416,7 +416,7 @@ class Predictor(Regressor[Model]):
         rows = comparable_rows(self, self._model, X, y, columns, _BIAS_CHECK, ones=True)
         return check_bias(rows, self._model)
 
-    def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
+    def misfit_check(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
         Squares and products of the features, functions of the steps since the episode began, and a small boosted tree
@@ -466,7 +466,7 @@ class Predictor(Regressor[Model]):
 
     def score(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         sample_weight: PerRow = None,
         *,
@@ -609,7 +609,7 @@ class Comparison:
 
 def compare(
     estimator: Predictor,
-    X: Any,
+    X: FeaturesLike,
     y: Any,
     columns: Columns,
     takes: Takes,

@@ -33,7 +33,7 @@ from lstd.estimators.summary import StepsSummary
 from lstd.estimators.validate_data import checked_features, checked_rows
 from lstd.statistics.intervals import SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _LONGEST = 10_000  # steps
 _UNEQUAL = 1.2  # factor by which steps may differ: months and the days of a clock that changes are equal steps
@@ -185,7 +185,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         self.check = check
         self.age = age
 
-    def fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
+    def fit(self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order, of equal steps; any earlier fit is forgotten.
 
         Parameters
@@ -232,7 +232,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         self.model_ = self._doubted(model, rows)
         return self
 
-    def partial_fit(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
+    def partial_fit(self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
         It is not if that row terminated or has another `episode` id. Any split of the data gives the same model up to
@@ -278,7 +278,14 @@ class HorizonLSTD(Regressor[HorizonModel]):
         return model
 
     def _checked(
-        self, before: HorizonModel | None, X: Any, y: Any, columns: Columns, takes: Takes, *, sort: bool = False
+        self,
+        before: HorizonModel | None,
+        X: FeaturesLike,
+        y: Any,
+        columns: Columns,
+        takes: Takes,
+        *,
+        sort: bool = False,
     ) -> Rows:
         """Check rows that follow those of a model, if there is one."""
         rows = checked_rows(
@@ -357,7 +364,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
     @overload
     def predict(
         self,
-        X: Any,
+        X: FeaturesLike,
         horizon: int | tuple[int, int] | None = ...,
         return_std: Literal[False] = ...,
         *,
@@ -366,7 +373,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
     @overload
     def predict(
         self,
-        X: Any,
+        X: FeaturesLike,
         horizon: int | tuple[int, int] | None = ...,
         return_std: Literal[False] = ...,
         *,
@@ -374,15 +381,15 @@ class HorizonLSTD(Regressor[HorizonModel]):
     ) -> Interval: ...
     @overload
     def predict(
-        self, X: Any, horizon: int | tuple[int, int] | None, return_std: Literal[True]
+        self, X: FeaturesLike, horizon: int | tuple[int, int] | None, return_std: Literal[True]
     ) -> tuple[Array, Array]: ...
     @overload
     def predict(
-        self, X: Any, horizon: int | tuple[int, int] | None = ..., *, return_std: Literal[True]
+        self, X: FeaturesLike, horizon: int | tuple[int, int] | None = ..., *, return_std: Literal[True]
     ) -> tuple[Array, Array]: ...
     def predict(
         self,
-        X: Any,
+        X: FeaturesLike,
         horizon: int | tuple[int, int] | None = None,
         return_std: bool = False,
         *,
@@ -424,7 +431,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             return prediction
         return prediction, linear.standard_error(phi).reshape(prediction.shape)
 
-    def predict_curve(self, X: Any) -> Array:
+    def predict_curve(self, X: FeaturesLike) -> Array:
         """Predict the sums of rewards over the next 1, 2, …, H steps from each row.
 
         Parameters
@@ -452,7 +459,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
 
     def predict_interval(
         self,
-        X: Any,
+        X: FeaturesLike,
         level: float = 0.95,
         weights: ArrayLike | None = None,
         horizon: int | tuple[int, int] | None = None,
@@ -496,7 +503,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         linear.warn_of_unlike(self._model, phi)
         return interval
 
-    def contributions(self, X: Any, horizon: int | tuple[int, int] | None = None) -> Contributions:
+    def contributions(self, X: FeaturesLike, horizon: int | tuple[int, int] | None = None) -> Contributions:
         """Compute what each feature contributes to the predictions, as :meth:`lstd.LSTD.contributions` does.
 
         Parameters
@@ -523,7 +530,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
 
     def observed_returns(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         *,
         horizon: int | None = None,
@@ -550,7 +557,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         return self._observed(X, y, columns, _OBSERVED_RETURNS, horizon, unobserved)
 
     def _observed(
-        self, X: Any, y: ArrayLike, columns: Columns, takes: Takes, horizon: int | None, unobserved: str
+        self, X: FeaturesLike, y: ArrayLike, columns: Columns, takes: Takes, horizon: int | None, unobserved: str
     ) -> ObservedReturns:
         """Check rows, and compute the rewards of their next steps."""
         steps = self._steps(horizon)
@@ -584,7 +591,9 @@ class HorizonLSTD(Regressor[HorizonModel]):
         """
         return StepsSummary(self._model, type(self).__name__, check_level(level), backtest_of(self))
 
-    def misfit_check(self, X: Any, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> MisfitCheck:
+    def misfit_check(
+        self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]
+    ) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
         Squares and products of the features, functions of the steps since the episode began and, with `time`, since the
@@ -634,7 +643,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             rows = rows.changed(time=steps_since_earliest(times, rows.last))
         return check_misfit_of_steps(Refit.of(self._model, rows))
 
-    def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
+    def bias_check(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
         """Check for bias from bootstrapping: compare predictions of `horizon` steps with those of λ = 1.
 
         Both are fitted to the rows given, with a tiny ridge coefficient. If chance does not explain the difference, the
@@ -666,7 +675,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
 
     def score(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         sample_weight: PerRow = None,
         *,

@@ -29,6 +29,7 @@ from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
+from lstd.types import FeaturesLike
 
 _FIT = Takes("LSTD.fit", LSTD_COLUMNS)
 _PARTIAL_FIT = Takes("LSTD.partial_fit", LSTD_COLUMNS)
@@ -160,7 +161,7 @@ class LSTD(Predictor):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
+    def fit(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order; any earlier fit is forgotten.
 
         Nothing is checked that takes longer than the fit: call :meth:`misfit_check` and :meth:`bias_check`, or use
@@ -284,7 +285,9 @@ class LSTD(Predictor):
         self.model_ = model.described(tested=backtest_of(self)).checked().with_doubts(rows)
         return self
 
-    def partial_fit(self, X: Any, y: ArrayLike, *, forgetting: float = 1.0, **columns: Unpack[Columns]) -> Self:
+    def partial_fit(
+        self, X: FeaturesLike, y: ArrayLike, *, forgetting: float = 1.0, **columns: Unpack[Columns]
+    ) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
         It is not if that row terminated or has another `episode` id. Chunks may be empty or of one row; any split of

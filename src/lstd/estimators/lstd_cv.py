@@ -24,7 +24,7 @@ from lstd.estimators.model_parts import BiasCheck, MisfitCheck, Results
 from lstd.estimators.sparse_solver import fit_without_matrix
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.blocks import check_n_blocks
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _FIT = Takes("LSTDCV.fit", LSTD_COLUMNS)
 _SECONDS = 5.0  # after which progress is reported, and between two reports
@@ -152,7 +152,7 @@ class LSTDCV(Predictor):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
+    def fit(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
         Parameters, errors and warnings are those of :meth:`lstd.LSTD.fit`. It is also an error if there are too few

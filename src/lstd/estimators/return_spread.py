@@ -59,7 +59,7 @@ from lstd.statistics.intervals import check_level
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _NEAREST = 0.1  # share of the full rows
 _LEAST = 1e-3  # discount below which a cut ends the path
@@ -201,7 +201,7 @@ class ReturnSpread(Saved):
         self.high = high
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
+    def fit(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Follow the returns of rows, which should be those that the model was fitted to.
 
         Parameters
@@ -239,7 +239,7 @@ class ReturnSpread(Saved):
         self._state = self._state_of_model
         return self
 
-    def _held_out(self, X: Any, y: Any, columns: Columns) -> _Held:
+    def _held_out(self, X: FeaturesLike, y: Any, columns: Columns) -> _Held:
         """Check rows, and hold out each fold from the model."""
         if isinstance(self.model, HorizonLSTD):
             return held_out_steps(self.model, self.horizon, X, y, columns)
@@ -286,14 +286,14 @@ class ReturnSpread(Saved):
     n_groups_ = property(lambda self: self._fitted.n_groups, doc="Number of groups.")
     n_floored_ = property(lambda self: sum(one.n_floored for one in self.spreads_), doc="Number of raised variances.")
 
-    def _columns(self, X: Any) -> Features:
+    def _columns(self, X: FeaturesLike) -> Features:
         """Return the columns that have weights, from rows to predict for."""
         phi = checked_features(self.model, X)
         if isinstance(self.model, HorizonLSTD):
             return self.model.model_.at().columns(phi)
         return phi
 
-    def _predicted(self, X: Any) -> Array:
+    def _predicted(self, X: FeaturesLike) -> Array:
         """Predict the expected return from each row, (T,) or (T, m)."""
         if isinstance(self.model, HorizonLSTD):
             return self.model.predict(X, self.horizon_)
@@ -318,7 +318,7 @@ class ReturnSpread(Saved):
         spread._state = spread._state_of_model
         return spread
 
-    def predict_std(self, X: Any) -> Array:
+    def predict_std(self, X: FeaturesLike) -> Array:
         """Predict the standard deviation of one return from each row, always above 0 unless all returns were alike.
 
         Parameters
@@ -342,7 +342,7 @@ class ReturnSpread(Saved):
             return np.asarray(std[:, 0])
         return np.asarray(std)
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> ReturnInterval:
+    def predict_interval(self, X: FeaturesLike, level: float = 0.9) -> ReturnInterval:
         """Compute ranges in which one return from each row lies, with equal probabilities below and above.
 
         Parameters
@@ -454,7 +454,7 @@ def _folds(rows: Rows) -> tuple[list[Rows], list[slice]]:
     return folds, places
 
 
-def held_out(estimator: Predictor, horizon: int | None, X: Any, y: Any, columns: Columns) -> _Held:
+def held_out(estimator: Predictor, horizon: int | None, X: FeaturesLike, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from an LSTD or LSTDCV, of the same λ and ridge coefficients."""
     if horizon is not None:
         raise InvalidInputError("`horizon` must be None for a model without one; give HorizonLSTD for a fixed number.")
@@ -478,7 +478,7 @@ def held_out(estimator: Predictor, horizon: int | None, X: Any, y: Any, columns:
     )
 
 
-def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: Any, y: Any, columns: Columns) -> _Held:
+def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: FeaturesLike, y: Any, columns: Columns) -> _Held:
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     state = estimator._model
     steps = estimator._steps(horizon)

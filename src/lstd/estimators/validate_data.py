@@ -15,10 +15,18 @@ from lstd.data.rows import Columns, Rows
 from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
+from lstd.types import FeaturesLike
 
 
 def checked_rows(
-    estimator: BaseEstimator, X: Any, y: Any, columns: Columns, takes: Takes, *, reset: bool = False, **options: Any
+    estimator: BaseEstimator,
+    X: FeaturesLike,
+    y: Any,
+    columns: Columns,
+    takes: Takes,
+    *,
+    reset: bool = False,
+    **options: Any,
 ) -> Rows:
     """Check the arguments of :func:`check_rows`; return rows without the column of ones.
 
@@ -29,9 +37,10 @@ def checked_rows(
     takes.check(columns)
     if not reset:
         X = _by_name(estimator, "X", X)
-        if "X_next" in columns:
-            columns = columns | {"X_next": _by_name(estimator, "X_next", columns["X_next"])}
-    options = {"warn": False, "finite": False} | options
+        X_next = columns.get("X_next")
+        if X_next is not None:
+            columns = {**columns, "X_next": _by_name(estimator, "X_next", X_next)}
+    options = {"warn": False, "finite": False, **options}
     rows = check_rows(X, y, **columns, **options)
     if type(X) is not np.ndarray or type(estimator) is not BaseEstimator:  # names to check, or to keep
         _check_names(estimator, "X", X, rows.X, reset=reset)
@@ -41,7 +50,7 @@ def checked_rows(
 def comparable_rows(
     estimator: BaseEstimator,
     model: Model,
-    X: Any,
+    X: FeaturesLike,
     y: Any,
     columns: Columns,
     takes: Takes,
@@ -63,7 +72,7 @@ def comparable_rows(
     return rows
 
 
-def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:
+def checked_features(estimator: BaseEstimator, X: FeaturesLike, *, raw: bool = False) -> Features:
     """Check the features of rows to predict for; a data frame may have the columns in any order, and others too.
 
     With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_arrays.product` takes them.
@@ -76,7 +85,7 @@ def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> 
     return phi
 
 
-def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
+def _by_name(estimator: BaseEstimator, name: str, X: FeaturesLike) -> Any:
     """Return the columns of a data frame that the estimator was fitted to, in their order; arrays as they are."""
     if type(X) is np.ndarray:
         return X
@@ -87,7 +96,7 @@ def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
     return by_name(name, X, getattr(estimator, "feature_names_in_", None))
 
 
-def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, reset: bool = False) -> None:
+def _check_names(estimator: BaseEstimator, name: str, X: FeaturesLike, phi: Features, *, reset: bool = False) -> None:
     """Check the number and the names of the features; with `reset`, set them on `estimator`."""
     model = vars(estimator).get("model_")
     if not reset and type(X) is np.ndarray and model and not model.names and model.n_given == phi.shape[1]:

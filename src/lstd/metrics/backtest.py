@@ -42,7 +42,7 @@ from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
 from lstd.trajectories import Trajectories
 from lstd.trajectories.frame import to_frame
 from lstd.trajectories.joining import parse_times
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -326,7 +326,7 @@ _BLOCK = 5  # least length of a block of a stream, in multiples of the steps
 
 def backtest(
     estimator: BaseEstimator,
-    X: Any,
+    X: FeaturesLike | Trajectories,
     y: ArrayLike | None = None,
     *,
     cut: Any,
@@ -488,7 +488,7 @@ class _Log(NamedTuple):
     """All rows: T of them, in time order within each episode."""
 
     data: Trajectories
-    X: Any  # as estimators take it
+    X: FeaturesLike  # as estimators take it
     time: NDArray[Any]
     discount: Array  # of the transition that leaves each row; 0 where it terminates
     last: NDArray[np.intp]  # last row of the episode of each row
@@ -497,7 +497,7 @@ class _Log(NamedTuple):
     sums_steps: bool = False  # whether the model predicts the sum over k steps itself
 
     @classmethod
-    def of(cls, X: Any, y: Any, time: Any, given: dict[str, Any], gamma: float) -> _Log:
+    def of(cls, X: FeaturesLike | Trajectories, y: Any, time: Any, given: dict[str, Any], gamma: float) -> _Log:
         """Return the log of Trajectories, of a data frame with named columns, or of arrays."""
         _check_given(given, isinstance(X, Trajectories), y)
         features = None  # as they are given, if they are arrays

@@ -24,7 +24,7 @@ from lstd.data.feature_arrays import Features, by_name, check_features, check_fi
 from lstd.data.follow import follows
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn_once
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _LINE = 8  # float64 in a cache line
 
@@ -142,14 +142,14 @@ class Transition(NamedTuple):
         cls,
         n: int,
         m: int | None,
-        x: Any,
+        x: FeaturesLike,
         reward: Any,
-        x_next: Any,
-        terminated: Any,
-        discount: Any,
-        ratio: Any,
-        coefficient: Any = 1.0,
-        weight: Any = 1.0,
+        x_next: FeaturesLike | None,
+        terminated: object,
+        discount: object,
+        ratio: object,
+        coefficient: object = 1.0,
+        weight: object = 1.0,
     ) -> Transition:
         """Check the arguments of `update` for n features and m rewards; None: one, which is a number."""
         terminated = check_flag("terminated", terminated)
@@ -283,7 +283,7 @@ class OnlinePredictor(ABC):
     def weights(self) -> Array:
         """Copy of the weights after the last transition, shape (n,), or (m, n) with several rewards."""
 
-    def predict(self, x: Any) -> float | Array:
+    def predict(self, x: FeaturesLike) -> float | Array:
         """Predict the value of a row, or of each row of a matrix.
 
         Parameters
@@ -313,7 +313,7 @@ class OnlinePredictor(ABC):
                 return _plain(product("x", check_array("x", x, (n,)), weights.T))
         return product("x", self._checked_features(x), weights.T)
 
-    def _checked_features(self, x: Any) -> Features:
+    def _checked_features(self, x: FeaturesLike) -> Features:
         """Check a matrix of features, (k, n)."""
         phi = check_features("x", x, finite=False)
         check_finite("x", phi, self._names)
@@ -323,21 +323,24 @@ class OnlinePredictor(ABC):
             )
         return phi
 
-    def _rows_of(self, x: Any) -> Features:
+    def _rows_of(self, x: FeaturesLike) -> Features:
         """Return features as a matrix, (k, n)."""
         x = by_name("x", x, self._names)
         if isinstance(x, tuple):
             return check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
         return self._checked_features(x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
 
-    def _shaped(self, x: Any, values: Array) -> Any:
-        """Return values (k, m) in the shape of predictions for `x`."""
+    def _place_of(self, x: FeaturesLike) -> tuple[int | slice, int | slice]:
+        """Return where values (k, m) have the predictions for `x`: for one row and one reward, a number."""
+        row: int | slice = slice(None)
+        if isinstance(x, tuple) or (not sparse.issparse(x) and np.asarray(x).ndim == 1):
+            row = 0
+        reward: int | slice = slice(None)
         if self.n_rewards is None:
-            values = values[:, 0]
-        one = isinstance(x, tuple) or (not sparse.issparse(x) and np.ndim(x) == 1)
-        return values[0] if one else values
+            reward = 0
+        return row, reward
 
-    def _checked_rows(self, X: Any, y: ArrayLike, **given: Any) -> Rows:
+    def _checked_rows(self, X: FeaturesLike, y: ArrayLike, **given: Any) -> Rows:
         """Check the arguments of `partial_fit`, and ask once whether ends were seen, when an episode is cut off."""
         rows = check_rows(by_name("X", X, self._names), y, gamma=self.gamma, warn=False, **given)
         if rows.n_features != self.n_features:

@@ -6,7 +6,6 @@ How they are kept up to date is in :mod:`lstd.online.recursion`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
@@ -34,7 +33,7 @@ from lstd.online.stream_warnings import warn_of_bounds, warn_of_change, warn_of_
 from lstd.statistics.intervals import Interval, check_level
 from lstd.statistics.ridge import Scales
 from lstd.statistics.system import System
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _PARTIAL_FIT, _UPDATE = (  # beside the named arguments
     Takes(f"RecursiveLSTD.{method}", (), {"groups": NO_GROUPS}) for method in ("partial_fit", "update")
@@ -363,24 +362,24 @@ class RecursiveLSTD(RowLearner):
 
     @overload
     def partial_fit(
-        self, X: Any, y: ArrayLike, *, return_predictions: Literal[False] = ..., **columns: Unpack[Columns]
+        self, X: FeaturesLike, y: ArrayLike, *, return_predictions: Literal[False] = ..., **columns: Unpack[Columns]
     ) -> Self: ...
     @overload
     def partial_fit(
-        self, X: Any, y: ArrayLike, *, return_predictions: Literal[True], **columns: Unpack[Columns]
+        self, X: FeaturesLike, y: ArrayLike, *, return_predictions: Literal[True], **columns: Unpack[Columns]
     ) -> Array: ...
     @overload
     def partial_fit(
-        self, X: Any, y: ArrayLike, *, return_predictions: bool, **columns: Unpack[Columns]
+        self, X: FeaturesLike, y: ArrayLike, *, return_predictions: bool, **columns: Unpack[Columns]
     ) -> Self | Array: ...
     def partial_fit(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         *,
         episode: PerRow = None,
         terminated: PerRow = None,
-        X_next: Any = None,
+        X_next: FeaturesLike | None = None,
         discount: PerRow = None,
         importance_ratio: PerRow = None,
         trace_coefficient: PerRow = None,
@@ -524,10 +523,10 @@ class RecursiveLSTD(RowLearner):
         return self.reader.forgetting
 
     @overload
-    def predict(self, x: Any, return_std: Literal[False] = ...) -> float | Array: ...
+    def predict(self, x: FeaturesLike, return_std: Literal[False] = ...) -> float | Array: ...
     @overload
-    def predict(self, x: Any, return_std: Literal[True]) -> tuple[float | Array, float | Array]: ...
-    def predict(self, x: Any, return_std: bool = False) -> float | Array | tuple[float | Array, float | Array]:
+    def predict(self, x: FeaturesLike, return_std: Literal[True]) -> tuple[float | Array, float | Array]: ...
+    def predict(self, x: FeaturesLike, return_std: bool = False) -> float | Array | tuple[float | Array, float | Array]:
         """Predict the value of a row, or of each row of a matrix.
 
         Parameters
@@ -548,7 +547,8 @@ class RecursiveLSTD(RowLearner):
             the stream has too few blocks.
         """
         if return_std is not False and check_flag("return_std", return_std):
-            return self.predict(x), self._shaped(x, self.reader.influence().standard_error(self._rows_of(x)))
+            errors = self.reader.influence().standard_error(self._rows_of(x))
+            return self.predict(x), errors[self._place_of(x)]
         if type(x) is ndarray and self._typed:  # no conversion needed
             core = self._core if self._bank is None else self._bank.chosen
             values = _NO_ROOM if self.n_rewards is None else np.empty(self.n_rewards)
@@ -560,7 +560,7 @@ class RecursiveLSTD(RowLearner):
                 pass
         return super().predict(x)
 
-    def predict_interval(self, x: Any, level: float = 0.95) -> Interval:
+    def predict_interval(self, x: FeaturesLike, level: float = 0.95) -> Interval:
         """Predict with intervals for what the model would predict with unlimited data of the same kind.
 
         Parameters
@@ -579,10 +579,9 @@ class RecursiveLSTD(RowLearner):
             When an argument breaks a rule, or the stream has too few blocks.
         """
         level = check_level(level)
-        phi, predictions = self._rows_of(x), self.predict(x)
-        interval = self.reader.influence().interval(phi, np.reshape(predictions, (phi.shape[0], -1)), level)
-        arrays = {name: value for name, value in vars(interval).items() if name != "level"}
-        return replace(interval, **{name: self._shaped(x, value) for name, value in arrays.items()})
+        phi = self._rows_of(x)
+        predictions = np.reshape(self.predict(x), (phi.shape[0], -1))
+        return self.reader.influence().interval(phi, predictions, level).at(self._place_of(x))
 
     @property
     def weights(self) -> Array:
@@ -637,7 +636,7 @@ class RecursiveLSTD(RowLearner):
         return snapshots.restored(cls, snapshot)
 
 
-def _name_of(X: Any, t: int) -> str:
+def _name_of(X: FeaturesLike, t: int) -> str:
     """Name a row by its number and, in a data frame with other labels, by its label."""
     index: Any = getattr(X, "index", None)
     label = index[t] if hasattr(index, "dtype") and t < len(index) else t

@@ -22,7 +22,7 @@ from lstd.data.settings import GAMMA, LMBDA
 from lstd.data.takes import Takes
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import NO_GROUPS, OnlinePredictor, Transition, aligned, compiled
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _USE_LSTD = "TD learns each transition alike; use RecursiveLSTD or LSTD."
 _REMEDIES = {"weight": _USE_LSTD, "sample_weight": _USE_LSTD, "trace_coefficient": _USE_LSTD, "groups": NO_GROUPS}
@@ -65,9 +65,9 @@ class TemporalDifference(OnlinePredictor):
 
     def update(
         self,
-        x: Any,
+        x: FeaturesLike,
         reward: float,
-        x_next: Any,
+        x_next: FeaturesLike,
         *,
         terminated: bool = False,
         truncated: bool = False,
@@ -132,12 +132,12 @@ class TemporalDifference(OnlinePredictor):
 
     def partial_fit(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         *,
         episode: PerRow = None,
         terminated: PerRow = None,
-        X_next: Any = None,
+        X_next: FeaturesLike | None = None,
         discount: PerRow = None,
         importance_ratio: PerRow = None,
         **others: Any,

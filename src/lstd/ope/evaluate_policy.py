@@ -38,6 +38,7 @@ from lstd.ope.policy_value import PolicyValue, doubted, evaluated
 from lstd.ope.tied_returns import Bounds, checked_bounds
 from lstd.ope.value_by_blocks import ValueByBlocks, least_variance_mean
 from lstd.statistics.intervals import check_level
+from lstd.types import FeaturesLike
 
 WEIGHTED = "weighted state values"
 ROBUST = "doubly robust"
@@ -51,7 +52,7 @@ _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
 
 
 def evaluate_policy(
-    X: Any,
+    X: FeaturesLike,
     y: ArrayLike,
     *,
     gamma: float,
@@ -69,7 +70,7 @@ def evaluate_policy(
     random_state: int = 0,
     bounds: tuple[float, float] | None = None,
     policy_of: str | None = None,
-    X_next: Any = None,
+    X_next: FeaturesLike | None = None,
     target_policy_next: Any = None,
     state_next: Any = None,
     importance_ratio: PerRow = None,

@@ -42,7 +42,7 @@ from lstd.ope.policy_value import PolicyValue
 from lstd.ope.tied_returns import TiedReturns, checked_bounds, tied_returns
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 FEW_EPISODES = 50.0  # effective sample below which products of ratios have no useful interval
 ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
@@ -51,7 +51,7 @@ _TAKES = Takes("importance_sampling", (), UNWEIGHTED)  # beside the named argume
 
 
 def importance_sampling(
-    X: Any,
+    X: FeaturesLike,
     y: ArrayLike,
     *,
     gamma: float,
@@ -252,7 +252,7 @@ def _check_left(estimator: str, R: Array, logged: LoggedRows) -> None:
     )
 
 
-def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array]:
+def _rewards(logged: LoggedRows, q: Any, X: FeaturesLike, estimator: str) -> tuple[Array, Array]:
     """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
     if estimator not in ("dr", "wdr"):
         return logged.rewards, np.zeros(int(logged.begins.sum()))

@@ -42,7 +42,7 @@ from lstd.ope.pairs import Codes, StateActionFeatures, as_column, by_action, log
 from lstd.ope.policies import NO_POLICY, PolicyArguments, is_function, probabilities_of
 from lstd.statistics.adding import Added, SummingFeatures
 from lstd.statistics.blocks import Blocks, no_blocks
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 Places = NDArray[np.intp]
 
@@ -218,7 +218,7 @@ class LoggedRows:
         return found, pairs
 
 
-def states_of(X: Any, y: Any, columns: Columns, gamma: float, names: BaseEstimator | None = None) -> Rows:
+def states_of(X: FeaturesLike, y: Any, columns: Columns, gamma: float, names: BaseEstimator | None = None) -> Rows:
     """Check rows of states; `names` gets the names of the features. A column (T, 1) of numbers is as good as (T,)."""
     options: Any = {"gamma": gamma, "reset": True, "warn": True, "finite": True, "sort": True}
     flat: Any = {name: as_column(values) for name, values in columns.items() if name != "X_next"}

@@ -34,7 +34,7 @@ from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policies import PolicyArguments, is_function, probabilities_of
 from lstd.ope.value_by_blocks import dual_solution
 from lstd.statistics.ridge import Scales
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _PAIR_ENTRIES = 2**18  # entries of features of pairs that are compared at once
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
@@ -216,7 +216,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         *,
         actions: ArrayLike,
@@ -225,7 +225,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         target_policy_next: Any = None,
         episode: PerRow = None,
         terminated: PerRow = None,
-        X_next: Any = None,
+        X_next: FeaturesLike | None = None,
         discount: PerRow = None,
         weight: PerRow = None,
         groups: PerRow = None,
@@ -328,7 +328,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         other.logged_ = logged
         return other
 
-    def predict(self, X: Any, actions: ArrayLike) -> Array:
+    def predict(self, X: FeaturesLike, actions: ArrayLike) -> Array:
         """Predict the return of each pair of a state (T, n) and an action (T,), if the target policy acts afterwards.
 
         Returns an ndarray of shape (T,).
@@ -336,7 +336,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         values = self.action_values(X)
         return values[np.arange(len(values)), self.features_.codes_of_rows(actions, len(values))]
 
-    def contributions(self, X: Any, action: Any) -> Contributions:
+    def contributions(self, X: FeaturesLike, action: Any) -> Contributions:
         """Compute what each feature of a state contributes to the value of an action.
 
         Parameters
@@ -369,7 +369,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         of_action = slice(code * n, (code + 1) * n)
         return Contributions.of(self.lstd_.model_.linear, phi, means, of_action, names)
 
-    def action_values(self, X: Any) -> Array:
+    def action_values(self, X: FeaturesLike) -> Array:
         """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""
         check_is_fitted(self, "lstd_")
         return self.values_at(checked_features(self, X))
@@ -385,7 +385,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         check_not_overflowed("X", values)
         return values
 
-    def state_values(self, X: Any, target_policy: Any = None) -> Array:
+    def state_values(self, X: FeaturesLike, target_policy: Any = None) -> Array:
         """Return the values of states (T, n) under the target policy, an ndarray of shape (T,).
 
         Parameters

@@ -16,7 +16,7 @@ from lstd.data.convert import as_real, labels_of
 from lstd.data.feature_arrays import Features, check_features, dense
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 Codes = NDArray[np.intp]
 
@@ -149,18 +149,19 @@ class StateActionFeatures:
             return f"integers in [0, {self.n_actions - 1}]"
         return f"one of {self.labels.tolist()!r:.200}"
 
-    def transform(self, X: Any, actions: Any) -> Features:
+    def transform(self, X: FeaturesLike, actions: Any) -> Features:
         """Return φ(s, a) of states (T, n) and actions (T,): (T, n_actions · n), or the result of `phi`."""
-        X = check_features("X", X)
-        return self.of_pairs(X, self.codes_of_rows(actions, X.shape[0]))
+        states = check_features("X", X)
+        return self.of_pairs(states, self.codes_of_rows(actions, states.shape[0]))
 
-    def expected(self, X: Any, probabilities: Any) -> Features:
+    def expected(self, X: FeaturesLike, probabilities: Any) -> Features:
         """Return φ̄(s) = Σ_a π(a|s) φ(s, a) of states (T, n) and probabilities (T, n_actions)."""
-        X = check_features("X", X)
+        states = check_features("X", X)
+        n_rows = states.shape[0]
         P = np.asarray(probabilities, dtype=np.float64)
-        if P.shape != (X.shape[0], self.n_actions):
-            raise InvalidInputError(f"`probabilities` must have shape ({X.shape[0]}, {self.n_actions}); got {P.shape}.")
-        return self.of_mixtures(X, P)
+        if P.shape != (n_rows, self.n_actions):
+            raise InvalidInputError(f"`probabilities` must have shape ({n_rows}, {self.n_actions}); got {P.shape}.")
+        return self.of_mixtures(states, P)
 
     def of_pairs(self, X: Features, codes: Codes) -> Features:
         """Return φ(s, a) of checked states and places of actions."""
@@ -234,7 +235,7 @@ class StateActionFeatures:
         return sparse.csr_array((data, indices, indptr), shape=(T, width))
 
 
-def values_in(q: Any, X: Any, name: str = "q", n_actions: int | None = None) -> Array:
+def values_in(q: Any, X: Features, name: str = "q", n_actions: int | None = None) -> Array:
     """Return the checked values of all actions in states, (T, n_actions), of a model or a function."""
     function = getattr(q, "action_values", q)
     if not hasattr(X, "columns"):

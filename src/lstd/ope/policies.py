@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_real, shown, shown_id
+from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.ope.pairs import by_action, check_probabilities, check_table, is_continuous, one_per_row, values_in
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _SAME = 1e-10  # relative difference of values that are equal but for rounding
 _CONTINUOUS = "For continuous actions, give `importance_ratio`, the ratio of the densities of both policies"
@@ -51,7 +52,7 @@ class EpsilonGreedy:
         self._given = values
         self.epsilon = check_real("epsilon", epsilon, 0.0, 1.0)
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: FeaturesLike) -> Array:
         """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
         values = values_in(self._given, X, "values")
         least = values.max(axis=1) - _SAME * np.abs(values).max(axis=1)
@@ -120,7 +121,7 @@ NO_POLICY = PolicyArguments(None)
 
 
 def probabilities_of(
-    policy: Any, X: Any, labels: NDArray[Any] | None, name: str = "target_policy", logged: Any = None
+    policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy", logged: Any = None
 ) -> Array:
     """Return the checked probabilities (T, n_actions) of a policy in states (T, n).
 
@@ -146,7 +147,7 @@ def probabilities_of(
     return P
 
 
-def _asked(policy: Any, X: Any, name: str) -> tuple[str, Any]:
+def _asked(policy: Any, X: Features, name: str) -> tuple[str, Any]:
     """Return a name for messages and what a policy says of states."""
     if hasattr(policy, "action_values"):
         return f"{name}(X)", EpsilonGreedy(policy)(X)

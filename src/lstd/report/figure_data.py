@@ -22,7 +22,7 @@ from lstd.estimators.model_parts import Checks
 from lstd.metrics import Calibration, calibration
 from lstd.report.model_kinds import OF_RETURNS, check_kind
 from lstd.statistics.intervals import Interval, check_level, half_width
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 LEVEL = 0.95
 MAX_REWARDS = 6  # with a panel each
@@ -176,7 +176,7 @@ def half_widths(table: Calibration, level: float) -> Array:
 
 def evaluate(
     model: Predictor,
-    X: Any,
+    X: FeaturesLike,
     y: ArrayLike,
     *,
     unobserved: str = "predict",

@@ -30,7 +30,7 @@ from lstd.report.model_kinds import OF_RETURNS, check_kind
 from lstd.report.row_figures import draw_points
 from lstd.report.style import BLUE, POINTS, REFERENCE, WIDE, name_rows, panels
 from lstd.statistics.intervals import check_level
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 MAX_NAMED = 40  # features that have a line and a name each
 _MAX_BARS = 20
@@ -95,7 +95,7 @@ def _named_intervals(
 
 
 def plot_contributions(
-    model: Predictor, x: Any, *, level: float = LEVEL, reward: int = 0, ax: Axes | None = None
+    model: Predictor, x: FeaturesLike, *, level: float = LEVEL, reward: int = 0, ax: Axes | None = None
 ) -> BarContainer:
     """Draw what each feature contributes to the prediction for one row, the largest contribution on top.
 
@@ -187,7 +187,7 @@ def _check_one_row(shape: tuple[int, ...], n: int) -> None:
         raise InvalidInputError(f"`x` must be one row of features, shape (1, {n}); got {shape}.")
 
 
-def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = None) -> BarContainer:
+def plot_blocks(model: Predictor, x: FeaturesLike, *, reward: int = 0, ax: Axes | None = None) -> BarContainer:
     """Draw how far each block of the data moves a prediction: the squares of the bars sum to its squared error.
 
     One long bar says that one block, such as one patient or one week, decides the prediction.

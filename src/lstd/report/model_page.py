@@ -35,7 +35,7 @@ from lstd.report.rendering import decimals, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
 from lstd.report.style import WIDE, panels, plain, rendered
 from lstd.statistics.intervals import FEW, check_level
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 SECTIONS = {
     "coefficients": "Coefficients",
@@ -62,7 +62,7 @@ SECTIONS_OF_STEPS = {
 def write_fit_report(
     path: str | os.PathLike[str],
     model: Predictor | HorizonLSTD,
-    X: Any,
+    X: FeaturesLike,
     y: ArrayLike,
     *,
     title: str = "LSTD(λ): a fitted model",
@@ -242,7 +242,7 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
 
 def steps_page(
     model: HorizonLSTD,
-    X: Any,
+    X: FeaturesLike,
     y: Any,
     title: str,
     backtest: Backtest | None = None,
@@ -304,7 +304,7 @@ def _independent(data: dict[str, Any], n_rows: int, horizon: int) -> Any:
 
 def _curves(
     model: HorizonLSTD,
-    X: Any,
+    X: FeaturesLike,
     rows: NDArray[np.intp],
     names: Sequence[str],
     level: float,

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
@@ -27,7 +28,7 @@ from lstd.report.model_kinds import OF_STEPS, check_kind
 from lstd.report.rendering import share
 from lstd.report.style import BLUE, INK, PALE, POINTS, REFERENCE, WIDE, legend_above, name_rows, panels, plain
 from lstd.statistics.intervals import Interval, check_level
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 _SHADE = "#F3F3F3"
 _FOOT = 0.03  # height of the crosses, as a share of the panel's
@@ -44,7 +45,7 @@ _LITTLE_DATA: dict[str, Any] = {
 
 
 def plot_predictions(
-    model: Predictor, X: Any, y: ArrayLike, *, ax: Any = None, **data: Unpack[Options]
+    model: Predictor, X: FeaturesLike, y: ArrayLike, *, ax: Any = None, **data: Unpack[Options]
 ) -> list[Line2D]:
     """Draw predictions with intervals, and returns, over consecutive rows.
 
@@ -227,7 +228,7 @@ def _in_short_lines(name: str) -> str:
 
 
 def plot_calibration(
-    model: Predictor, X: Any, y: ArrayLike, *, n_bins: int = 10, ax: Any = None, **data: Unpack[Options]
+    model: Predictor, X: FeaturesLike, y: ArrayLike, *, n_bins: int = 10, ax: Any = None, **data: Unpack[Options]
 ) -> list[Artist]:
     """Draw the mean return against the mean prediction, by decile of the prediction, with the diagonal.
 
@@ -323,7 +324,9 @@ def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Arti
     return points
 
 
-def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any = None, ax: Any = None) -> list[Line2D]:
+def plot_curve(
+    model: HorizonLSTD, X: FeaturesLike, *, level: float = 0.95, weights: Any = None, ax: Any = None
+) -> list[Line2D]:
     """Draw the sum of rewards over the next 1, 2, …, H steps from rows, with the intervals of these means.
 
     Parameters
@@ -360,7 +363,7 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
     linear = model.model_.at(steps.tolist())
     rows = X
     if weights is None:
-        rows = X[:6]
+        rows = _safe_indexing(X, slice(6))
     phi = checked_features(model, rows)
     if linear.no_intervals and weights is None:
         bands = [linear.predict(phi)]
@@ -391,7 +394,7 @@ def plot_curve(model: HorizonLSTD, X: Any, *, level: float = 0.95, weights: Any 
 
 def plot_spread(
     spread: ReturnSpread,
-    X: Any,
+    X: FeaturesLike,
     *,
     level: float = 0.9,
     labels: Any = None,
@@ -429,7 +432,7 @@ def plot_spread(
     2
     """
     check_kind("spread", spread, (ReturnSpread,))
-    rows = X[:12]
+    rows = _safe_indexing(X, slice(12))
     found = spread.predict_interval(rows, level)
     if found.lower.ndim > 1:
         raise InvalidInputError(f"`spread` must be of one reward; got {found.lower.shape[1]}. Fit it to one of them.")
@@ -467,7 +470,7 @@ def plot_spread(
     return [*ranges]
 
 
-def _interval_of_mean(spread: ReturnSpread, X: Any, level: float) -> Interval:
+def _interval_of_mean(spread: ReturnSpread, X: FeaturesLike, level: float) -> Interval:
     """Compute intervals for the mean of many returns from each row."""
     if isinstance(spread.model, HorizonLSTD):
         return spread.model.predict_interval(X, level, horizon=spread.horizon_)

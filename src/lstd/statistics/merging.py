@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple, Self, Unpack
+from typing import Annotated, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,7 +59,7 @@ from lstd.statistics.counts import UNKNOWN, About, Counts, marks_until
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import blas_threads, in_threads
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 _FROM_ARRAYS = Takes("LSTDStatistics.from_arrays", LSTD_COLUMNS)
 _NO_ROWS = Counts()
@@ -285,7 +285,7 @@ class LSTDStatistics(ReadOnly, Saved):
     @classmethod
     def from_arrays(
         cls,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         *,
         gamma: float,

@@ -20,7 +20,7 @@ from lstd.data.ids import EPISODE_AGAIN, Fault, first_true, last_rows, quoting
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, missing_extra, warn
-from lstd.types import Array, Flags
+from lstd.types import Array, FeaturesLike, Flags
 
 _SAME = 1e-9  # relative difference between equal times that were computed in different ways
 _OF_INTERVALS = ("start", "stop", "event")
@@ -168,7 +168,7 @@ def _follow(table: FrameRows, no_ends: bool) -> tuple[NDArray[np.int64], Flags]:
     return numbers, last
 
 
-def to_frame(X: Any, names: Sequence[str] | None, library: str) -> Any:
+def to_frame(X: FeaturesLike, names: Sequence[str] | None, library: str) -> Any:
     """Make a data frame of features (T, n); raises InvalidInputError if they have no names or are sparse."""
     check_choice("frame", library, ("pandas", "polars"))
     if names is None or sparse.issparse(X):

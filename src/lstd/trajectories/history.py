@@ -9,13 +9,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_integer
+from lstd.data.feature_arrays import Features
 from lstd.data.ids import last_rows
 from lstd.types import Array
 
 
 def with_earlier_rows(
-    X: Any, y: Array, episode: NDArray[Any], actions: NDArray[Any] | None, names: tuple[str, ...] | None, k: Any
-) -> tuple[Any, tuple[str, ...]]:
+    X: Features,
+    y: Array,
+    episode: NDArray[Any],
+    actions: NDArray[Any] | None,
+    names: tuple[str, ...] | None,
+    k: int,
+) -> tuple[Features, tuple[str, ...]]:
     """Return the features with those of k rows before, their actions and rewards, and the names of all columns.
 
     What lies before the first row of an episode is zero, and a column for each number of rows says whether it is known.
@@ -43,7 +49,7 @@ def _step(episode: NDArray[Any]) -> NDArray[np.intp]:
     return np.asarray(rows - np.maximum.accumulate(np.where(begins, rows, 0)))
 
 
-def _recorded(X: Any, y: Array, actions: NDArray[Any] | None, names: list[str]) -> tuple[Any, list[str]]:
+def _recorded(X: Features, y: Array, actions: NDArray[Any] | None, names: list[str]) -> tuple[Features, list[str]]:
     """Return what is recorded in each row, (T, c), and its names; unknown rewards and actions as zero."""
     rewards = np.nan_to_num(y.reshape(len(y), -1))
     of_rewards = ["reward"] if y.ndim == 1 else [f"reward_{j}" for j in range(rewards.shape[1])]
@@ -68,7 +74,7 @@ def _action_columns(actions: NDArray[Any] | None, n_rows: int) -> tuple[Array, l
     return one_hot.reshape(n_rows, len(labels)), [f"action_{label}" for label in labels]
 
 
-def _shifted(rows_of: Any, back: int, known: NDArray[np.bool_]) -> Any:
+def _shifted(rows_of: Features, back: int, known: NDArray[np.bool_]) -> Features:
     """Return the rows that lie so many rows before, zero where these are not known."""
     before = np.maximum(np.arange(len(known)) - back, 0)
     if sparse.issparse(rows_of):

@@ -13,13 +13,14 @@ from scipy import sparse
 from lstd.data.check_rows import check_rows
 from lstd.data.convert import as_real
 from lstd.data.doubts import TimesOfEnds
+from lstd.data.feature_arrays import Features
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import TerminationWarning, warn
 from lstd.trajectories.joining import check_actions, check_names, check_probabilities, check_times, rows_at
 from lstd.trajectories.record import Function, Progress
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _TRAJECTORIES = Takes("Trajectories", (), {"X_next": GIVE_HORIZON_ROWS})  # beside the named arguments
 _FROM_FRAME = Takes(
@@ -124,7 +125,7 @@ class Trajectories:
 
     __slots__ = (*_FIELDS, "horizon")
 
-    X: Any
+    X: Features
     y: Array
     episode: NDArray[Any]
     terminated: NDArray[np.bool_]
@@ -141,7 +142,7 @@ class Trajectories:
 
     def __init__(
         self,
-        X: Any,
+        X: FeaturesLike,
         y: ArrayLike,
         episode: PerRow = None,
         terminated: PerRow = None,
@@ -158,10 +159,11 @@ class Trajectories:
         **others: Any,
     ) -> None:
         _TRAJECTORIES.check(others)
+        features: Features = X
         if sparse.issparse(X):  # the rows may share its arrays, which are made read-only below
-            X = X.copy()
+            features = features.copy()
         rows = check_rows(
-            X,
+            features,
             y,
             gamma=1.0,
             episode=episode,
