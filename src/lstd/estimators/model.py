@@ -171,7 +171,9 @@ class Model(Record):
 
     def described(self, **about: Any) -> Self:
         """Return the model with more of what is said about it, without solving again; sums and settings stay."""
-        return self.of(**vars(self) | about)
+        values = vars(self) | about
+        values.pop("linear", None)  # it holds some of what is said
+        return self.of(**values)
 
     # ------------------------------------------------------------ what it is a model of
 
@@ -180,7 +182,7 @@ class Model(Record):
         """Sums over the data."""
         return self.blocks.total
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Number of features, without the column of ones."""
         if self.matrix_free is not None:
@@ -236,8 +238,7 @@ class Model(Record):
     @property
     def system(self) -> System:
         """The system that the weights solve; of centred features, if the settings have a centre."""
-        ridge = self.settings.ridge(self.n_features)
-        return System.of(self.statistics, self.settings.variant, ridge, intercept=self.settings.fit_intercept)
+        return _system_of(self.statistics, self.settings)
 
     @cached_property
     def solution(self) -> Solution:
@@ -252,7 +253,7 @@ class Model(Record):
             return solution
         return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
 
-    @cached_property
+    @property
     def influence(self) -> Influence:
         """Influence of each block of the data on the weights.
 
@@ -261,16 +262,11 @@ class Model(Record):
         InvalidInputError
             When there are no blocks, or too few.
         """
-        if self.known is not None:
-            if self.known.influence is None:
-                raise InvalidInputError(self.known.no_intervals)
-            return self.known.influence
-        influence = influence_of(self.blocks, self.system, self._centred_weights, threads=self.threads)
-        if self.settings.centre is None:
-            return influence
-        vectors = self.settings.uncentred(influence.vectors)
-        shift = self.settings.uncentred(influence.shift)
-        return replace(influence, vectors=vectors, shift=shift)
+        return self._influence_of_blocks.found
+
+    @cached_property
+    def _influence_of_blocks(self) -> _InfluenceOfBlocks:
+        return _InfluenceOfBlocks(self.blocks, self.settings, self.solution, self.known, self.threads)
 
     @property
     def no_intervals(self) -> str:
@@ -280,7 +276,7 @@ class Model(Record):
     @property
     def _centred_weights(self) -> Array:
         """Weights of the features less their centre, (n, m), which solve the system."""
-        return self.settings.uncentred(self.solution.weights.T, -1.0).T
+        return _centred(self.solution, self.settings)
 
     @cached_property
     def unseen(self) -> Flags:
@@ -312,7 +308,7 @@ class Model(Record):
 
     # ------------------------------------------------------------ the fitted function
 
-    @property
+    @cached_property
     def linear(self) -> Linear:
         """The fitted function, which predicts."""
         return Linear(
@@ -320,7 +316,7 @@ class Model(Record):
             self.intercept,
             self.names,
             self.reward_names,
-            lambda: self.influence,
+            self._influence_of_blocks,
             unseen=self.unseen,
             limits=self.limits,
             settings=self.settings,
@@ -528,6 +524,52 @@ class Model(Record):
             raise InvalidInputError(_not_given("importance_ratio", "another policy", remedy or _PASS_RATIOS))
         if self.statistics.about.own_discounts and "discount" not in given:
             raise InvalidInputError(_not_given("discount", "other discounts", remedy or _PASS_DISCOUNTS))
+
+
+def _system_of(statistics: LSTDStatistics, settings: Settings) -> System:
+    """Return the system that the weights of a model solve; of centred features, if the settings have a centre."""
+    ridge = settings.ridge(statistics.n_features - settings.fit_intercept)
+    return System.of(statistics, settings.variant, ridge, intercept=settings.fit_intercept)
+
+
+def _centred(solution: Solution, settings: Settings) -> Array:
+    """Return the weights of the features less their centre, (n, m), which solve the system."""
+    return settings.uncentred(solution.weights.T, -1.0).T
+
+
+@dataclass(frozen=True, eq=False)
+class _InfluenceOfBlocks:
+    """The influence of each block of the data on the weights of a model, computed when first asked for.
+
+    A fitted function holds it in place of the model: each would keep the other in memory.
+    """
+
+    blocks: Blocks
+    settings: Settings
+    solution: Solution
+    known: Solved | None
+    threads: int | None
+
+    def __call__(self) -> Influence:
+        """Return the influence; raises InvalidInputError when there are no blocks, or too few."""
+        return self.found
+
+    @cached_property
+    def found(self) -> Influence:
+        """The influence; raises InvalidInputError when there are no blocks, or too few."""
+        if self.known is not None:
+            if self.known.influence is None:
+                raise InvalidInputError(self.known.no_intervals)
+            return self.known.influence
+        settings = self.settings
+        system = _system_of(self.blocks.total, settings)
+        weights = _centred(self.solution, settings)
+        influence = influence_of(self.blocks, system, weights, threads=self.threads)
+        if settings.centre is None:
+            return influence
+        vectors = settings.uncentred(influence.vectors)
+        shift = settings.uncentred(influence.shift)
+        return replace(influence, vectors=vectors, shift=shift)
 
 
 def _not_given(name: str, kind: str, remedy: str) -> str:
