@@ -269,6 +269,14 @@ def product(
     return values
 
 
+def values_of(phi: Features, weights: Array) -> Array:
+    """Return φᵀθ, (T, m), of features (T, n) and weights (n, m), or (n + 1, m) with those of the ones last."""
+    n = phi.shape[1]
+    values: Array = phi @ weights[:n]
+    values += weights[n:].sum(axis=0)
+    return values
+
+
 def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
     """Return the product of features of float32, which are converted in batches."""
     size = max(1, _ENTRIES_CONVERTED // phi.shape[1])

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,11 +36,12 @@ from lstd.estimators.folds import (
     rows_from_all_over,
     total_weight,
 )
+from lstd.estimators.linear import Linear
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import MATERIAL, SIGNIFICANT, BiasCheck, Checks, needs_matrix
 from lstd.statistics.blocks import no_blocks
-from lstd.statistics.intervals import Influence, degrees_of_freedom
+from lstd.statistics.intervals import degrees_of_freedom
 from lstd.statistics.ridge import grows_without_bound
 from lstd.statistics.solve import check_range
 from lstd.types import Array
@@ -75,10 +76,10 @@ def check_bias(rows: Rows, model: Model, *, note: str = "") -> BiasCheck:
     with_lmbda = _refitted(rows, settings, lmbda)
     with_one = _refitted(rows, settings, 1.0)
     _check_bounded(with_lmbda, with_one)
-    theta = with_one.solution.weights
+    theta = with_one.linear.weights
     residuals = lambda_returns(rows, 1.0, theta) - np.asarray(rows.X @ theta)
     residual = mean_square(rows, residuals)
-    check = compared(Fitted.of(with_lmbda), Fitted.of(with_one), gram, residual)
+    check = compared(with_lmbda.linear, with_one.linear, gram, residual)
     if np.any(check.biased):
         warn(check.message(lmbda) + note, BiasWarning)
     return check.first() if model.statistics.single else check
@@ -116,27 +117,16 @@ def _check_bounded(*models: Model) -> None:
             )
 
 
-class Fitted(NamedTuple):
-    """Weights (m, n) of a fit, with that of the column of ones if there is one, and the influence of blocks on them."""
-
-    weights: Array
-    influence: Influence
-
-    @classmethod
-    def of(cls, model: Model) -> Fitted:
-        """Return those of a model."""
-        return cls(model.solution.weights.T, model.influence)
-
-
-def compared(with_lmbda: Fitted, with_one: Fitted, gram: Array, residual: Array) -> BiasCheck:
+def compared(with_lmbda: Linear, with_one: Linear, gram: Array, residual: Array) -> BiasCheck:
     """Compare the predictions of two fits to the same blocks, with λ and with λ = 1.
 
-    `gram` (n, n) are mean products of the features, and `residual` (m,) mean squared residuals with λ = 1.
+    `gram` (n, n) are mean products of the features, the column of ones among them if there is one, and `residual` (m,)
+    mean squared residuals with λ = 1.
     """
     one = with_one.influence
     other = with_lmbda.influence
-    weights = with_one.weights + one.shift
-    d = weights - with_lmbda.weights - other.shift  # (m, n)
+    weights = with_one.weights.T + one.shift
+    d = weights - with_lmbda.weights.T - other.shift  # (m, n)
     D = (one.vectors - other.vectors).transpose(1, 0, 2)  # (m, E, n)
     check_range(d, D)
     difference = np.maximum(np.einsum("mi,ij,mj->m", d, gram, d), 0.0)  # which rounding makes negative

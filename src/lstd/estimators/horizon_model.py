@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
+from lstd.data.feature_arrays import values_of
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, RAW, SPREAD, Settings
@@ -425,7 +426,7 @@ class HorizonModel(Record):
         system = self.total.system(self.solved.lmbda, ridge, self.penalty, intercept=settings.fit_intercept)
         theta = HorizonSolution.of_system(system, self.stream.horizon).run()
         change = settings.uncentred(theta[-1].T) - self.solved.weights[-1].T
-        moved = columns.part @ change[:, :n].T + change[:, n:].sum(axis=1)
+        moved = values_of(columns.part, change.T)
         predictions = self.at().predict(rows.part).reshape(moved.shape)
 
         def residual() -> Array:
@@ -533,6 +534,7 @@ class HorizonModel(Record):
             find_influence,
             limits=self.limits,
             age=self.age,
+            has_ones=self.settings.fit_intercept,
             low=low,
             high=high,
         )

@@ -63,6 +63,8 @@ class Linear:
         Settings of the fit, with which rewards bound values.
     compared : bool
         Whether the fit compared predictions for its own rows with `bounds`.
+    has_ones : bool
+        Whether the fit has a column of ones, whose weight is the intercept.
     low, high : float or ndarray of shape (k,), optional
         Ends of the range to which predictions are limited.
     age : AgeColumns, optional
@@ -78,6 +80,7 @@ class Linear:
     limits: Limits | None = None
     settings: Settings | None = None
     compared: bool = True
+    has_ones: bool = False
     low: float | Array | None = None
     high: float | Array | None = None
     age: AgeColumns | None = None
@@ -91,6 +94,14 @@ class Linear:
     def single(self) -> bool:
         """Whether values have shape (T,)."""
         return self.coef.ndim == 1
+
+    @property
+    def weights(self) -> Array:
+        """Weights of the columns, (n, k), or (n + 1, k) with those of the column of ones in the last row."""
+        of_columns = self.coef.reshape(-1, self.n_features).T
+        if not self.has_ones:
+            return of_columns
+        return np.vstack([of_columns, np.atleast_1d(self.intercept)])
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -134,6 +145,12 @@ class Linear:
         if self.age is None:
             return phi
         return self.age.columns(phi, self.names)
+
+    def unchecked(self, phi: Features) -> Array:
+        """Return values, (T,) or (T, k), infinite or NaN where they overflow; the range does not limit them yet."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values: Array = self.columns(phi) @ self.coef.T + self.intercept
+        return values
 
     def _values(self, columns: Features) -> Array:
         """Return values, (T,) or (T, k), from columns (T, n)."""
@@ -192,6 +209,13 @@ class Linear:
             without_data = n_unseen.reshape(-1, 1) > 0
             interval = replace(interval, little_data=interval.little_data | without_data)
         return interval.at(self.place(weights))
+
+    def interval_of_weights(self, level: float) -> Interval:
+        """Compute intervals around :attr:`weights`, arrays of the same shape."""
+        interval = self.influence.of_weights(self.weights, level)
+        if self.unseen is not None:
+            interval.little_data[: self.n_features] |= self.unseen[:, np.newaxis]
+        return interval
 
     def place(self, weights: ArrayLike | None) -> tuple[int | slice, int | slice]:
         """Return where arrays (T, k) have the values of rows, or of their weighted sum."""

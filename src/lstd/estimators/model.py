@@ -29,7 +29,7 @@ from lstd.data.doubts import (
     warn_of_unused,
     with_backtest,
 )
-from lstd.data.feature_arrays import Features
+from lstd.data.feature_arrays import Features, values_of
 from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import episodes_seen
@@ -321,6 +321,7 @@ class Model(Record):
             limits=self.limits,
             settings=self.settings,
             compared=self.compared,
+            has_ones=self.settings.fit_intercept,
         )
 
     @cached_property
@@ -491,9 +492,7 @@ class Model(Record):
             return ""
         change = settings.uncentred(scales.moved_weights(system, self._centred_weights).T)
         part = rows.part
-        moved = part @ change[:, :n].T
-        if settings.fit_intercept:
-            moved += change[:, -1]
+        moved = values_of(part, change.T)
         predictions = self.predict(part).reshape(moved.shape)
         return scales.doubt(moved, predictions, lambda: self._mean_squared_residual(rows))
 

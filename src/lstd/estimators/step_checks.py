@@ -27,7 +27,7 @@ from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, w
 from lstd.estimators.base import mean_r2
 from lstd.estimators.bias_check import FEWEST as FEWEST_OF_BIAS
 from lstd.estimators.bias_check import RIDGE as RIDGE_OF_BIAS
-from lstd.estimators.bias_check import Fitted, compared, note_of_check, or_why, rows_of_check
+from lstd.estimators.bias_check import compared, note_of_check, or_why, rows_of_check
 from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_square
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
@@ -159,7 +159,6 @@ def check_misfit_of_steps(refit: Refit, note: str = "") -> MisfitCheck:
     refit.check_enough("A check of misfit", FEWEST)
     rows = refit.rows
     linear = refit.model.at()
-    weights = np.atleast_2d(linear.coef).T
     near = 1.0 - 1.0 / refit.model.stream.horizon
     rows = rows.changed(
         gamma=near * rows.gamma,
@@ -169,7 +168,8 @@ def check_misfit_of_steps(refit: Refit, note: str = "") -> MisfitCheck:
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         gram = mean_product(rows, rows.X, rows.X)
         check_range(gram)
-        tests = TestFunctions.of(rows, gram, weights, intercept=refit.model.settings.fit_intercept)
+        of_features = linear.weights[: linear.n_features]
+        tests = TestFunctions.of(rows, gram, of_features, intercept=linear.has_ones)
         scores = scores_of(tests, rows, gram)
     errors = None
     if not linear.no_intervals:
@@ -190,19 +190,10 @@ def check_bias_of_steps(refit: Refit, note: str = "") -> BiasCheck:
     residual = mean_square(refit.rows, refit.residuals(with_one.solved.weights))
     gram = mean_product(refit.rows, refit.rows.X, refit.rows.X)
     check_range(gram, residual)
-    check = compared(_fitted_of(with_lmbda), _fitted_of(with_one), gram, residual)
+    check = compared(with_lmbda.at(), with_one.at(), gram, residual)
     if np.any(check.biased):
         warn(check.message(lmbda) + note, BiasWarning)
     return check.first() if refit.model.single else check
-
-
-def _fitted_of(model: HorizonModel) -> Fitted:
-    """Return the weights of H steps and the influence on them."""
-    linear = model.at()
-    weights = linear.coef
-    if model.settings.fit_intercept:
-        weights = np.column_stack([linear.coef, linear.intercept])
-    return Fitted(weights, linear.influence)
 
 
 def held_out(refit: Refit) -> HeldOut | None:

@@ -103,14 +103,14 @@ class Summary(Description):
     @property
     def coefficients(self) -> Array:
         """Coefficients, shape (n, m), or (n + 1, m) with an intercept."""
-        return self.model.solution.weights
+        return self.model.linear.weights
 
     @cached_property
     def interval(self) -> Interval | None:
         """Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none."""
         if self.model.no_intervals:
             return None
-        return coefficient_interval(self.model, self.level)
+        return self.model.linear.interval_of_weights(self.level)
 
     @cached_property
     def ridge_shares(self) -> Array | None:
@@ -362,17 +362,14 @@ class StepsSummary(Description):
     @property
     def coefficients(self) -> Array:
         """Coefficients of the longest horizon, shape (n, m), or (n + 1, m) with an intercept."""
-        coef = np.atleast_2d(self.linear.coef).T
-        if not self.model.settings.fit_intercept:
-            return coef
-        return np.vstack([coef, np.atleast_1d(self.linear.intercept)])
+        return self.linear.weights
 
     @cached_property
     def interval(self) -> Interval | None:
         """Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none."""
         if self.linear.no_intervals:
             return None
-        return self.linear.influence.of_weights(self.coefficients, self.level)
+        return self.linear.interval_of_weights(self.level)
 
     @property
     def observed_share(self) -> float | None:
@@ -518,13 +515,6 @@ def _ridge_column(shares: Array, settings: Settings) -> list[str]:
     if settings.fit_intercept:
         column.append("0 %")
     return column
-
-
-def coefficient_interval(model: Model, level: float) -> Interval:
-    """Compute intervals of the coefficients, arrays of shape (n, m); with an intercept, its own come last."""
-    found = model.influence.of_weights(model.solution.weights, level)
-    found.little_data[: model.n_features] |= model.unseen[:, np.newaxis]
-    return found
 
 
 def _ridge(model: Model, note: str = "") -> str:

@@ -24,6 +24,7 @@ import numpy as np
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -144,6 +145,7 @@ def theorem2(
     small = PROBLEMS["small"]
     model = RandomMRP(small.n_states, small.branching, small.reward_std, MRP_SEED, gamma=GAMMA)
     features = make_features(model, "normal")
+    no_ridge = np.zeros(features.shape[1])
     streams = [model.simulate(max(lengths), seed) for seed in seeds]
     distances: dict[tuple[str, float, int], list[list[float]]] = {  # (variant, λ, T) -> (seeds, 3)
         case: [] for case in product(LSTD_VARIANTS, lmbdas, lengths)
@@ -155,14 +157,13 @@ def theorem2(
             phi = features[stream.states[: T + 1]]
             rewards = np.append(stream.rewards[:T], np.nan)  # none is received in the last row
             sums = LSTDStatistics.from_arrays(phi, rewards, gamma=GAMMA, lmbda=lmbda)
-            b = sums.b[:, 0]
             for variant in LSTD_VARIANTS:
-                A = sums.matrix(variant)
-                theta = np.asarray(np.linalg.solve(A, b), np.float64)
+                system = System.of(sums, variant, no_ridge, intercept=False)
+                theta = system.solve().weights[:, 0]
                 distances[variant, lmbda, T].append(
                     [
-                        _relative_distance(A / T, A_limit),
-                        _relative_distance(b / T, b_limit),
+                        _relative_distance(system.A / T, A_limit),
+                        _relative_distance(system.b[:, 0] / T, b_limit),
                         _relative_distance(theta, theta_limit),
                     ]
                 )

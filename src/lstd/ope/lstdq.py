@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_choice
 from lstd.data.doubts import FEWEST
-from lstd.data.feature_arrays import Features, check_features, check_not_overflowed
+from lstd.data.feature_arrays import Features, check_features, check_not_overflowed, values_of
 from lstd.data.rows import COMPARED, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, Settings, Solver
@@ -380,10 +380,17 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         phi = check_features("X", X)
         if phi.shape[1] != self.n_features_in_:
             raise InvalidInputError(f"`X` must have {self.n_features_in_} features; got {phi.shape[1]}.")
+        linear = self.lstd_.model_.linear
         with np.errstate(over="ignore", invalid="ignore"):
-            values = self.features_.action_values(phi, self.coef_) + self.intercept_
+            values = self.features_.action_values(phi, linear.coef) + linear.intercept
         check_not_overflowed("X", values)
         return values
+
+    def expected_values(self, X: Features, P: Array) -> Array:
+        """Return the values of checked states, (T,), under probabilities of the actions, (T, n_actions)."""
+        linear = self.lstd_.model_.linear
+        of_actions = self.features_.action_values(X, linear.coef)
+        return np.asarray((of_actions * P).sum(axis=1) + linear.intercept)
 
     def state_values(self, X: FeaturesLike, target_policy: Any = None) -> Array:
         """Return the values of states (T, n) under the target policy, an ndarray of shape (T,).
@@ -532,30 +539,22 @@ def _scales_doubt(model: Model, logged: LoggedRows, rows: Rows) -> str:
     scales = Scales.of(states, np.full(k // n_blocks, settings.alpha), intercept=settings.fit_intercept)
     if scales is None:
         return ""
-    weights = model.solution.weights
+    weights = model.linear.weights
     change = scales.moved_weights(model.system, weights)
     n_compared = max(FEWEST, min(COMPARED, _PAIR_ENTRIES // k))
     some = slice(None, None, -(-len(rows) // n_compared))
     pairs = rows.X[some]
-    values = _values(pairs, weights)
-    moved = _values(pairs, change)
+    values = values_of(pairs, weights)
+    moved = values_of(pairs, change)
 
     def residual() -> Array:
         assert rows.X_next is not None
-        ahead = _values(rows.X_next[some], weights)
+        ahead = values_of(rows.X_next[some], weights)
         td_error = rows.y[some] + rows.discount[some, np.newaxis] * ahead - values
         square: Array = np.mean(td_error**2, axis=0)
         return square
 
     return scales.doubt(moved, values, residual)
-
-
-def _values(pairs: Features, weights: Array) -> Array:
-    """Return the values of pairs (T, k), by weights (k, m), or (k + 1, m) with that of the ones."""
-    k = pairs.shape[1]
-    values: Array = pairs @ weights[:k]
-    values += weights[k:].sum(axis=0)
-    return values
 
 
 def _fitted(logged: LoggedRows, settings: Settings, solver: Solver, n_blocks: int | str) -> Model:

@@ -446,11 +446,11 @@ def value_by_blocks(
     if isinstance(model, LSTDQ):
         X, P = model.initial(initial_states, target_policy)
         fitted: Model = model.lstd_.model_
-        values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
+        values = model.expected_values(X, P)
     else:
         X = _states(model, initial_states, target_policy)
         fitted = model._model
-        values = fitted.predict(X)
+        values = fitted.linear.predict(X)
     if weights is None:
         weights = 1.0
     share = check_per_row("weights", weights, len(values), what="weight", of="initial_states")

@@ -17,8 +17,7 @@ from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.contributions import Contributions
-from lstd.estimators.model import Model
-from lstd.estimators.summary import coefficient_interval
+from lstd.estimators.linear import Linear
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.action_calibration import action_calibration
 from lstd.ope.logged_rows import LoggedRows
@@ -70,11 +69,12 @@ def plot_coefficients(
     >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
     ['x0', 'x1']
     """
-    fitted = fitted_with(model, reward)
-    found = coefficient_interval(fitted, check_level(level)).at((slice(fitted.n_features), reward))
-    with panels(ax, 4.4, 0.9 + 0.2 * max(2, fitted.n_features)) as (panel,):
+    linear = linear_with(model, reward)
+    n = linear.n_features
+    found = linear.interval_of_weights(check_level(level)).at((slice(n), reward))
+    with panels(ax, 4.4, 0.9 + 0.2 * max(2, n)) as (panel,):
         panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
-        return _named_intervals(panel, fitted.feature_names, found.prediction, found.lower, found.upper, at=0.0)
+        return _named_intervals(panel, linear.feature_names, found.prediction, found.lower, found.upper, at=0.0)
 
 
 def _named_intervals(
@@ -123,20 +123,20 @@ def plot_contributions(
     >>> len(plot_contributions(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
     2
     """
-    fitted = fitted_with(model, reward)
+    linear = linear_with(model, reward)
     found = model.contributions(x)
-    _check_one_row(found.x.shape, fitted.n_features)
-    return draw_contributions(fitted, found, check_level(level), reward, ax)
+    _check_one_row(found.x.shape, linear.n_features)
+    return draw_contributions(linear, found, check_level(level), reward, ax)
 
 
 def draw_contributions(
-    fitted: Model, found: Contributions, level: float, reward: int = 0, ax: Axes | None = None
+    linear: Linear, found: Contributions, level: float, reward: int = 0, ax: Axes | None = None
 ) -> BarContainer:
     """Draw the figure of :func:`plot_contributions`."""
     values = np.atleast_2d(found.values[0])[reward]
     half = np.zeros(len(found.names))  # widths of intervals
-    if not fitted.no_intervals:
-        of_coef = coefficient_interval(fitted, level).at((slice(len(values)), reward))
+    if not linear.no_intervals:
+        of_coef = linear.interval_of_weights(level).at((slice(len(values)), reward))
         half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)
     order = np.argsort(-np.abs(values), kind="stable")
     shown = order[:_MAX_BARS]
@@ -168,17 +168,18 @@ def draw_contributions(
     return artists
 
 
-def fitted_with(model: Predictor, reward: int) -> Model:
-    """Return the sums and settings of a fitted model.
+def linear_with(model: Predictor, reward: int) -> Linear:
+    """Return the fitted function of a model.
 
     Raises InvalidInputError for a model of another kind, or without a reward of that number.
     """
     check_kind("model", model, OF_RETURNS)
     check_is_fitted(model)
-    m = model.model_.statistics.n_rewards
+    linear = model.model_.linear
+    m = len(linear.rewards)
     if check_integer("reward", reward, 0) >= m:
         raise InvalidInputError(f"`reward` must be one of the {m} rewards, 0 to {m - 1}; got {reward}.")
-    return model.model_
+    return linear
 
 
 def _check_one_row(shape: tuple[int, ...], n: int) -> None:
@@ -212,10 +213,10 @@ def plot_blocks(model: Predictor, x: FeaturesLike, *, reward: int = 0, ax: Axes 
     >>> len(plot_blocks(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
     20
     """
-    fitted = fitted_with(model, reward)
+    linear = linear_with(model, reward)
     phi = checked_features(model, x)
-    _check_one_row(phi.shape, fitted.n_features)
-    ((_, u, _),) = fitted.influence.along(phi)
+    _check_one_row(phi.shape, linear.n_features)
+    ((_, u, _),) = linear.influence.along(phi)
     with panels(ax, 6.0, 2.8) as (panel,):
         artists = panel.bar(np.arange(1, u.shape[1] + 1), u[0, :, reward], color=BLUE)
         panel.set(xlabel="block of the data, in order", ylabel="influence on the prediction")

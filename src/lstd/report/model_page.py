@@ -235,7 +235,7 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
         return None
     row = int(np.argmax(evaluation.prediction[:, 0]))
     found = Contributions.of(evaluation.fitted.linear, evaluation.rows.X[row : row + 1])
-    bars = draw_contributions(evaluation.fitted, found, evaluation.level)
+    bars = draw_contributions(evaluation.fitted.linear, found, evaluation.level)
     place = f"{'row' if evaluation.rows.episode is None else 'episode'} {evaluation.name(row)}"
     return {"row": place.replace("\n", " at "), "rows": found.table(), **_drawing(bars[0])}
 

@@ -76,15 +76,10 @@ def ridge_movement(
 
 def _plain_weights(system: System, ridge: Array) -> Array | None:
     """Return the weights with other ridge coefficients if features are of alike scales; None if they are not."""
-    M = system.A.copy()
-    diagonal = np.einsum("ii->i", M)
-    diagonal += ridge
+    diagonal = system.A.diagonal() + ridge
     if system.endless.any() or diagonal.min() * _PLAIN_SCALES < diagonal.max():
         return None
-    try:
-        return np.asarray(np.linalg.solve(M, system.b), np.float64)
-    except np.linalg.LinAlgError:
-        return None
+    return system.weights_with(ridge)
 
 
 def _movement(system: System, weights: Array, moved: Array, *, about_mean: bool) -> Array:
@@ -224,11 +219,10 @@ class Scales(NamedTuple):
         n_blocks = len(system.ridge) // len(self.ridge)
         ridge = system.ridge.copy()
         ridge[: n_blocks * len(self.ridge)] = np.tile(self.in_units, n_blocks)
-        try:
-            moved: Array = np.linalg.solve(system.A + np.diag(ridge), system.b) - weights
-        except np.linalg.LinAlgError:
+        moved = system.weights_with(ridge)
+        if moved is None:
             return np.zeros_like(weights)
-        return moved
+        return moved - weights
 
     @np.errstate(all="ignore")
     def doubt(self, moved: Array, predictions: Array, residual: Callable[[], Array]) -> str:

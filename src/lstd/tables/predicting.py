@@ -239,9 +239,7 @@ def _columns(
 
 def predictions_of(linear: Linear, chunk: Chunk) -> Array:
     """Return predictions for a chunk, (T, m); raises InvalidInputError at the first that overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        columns = linear.columns(chunk.rows.X)
-        predicted = (columns @ linear.coef.T + linear.intercept).reshape(len(chunk.rows), -1)
+    predicted = linear.unchecked(chunk.rows.X).reshape(len(chunk.rows), -1)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         row = chunk.rows.place + int(np.argmax(bad)) + 1
