@@ -41,10 +41,9 @@ from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lstd.cli.saved_models import SavedKind
     from lstd.data.roles import Roles
     from lstd.data.settings import Settings
-    from lstd.estimators.base import Predictor
-    from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.linear import Linear
     from lstd.estimators.model import Model
@@ -89,7 +88,6 @@ def fit(given: FitOptions) -> int:
     """
     prepare_tables("fit")
     from lstd.data.settings import Settings
-    from lstd.estimators.model import Model, write_model
     from lstd.tables.first_rows import REPORT_ENTRIES, FirstRows
 
     roles = replace(roles_of(given), prepared=True)
@@ -111,17 +109,11 @@ def fit(given: FitOptions) -> int:
     is_of_steps = given.first_given(("horizon", *NEED_HORIZON)) is not None
     report = ""
     with reading(given.quiet) as on_progress:
-        fitted: Model | HorizonLSTD
-        if is_of_steps:
-            fitted = _fit_steps(given, roles, settings, sample, on_progress)
-        else:
-            fitted = _fit(given, roles, settings, sample, on_progress)
+        fit_one = _fit_steps if is_of_steps else _fit
+        fitted = fit_one(given, roles, settings, sample, on_progress)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
-        if isinstance(fitted, Model):
-            write_model(fitted, path)
-        else:
-            fitted.save(path)
+        fitted.write(path)
         written = "; the model was written"
         if page is not None:
             written += ", the report was not"
@@ -136,14 +128,14 @@ def fit(given: FitOptions) -> int:
         shown["report"] = None if sample is None else {"file": str(page), "rows": len(sample)}
     elif page is not None:
         shown["report"] = report
-    model = fitted if isinstance(fitted, Model) else fitted.model_
-    return _describe(str(path), model, given.json, shown)
+    return _describe(str(path), fitted, given.json, shown)
 
 
 def _fit(
     given: FitOptions, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: OnProgress
-) -> Model:
+) -> SavedKind:
     """Return a model, and add rows for its page to a sample, if there is to be one."""
+    from lstd.cli.saved_models import OfReturns
     from lstd.tables.reader import open_tables
     from lstd.tables.sort_and_impute import prepared
 
@@ -155,20 +147,18 @@ def _fit(
     fitted = _table_fit(given, roles, settings, on_progress).model(tables, sample)
     if fills and fitted.origin is not None:
         fitted = fitted.described(origin=replace(fitted.origin, fills=fills))
-    if sample is None:
-        return fitted
-    rows = sample.rows
-    if rows is not None:
+    if sample is not None and sample.rows is not None:
         from lstd.estimators.bias_check import checks_for_report
 
-        fitted = fitted.described(checks=checks_for_report(rows, fitted))
-    return fitted
+        fitted = fitted.described(checks=checks_for_report(sample.rows, fitted))
+    return OfReturns(fitted)
 
 
 def _fit_steps(
     given: FitOptions, roles: Roles, settings: Settings, sample: FirstRows | None, on_progress: OnProgress
-) -> HorizonLSTD:
+) -> SavedKind:
     """Return a model of the next steps, and add rows for its page to a sample, if there is to be one."""
+    from lstd.cli.saved_models import OfSteps
     from lstd.data.settings import SPREAD
     from lstd.tables.reader import open_tables
 
@@ -187,7 +177,8 @@ def _fit_steps(
         "age": given.age,
         "check": not given.no_check,
     }
-    return _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
+    fitted = _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
+    return OfSteps(fitted.model_, fitted)
 
 
 def _table_fit(given: FitOptions, roles: Roles, settings: Settings, on_progress: OnProgress) -> TableFit:
@@ -205,34 +196,14 @@ def _table_fit(given: FitOptions, roles: Roles, settings: Settings, on_progress:
     )
 
 
-def _describe(path: str, model: Model | HorizonModel, json: bool, report: Mapping[str, Any] | None = None) -> int:
+def _describe(path: str, model: SavedKind, json: bool, report: Mapping[str, str] | None = None) -> int:
     """Write what describes a model of either kind, and where its report is; returns the exit code.
 
     With a `report`, empty if there is none, tables of coefficients are left out.
     """
-    from lstd.estimators.horizon_model import HorizonModel
-    from lstd.estimators.summary import Summary
-
-    more = report or {}
-    if isinstance(model, HorizonModel):
-        facts = {**model.facts, **more}
-        texts = ((name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in facts.items())
-        return output({"file": path, **facts} if json else "\n".join([path, *(f"{n:<16}{t}" for n, t in texts)]))
-    summary = Summary(model, path)
-    text = str(summary) if report is None else summary.text(**report)
-    return output({"file": path, **summary.document, **more} if json else text)
-
-
-def _read(path: str) -> Model | HorizonModel:
-    """Read a model of either kind."""
-    from lstd.estimators.horizon_model import HorizonModel
-    from lstd.estimators.model import SavedModel
-    from lstd.files import read_record
-
-    saved: SavedModel | HorizonModel = read_record(path, SavedModel, HorizonModel)
-    if isinstance(saved, SavedModel):
-        return saved.model()
-    return saved
+    if json:
+        return output({"file": path, **model.document(path), **(report or {})})
+    return output(model.text(path, report))
 
 
 def roles_of(given: FitOptions) -> Roles:
@@ -276,39 +247,25 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model | HorizonLSTD, sample: FirstRows, page: Path, roles: Roles) -> str:
+def _write_report(fitted: SavedKind, sample: FirstRows, page: Path, roles: Roles) -> str:
     """Write the page; returns what it is on."""
-    from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.estimators.lstd_cv import estimator_of
-    from lstd.report.figure_data import evaluate
-    from lstd.report.model_page import model_page, steps_page, write_page
+    from lstd.report.model_page import write_page
 
-    origin = (model.model_ if isinstance(model, HorizonLSTD) else model).origin
+    origin = fitted.model.origin
     assert origin is not None
     rows = sample.rows
     assert rows is not None
     columns = rows.arguments
     if roles.doubt_of_ends:
         columns["terminated"] = None
-    of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
+    of_all = ""
+    which = "all"
+    if sample.is_full:
+        of_all = f", the first {len(sample)} of {origin.rows} rows"
+        which = f"the first {len(sample)} of"
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        if isinstance(model, HorizonLSTD):
-            title = f"The next {model.horizon} steps for {', '.join(origin.files)}{of_all}"
-            content = steps_page(model, title=title, **columns)
-        else:
-            named: dict[str, Any] = sample.named()
-            evaluation = evaluate(
-                estimator_of(model),
-                **columns,
-                **named,
-                rewards=model.reward_names,
-                warn=False,
-                checked=model.checks,  # on the same rows
-            )
-            content = model_page(evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
-        write_page(page, content)
-    which = f"the first {len(sample)} of" if sample.is_full else "all"
+        write_page(page, fitted.page(sample, columns, of_all))
     return f"{page}, on {which} {origin.rows} rows"
 
 
@@ -335,20 +292,14 @@ def predict(given: PredictOptions) -> int:
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")
-    from lstd.estimators.horizon_model import HorizonModel
+    from lstd.cli.saved_models import read_saved
 
     out = given.out
     if out is None and given.json:
         raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
-    model = _read(given.model)
-    misfit = None
-    if isinstance(model, HorizonModel):
-        linear = model.at(given.horizon or ())
-    elif given.horizon is not None:
-        raise InvalidInputError(f"`--horizon` needs a model that `lstd fit --horizon` wrote, not {given.model}.")
-    else:
-        linear = model.linear
-        misfit = model.misfit
+    model = read_saved(given.model)
+    linear = model.linear(given.horizon, given.model)
+    misfit = model.misfit
     if given.interval is not None and linear.no_intervals:
         raise InvalidInputError(f"{given.model} has no intervals. {linear.no_intervals}")
     if given.interval is not None and misfit is not None and misfit.dominates and not given.quiet:
@@ -369,7 +320,7 @@ def predict(given: PredictOptions) -> int:
     return DONE
 
 
-def _to_file(model: Model | HorizonModel, linear: Linear, given: PredictOptions, path: Path) -> int:
+def _to_file(model: SavedKind, linear: Linear, given: PredictOptions, path: Path) -> int:
     """Write predictions to a file, whole or not at all; returns the number of rows."""
     from lstd.files import replacing
 
@@ -378,9 +329,7 @@ def _to_file(model: Model | HorizonModel, linear: Linear, given: PredictOptions,
         return _predict(model, linear, given, file, parquet=path.suffix.lower() == ".parquet")
 
 
-def _predict(
-    model: Model | HorizonModel, linear: Linear, given: PredictOptions, file: IO[bytes], *, parquet: bool = False
-) -> int:
+def _predict(model: SavedKind, linear: Linear, given: PredictOptions, file: IO[bytes], *, parquet: bool = False) -> int:
     """Write predictions to a file; returns the number of rows."""
     from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
     from lstd.tables.sort_and_impute import prepared_as
@@ -389,7 +338,7 @@ def _predict(
     with reading(given.quiet) as on_progress:
         return predict_tables(
             linear,
-            prepared_as(model, given.data),
+            prepared_as(model.model, given.data),
             given.id,
             sink,
             file,
@@ -423,32 +372,19 @@ def score(given: ScoreOptions) -> int:
     SIGTERM).
     """
     prepare_tables("score")
+    from lstd.cli.saved_models import read_saved
     from lstd.distributed.chunk_sums import MEMORY
-    from lstd.estimators.model import Model
-    from lstd.tables.scoring import score_tables
     from lstd.tables.sort_and_impute import prepared_as
 
-    model = _read(given.model)
-    roles = _roles_of_fit(model, given)
-    if given.backtest is not None or not isinstance(model, Model):
-        return _score_steps(model, roles, given)
-    if given.horizon is not None:
-        raise InvalidInputError(
-            f"`--horizon` needs `--backtest`, or a model of the next steps; {given.model} predicts the sum of all."
-        )
-    model.check_given(roles.transitions, remedy="Name its column.")
+    model = read_saved(given.model)
+    roles = _roles_of_fit(model.model, given)
+    if given.backtest is not None:
+        return _backtest(model, roles, given)
+    model.check_scored(roles, given)
     with reading(given.quiet) as on_progress:
-        tables = _tables(given, prepared_as(model, given.data), roles, MEMORY)
-        found = score_tables(
-            model.linear,
-            tables,
-            roles,
-            unobserved=given.unobserved,
-            tolerance=given.tolerance,
-            on_progress=on_progress,
-        )
-    treatment: dict[str, str | float] = {"unobserved": given.unobserved, "tolerance": given.tolerance}
-    return _say_scores(given, treatment, roles.rewards, {None: found})
+        tables = _tables(given, prepared_as(model.model, given.data), roles, MEMORY)
+        scores = model.scores(tables, roles, given, on_progress)
+    return _say_scores(given, model.treatment(given), roles.rewards, scores)
 
 
 def _say_scores(
@@ -481,41 +417,21 @@ def _say_scores(
     return output(about | documents.get(None, {"horizons": documents}))
 
 
-def _score_steps(model: Model | HorizonModel, roles: Roles, given: ScoreOptions) -> int:
-    """Compare predictions for numbers of steps with what came; returns the exit code."""
+def _backtest(model: SavedKind, roles: Roles, given: ScoreOptions) -> int:
+    """Compare predictions from a cut on with the steps that followed; returns the exit code."""
     from lstd.distributed.chunk_sums import MEMORY
-    from lstd.estimators.horizon_lstd import HorizonLSTD
-    from lstd.estimators.horizon_model import HorizonModel
-    from lstd.estimators.lstd_cv import estimator_of
-    from lstd.tables.scoring import all_rows, backtest_tables, score_horizons
+    from lstd.tables.scoring import all_rows, backtest_tables
     from lstd.tables.sort_and_impute import prepared_as
     from lstd.trajectories.joining import parse_times
 
-    longest = None
-    steps = given.horizon or []
-    if isinstance(model, HorizonModel):
-        longest = model.stream.horizon
-        steps = steps or [longest]
-    if given.backtest is not None and (roles.time is None or not steps):
+    steps = model.horizons(given.horizon)
+    if roles.time is None or not steps:
         raise InvalidInputError("`--backtest` needs `--time`, and `--horizon` with the number of steps to compare.")
-    if longest is not None and max(steps) > longest:
-        raise InvalidInputError(f"`--horizon` must be at most {longest}, as in `lstd fit`; got {max(steps)}.")
     with reading(given.quiet) as on_progress:
-        rows, times = all_rows(
-            _tables(given, prepared_as(model, given.data), roles, MEMORY), roles, model.settings.gamma, on_progress
-        )
-        if given.backtest is None:
-            assert isinstance(model, HorizonModel)  # other models have no steps to score
-            scores = [*score_horizons(model, rows, steps, given.unobserved)]
-            return _say_scores(
-                given, {"unobserved": given.unobserved}, roles.rewards, dict(zip(steps, scores, strict=True))
-            )
+        tables = _tables(given, prepared_as(model.model, given.data), roles, MEMORY)
+        rows, times = all_rows(tables, roles, model.model.settings.gamma, on_progress)
         (cut,) = parse_times("backtest", [given.backtest], times.dtype)
-        estimator: HorizonLSTD | Predictor
-        if isinstance(model, HorizonModel):
-            estimator = HorizonLSTD.of_record(model, given.model)
-        else:
-            estimator = estimator_of(model)
+        estimator = model.estimator(given.model)
         found = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
     if given.json:
         documents = [{"reward": reward, **one.document} for reward, one in found]
@@ -560,7 +476,9 @@ def inspect(given: InspectOptions) -> int:
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
-    return _describe(given.model, _read(given.model), given.json)
+    from lstd.cli.saved_models import read_saved
+
+    return _describe(given.model, read_saved(given.model), given.json)
 
 
 # ------------------------------------------------------------ steps
