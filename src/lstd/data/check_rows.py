@@ -22,7 +22,7 @@ from lstd.data.feature_arrays import (
 )
 from lstd.data.identity import NO_VALUE, order_of
 from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, no_flag, not_contiguous, quoting
-from lstd.data.rows import COLUMNS, PerRow, Rows
+from lstd.data.rows import COLUMNS, PerRow, Rows, cut_off
 from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
 from lstd.types import Array, FeaturesLike, Flags
@@ -76,7 +76,7 @@ def check_rows(
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
         give_warning(assumed_cut(), MissingTerminationWarning)
-    horizon = last & ~ended if phi_next is None else np.zeros_like(last)
+    horizon = cut_off(last, ended) if phi_next is None else np.zeros_like(last)
     rewards, single = _check_rewards(y, horizon)
     numbers = {}
     for name, column in COLUMNS.items():

@@ -605,7 +605,7 @@ def unused_rows(rows: Rows, end: int) -> NDArray[np.intp]:
     """Return the horizon rows with rewards other than 0 and NaN among the rows before `end`, none of them pending."""
     if rows.X_next is not None:
         return np.empty(0, np.intp)
-    (horizon,) = (rows.last[:end] & ~rows.terminated[:end] & rows.known[:end]).nonzero()
+    (horizon,) = (rows.cut & rows.known)[:end].nonzero()
     return horizon[rows.y[horizon].any(axis=1)]
 
 

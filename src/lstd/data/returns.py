@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_banded
 
 from lstd.data.arguments import check_choice, check_real
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, cut_off
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
@@ -61,7 +61,7 @@ def discounted_returns(
     rewards = np.asarray(y, dtype=np.float64)
     ends = np.array(last, dtype=np.bool_)
     ends[-1:] = True
-    horizon = ends & ~np.asarray(terminated, dtype=np.bool_)
+    horizon = cut_off(ends, np.asarray(terminated, dtype=np.bool_))
     per_row = horizon.reshape(-1, *[1] * (rewards.ndim - 1))
     known = np.where(per_row, values, rewards)
     discounts = np.broadcast_to(discount, len(rewards))

@@ -255,6 +255,11 @@ class Rows(Record):
         return np.ones(len(self), np.bool_)
 
     @property
+    def cut(self) -> Flags:
+        """Whether each row is the last one of an episode that did not terminate, (T,)."""
+        return cut_off(self.last, self.terminated)
+
+    @property
     def age(self) -> NDArray[np.intp]:
         """Steps since each row's episode began in this chunk, (T,)."""
         begins = np.flatnonzero(np.append(True, self.last[:-1]))[: len(self)]
@@ -502,6 +507,14 @@ class Rows(Record):
         last = self.last[first:end].copy()
         last[-1] = True
         return self.taken(slice(first, end)).changed(last=last, order=None, place=self.place + first)
+
+
+def cut_off(last: Flags, terminated: Flags) -> Flags:
+    """Whether each row is the last one of an episode that did not terminate, (T,).
+
+    It is a horizon row, unless its successor is given or it is an interval.
+    """
+    return np.asarray(last & ~terminated)
 
 
 def key_at(ids: NDArray[Any] | None, row: int) -> Identity | None:

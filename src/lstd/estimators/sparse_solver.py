@@ -78,7 +78,7 @@ class MatrixFreeSystem:
         self.n = rows.n_features
         self._ones = ones
         self._X = parts_of(rows.X)
-        cut = rows.last & ~rows.terminated
+        cut = rows.cut
         if rows.X_next is None:
             self._next = (self._X[0][:0], *self._X[1:])
             cut = np.append(cut[1:], False)  # at the row before a horizon row

@@ -506,7 +506,7 @@ class PairRows(SummingFeatures):
         kept = np.where(rows.last, 0.0, rows.discount * np.append(lmbdas[1:], 0.0))
         weights = np.ascontiguousarray(rows.weight)
         ahead = weights * rows.discount
-        cut = rows.last & ~rows.terminated
+        cut = rows.cut
         A, a = self._products(weights, np.where(cut, 0.0, ahead), rows.y[:, 0], kept, rows.appended)
         sums = _with_unit_traces(A, lmbdas[0] * a)
         cuts = None

@@ -195,7 +195,7 @@ class Adding:
         self._lmbda = lmbda
         self._given = rows.X_next is not None
         self._columns = columns._replace(coefficient=lmbda * columns.coefficient)
-        self._cut = rows.last & ~rows.terminated  # rows where an episode was cut off
+        self._cut = rows.cut
         self._may_be_few = not self._given and rows.centre is None and isinstance(rows.X, np.ndarray)
         if self._given:
             self._cut[-1] = False  # its boundary term is open

@@ -229,7 +229,7 @@ class _TableSums:
         return int(8 * rows.X.size * n_arrays)
 
     def _bytes_of_sums(self, rows: Rows) -> int:
-        has_cuts = bool((rows.last & ~rows.terminated)[:-1].any())
+        has_cuts = bool(rows.cut[:-1].any())
         n_matrices = 2 if has_cuts else 1  # A, and B if an episode was truncated
         return 8 * n_matrices * self.width**2
 

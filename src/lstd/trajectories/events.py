@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from lstd.data.arguments import check_choice, check_columns, check_real, says_no_ends, shown
 from lstd.data.identity import NotAnIdError, identity, is_missing
 from lstd.data.ids import numbered
+from lstd.data.rows import cut_off
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import ErrorAt, FrameRows
 from lstd.types import Array, Flags
@@ -442,7 +443,7 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, ap
     y = during  # the number of events
     if during.shape[1] > 1:
         y = during[:, 1:]  # the amounts
-    y = np.where((is_last & ~terminated)[:, np.newaxis], np.nan, y)
+    y = np.where(cut_off(is_last, terminated)[:, np.newaxis], np.nan, y)
     return {
         "X": np.hstack([known, since]),
         "y": y,

@@ -18,7 +18,7 @@ from lstd.data.follow import Episodes
 from lstd.data.identity import NO_VALUE
 from lstd.data.ids import EPISODE_AGAIN, Fault, first_true, last_rows, quoting
 from lstd.data.roles import Roles
-from lstd.data.rows import COLUMNS
+from lstd.data.rows import COLUMNS, cut_off
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, missing_extra, warn
 from lstd.types import Array, FeaturesLike, Flags
 
@@ -62,7 +62,7 @@ def read_frame(
     }
     if isinstance(columns["reward"], str):
         arrays["y"] = np.ascontiguousarray(found.y[:, 0])
-    cut = last & ~terminated
+    cut = cut_off(last, terminated)
     if spans:
         times, arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
         if "reward" not in roles:

@@ -174,7 +174,7 @@ class Trajectories:
             weight=weight,
             groups=groups,
         )
-        horizon = rows.last & ~rows.terminated
+        horizon = rows.cut
         taken = None
         if actions is not None:
             taken = check_actions(actions, horizon)
