@@ -75,16 +75,19 @@ REFUSED = [
     ({"y": np.empty((4, 0))}, r"`y` must have one reward per row .*; got \(4, 0\)"),
     (
         {"y": with_value(y, 1, NAN)},
-        "`y` must be finite on every row but the last one .*; row 1 has nan. If that is the last row",
+        "`y` must be finite on every row but the last one .*; row 1 has no value .* If its episode was cut off",
     ),
     ({"y": with_value(y, 3, INF)}, "`y` must be finite .*; row 3 has inf"),
-    ({"y": with_value(y, 3, NAN), "X_next": X}, "`y` must be finite .*; row 3 has nan"),
-    ({"y": [[0, 1], [0, NAN], [0, 0], [0, 0]]}, r"`y` must be finite .*; row 1 has \[0.0, nan\]"),
+    (
+        {"y": with_value(y, 3, NAN), "X_next": X},
+        "`y` must be finite, since every row is a transition.*; row 3 has no value",
+    ),
+    ({"y": [[0, 1], [0, NAN], [0, 0], [0, 0]]}, r"`y` must be finite .*; row 1 has no value"),
     ({"episode": [1, 1, 2]}, r"`episode` must have one id per row of `X`, shape \(4,\); got \(3,\)"),
     ({"episode": [1, 2, 2, 1]}, "`episode` must be contiguous; at row 3, id 1 reappears after other episodes"),
     (
         {"episode": ["a", "a", "b", "b"], "terminated": [1, 0, 0, 1]},
-        "`terminated` may be True on the last row .*; row 0 is followed .* same `episode`, 'a'. Rows .* likely cause",
+        "`terminated` may be true only on the last row .*; row 0 is followed .* same episode, 'a'. .* likely cause",
     ),
     (
         {"episode": [1.0, 1.0, NAN, 2.0]},
@@ -112,11 +115,11 @@ REFUSED = [
     ),
     (
         {"terminated": [True, False, False, False], "episode": [7, 7, 8, 8]},
-        "`terminated` may be True on the last row of an episode only; row 0 is followed .* another id",
+        "`terminated` may be true only on the last row of an episode; row 0 is followed .* another id",
     ),
     ({"discount": [1.0] * 3}, r"`discount` must have one value per row of `X`, shape \(4,\); got \(3,\)"),
     ({"discount": [1.0, 1.5, 0.0, 0.0]}, r"`discount` must be in \[0, 1\]; row 1 has 1.5. Correct it"),
-    ({"discount": [1.0, 1.0, NAN, 0.0]}, r"`discount` must be finite on every row but .*; row 2 has nan. Fill"),
+    ({"discount": [1.0, 1.0, NAN, 0.0]}, r"`discount` must be finite on every row but .*; row 2 has no value"),
     ({"discount": 2.0}, r"`discount` must be in \[0, 1\]; got 2"),
     ({"importance_ratio": [1.0, -0.5, 0.0, 0.0]}, "`importance_ratio` must be finite and at least 0; row 1 has -0.5"),
     ({"importance_ratio": [1.0, 1.0, 1.0, INF]}, "`importance_ratio` must be finite and at least 0; row 3 has inf"),

@@ -114,7 +114,7 @@ def broken(name):
         return (
             table.assign(who=np.where(ids == 3, who[-1], who)),
             3,
-            "has 'patient .*', but an episode lies in one group",
+            "has 'patient .*', and the row before it, of the same episode, has 'pat",
         )
     if name == "missing":
         return table.assign(who=np.where(ids == 5, None, who)), 5, "has no value .* every row needs an id"

@@ -157,7 +157,7 @@ def test_partial_fit_refuses_what_does_not_follow():
     X, y = np.eye(2), np.array([1.0, np.nan])
     model = TD(2).partial_fit(X, y)
     before = model.weights
-    with pytest.raises(InvalidInputError, match="the last row of the chunk before has NaN"):
+    with pytest.raises(InvalidInputError, match="the last row of the chunk before has no value"):
         model.partial_fit(X, y)
     with pytest.raises(InvalidInputError, match="`X_next` must be given for all chunks"):
         model.partial_fit(X, np.ones(2), X_next=X)

@@ -217,7 +217,9 @@ def test_an_episode_that_terminated_cannot_go_on(successors):
     columns |= {"X_next": np.ones((6, 2))} if successors else {}
     one = of(plain(**columns))
     for following in (one, one.then(of(plain(**{**columns, "episode": np.full(6, 4)})))):
-        with pytest.raises(InvalidInputError, match="begins with `episode` 3, which terminated"):
+        with pytest.raises(
+            InvalidInputError, match="the last row of the chunk before is followed by a row of the same episode, 3"
+        ):
             one.then(following)
     other = of(plain(**{**columns, "episode": np.full(6, 4)}))
     assert one.then(other).then(one).n_episodes == 3  # an id that comes again later begins an episode

@@ -32,7 +32,7 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
         ),
         ("4,4,4,b", "4,4,$4,b", "column 'r', row 4 (the first row of data is 1): has '$4', which is not a number"),
         ("c,0", "c,2", "column 'done', row 5 (the first row of data is 1): has '2', which is neither 0 nor 1"),
-        ("1,a,0", "1,a,1", "column 'done', row 1 (the first row of data is 1): is true, but the next row is of the sa"),
+        ("1,a,0", "1,a,1", "column 'done', row 1 (the first row of data is 1): is followed by a row of the same episo"),
         ("5,c", "5,a", "column 'id', row 5 (the first row of data is 1): 'a' reappears after other episodes; sort"),
         ("4,b", "4,", "column 'id', row 4 (the first row of data is 1): has no value"),
         ("4,b", "4,NaN", "column 'id', row 4 (the first row of data is 1): has 'NaN', which counts as no value"),

@@ -290,7 +290,7 @@ def test_sorted_intervals_rewards_groups_and_actions():
         ({"from": [0.0, 2.0, 1.5, 3.0, 0.0, 0.5], "died": [0, 1, 0, 0, 0, 0]}, {}, r"\(`start`\), row 2 .* is earlier"),
         ({"from": [np.datetime64("2024-01-01")] * 6}, {}, r"\(`start`\), row 0 .* is of type .*; convert it"),
         ({"from": ["0", "x", "2", "3", "0", "1"]}, {}, r"\(`start`\), row 1 .* has 'x', which is not a number"),
-        ({"died": [0, 1, 1, 0, 0, 0]}, {}, r"'died' \(`event`\), row 1 .* is true, but the next row is of"),
+        ({"died": [0, 1, 1, 0, 0, 0]}, {}, r"'died' \(`event`\), row 1 .* is followed by a row of the same"),
         ({"died": [0, 0, 2, 0, 0, 0]}, {}, r"Column 'died' \(`event`\), row 2 .* has 2, which is neither 0 nor 1"),
         ({"to": [1.5, 2.0, None, 4.0, 0.5, 3.0]}, {}, r"Column 'to' \(`stop`\), row 2 .* has no value"),
         ({"from": [0.0, 1.5, 2.0, np.nan, 0.0, 0.5]}, {}, r"\(`start`\), row 3 .* has no value"),
@@ -341,9 +341,9 @@ def test_discounts_and_ratios_may_be_missing_wherever_rewards_may(role):
         ):
             LSTD().fit(**(arrays | {role: values}))
         with pytest.raises(
-            InvalidInputError, match=rf"`{role}`\), row {bad} .* may be missing only in the last row of"
+            InvalidInputError, match=rf"`{role}`\), row {bad} .* must be finite on every row but the last"
         ):
             read(columns | {"v": values}, **{role: "v"})
     model = LSTD(n_blocks=0).partial_fit([[1.0], [2.0]], [1.0, 2.0], **{role: [0.5, np.nan]})
-    with pytest.raises(InvalidInputError, match="NaN"):
+    with pytest.raises(InvalidInputError, match=f"`y` and `{role}` must be finite on every row but"):
         model.partial_fit([[1.0]], [1.0])

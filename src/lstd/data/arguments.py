@@ -17,7 +17,7 @@ from lstd.data.convert import TOO_LARGE, as_real, library_of, to_real_array
 from lstd.data.identity import Identity, name_of
 from lstd.data.ids import first_true
 from lstd.errors import InvalidInputError
-from lstd.types import Array, Flags
+from lstd.types import Array
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
@@ -221,26 +221,17 @@ def check_per_row(
     high: float = np.inf,
     what: str = "value",
     of: str = "X",
-    may_miss: Flags | None = None,
+    *,
+    may_miss: bool = False,
 ) -> Array:
-    """Return one number in [0, high] per row; `values` may be a single number.
-
-    In rows that `may_miss` it, (T,), which are horizon rows, it may be NaN.
-    """
+    """Return one number in [0, high] per row, or NaN where rows `may_miss` it; `values` may be a single number."""
     array = as_real(name, values)
     if array.ndim == 0:
         return np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
     check_length(name, array, what, n_rows, of)
     bad = ~((array >= 0.0) & (array <= high) & (array < np.inf))
-    if may_miss is not None:
-        missing = np.isnan(array)
-        row = first_true(missing & ~may_miss)
-        if row is not None:
-            raise InvalidInputError(
-                f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row "
-                f"{row} has nan. Fill it in, or drop the row's episode."
-            )
-        bad &= ~missing
+    if may_miss:
+        bad &= ~np.isnan(array)
     row = first_true(bad)
     if row is not None:
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"

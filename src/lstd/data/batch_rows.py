@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.follow import Marks
+from lstd.data.episodes import Marks
 from lstd.data.identity import NO_VALUE, Identity
 from lstd.data.ids import Fault, Ids
 from lstd.data.parse_columns import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from lstd.data.feature_arrays import (
     column_names,
     in_form_of,
 )
+from lstd.data.follow import Pairs, broken_by_missing, broken_pairs
 from lstd.data.identity import NO_VALUE, order_of
 from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, no_flag, not_contiguous, quoting
-from lstd.data.rows import COLUMNS, PerRow, Rows, cut_off
+from lstd.data.rows import COLUMNS, PerRow, Rows
 from lstd.errors import InvalidInputError, InvalidTypeError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
 from lstd.types import Array, FeaturesLike, Flags
@@ -76,13 +78,17 @@ def check_rows(
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
         give_warning(assumed_cut(), MissingTerminationWarning)
-    horizon = cut_off(last, ended) if phi_next is None else np.zeros_like(last)
-    rewards, single = _check_rewards(y, horizon)
+    rewards, single = _check_rewards(y, n_rows)
     numbers = {}
     for name, column in COLUMNS.items():
         values = columns.get(name)
         if values is not None:
-            numbers[name] = check_per_row(name, values, n_rows, column.high, may_miss=horizon)
+            numbers[name] = check_per_row(name, values, n_rows, column.high, may_miss=True)
+    names_of_groups = None
+    if groups is not None:
+        names_of_groups = check_ids("groups", groups, n_rows)
+    _check_pairs(last, ended, ids, names_of_groups)
+    _check_known({"y": rewards} | numbers, last, ended, successors=phi_next is not None)
     rows = Rows.built(
         phi,
         rewards,
@@ -95,7 +101,7 @@ def check_rows(
         single=single,
         assumed=assumed,
         names=names,
-        groups=None if groups is None else _check_groups(groups, last, ids),
+        groups=names_of_groups,
     )
     if sort and rows.groups is not None:
         return _sorted(rows)
@@ -116,14 +122,13 @@ def _check_successors(X_next: FeaturesLike, ended: Flags, finite: bool, summed: 
     return phi
 
 
-def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, bool]:
-    """Return rewards, (T, m), and whether they were given as a vector; only those of `horizon` rows may be NaN."""
+def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
+    """Return rewards, (T, m), NaN where they are missing, and whether they were given as a vector."""
     if y is None:
         raise InvalidInputError(
             "`y` must have a reward for every row: fit requires y to be passed, but the target y is None."
         )
     rewards = as_real("y", y)
-    n_rows = len(horizon)
     if rewards.ndim not in (1, 2) or len(rewards) != n_rows or rewards.shape[1:] == (0,):
         raise InvalidInputError(
             f"`y` must have one reward per row of `X`, shape ({n_rows},) or ({n_rows}, n_rewards); got {rewards.shape}."
@@ -133,16 +138,12 @@ def _check_rewards(y: Any, horizon: Flags) -> tuple[Array, bool]:
         rewards = rewards[:, np.newaxis]
     if all_finite(rewards):
         return rewards, single
-    missing = np.isnan(rewards).any(axis=1)
-    infinite = np.isinf(rewards).any(axis=1)
-    row = first_true((missing & ~horizon) | infinite)
+    row = first_true(np.isinf(rewards).any(axis=1))
     if row is not None:
         found = rewards[row, 0] if single else rewards[row].tolist()
         raise InvalidInputError(
-            f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
-            f"{found}. If that is the last row of an episode, give "
-            "`episode`, and sort the rows by time. Else correct or impute the reward: dropping rows inside an episode "
-            "loses rewards and ends."
+            f"`y` must be finite where it has a value; row {row} has {found}. Correct or impute it: dropping rows "
+            "inside an episode loses rewards and ends."
         )
     return rewards, single
 
@@ -217,29 +218,34 @@ def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
         last = ended.copy()
         last[-1:] = True
         return last
-    last = last_rows(ids)
-    row = first_true(ended & ~last)
-    if row is not None:
-        raise InvalidInputError(
-            f"`terminated` may be True on the last row of an episode only; row {row} is followed by a row of the same "
-            f"`episode`, {shown_id(ids[row])}. Rows that are not sorted by time are the likely cause: sort "
-            "them, or give the rows after it another id."
-        )
-    return last
+    return last_rows(ids)
 
 
-def _check_groups(groups: ArrayLike, last: Flags, ids: NDArray[Any] | None) -> NDArray[Any]:
-    """Check ids of groups: every episode must lie in one."""
-    names = check_ids("groups", groups, len(last))
-    row = first_true(last_rows(names) & ~last)
-    if row is not None:
-        of = ", in one episode," if ids is None else f" of episode {shown_id(ids[row])}"
-        raise InvalidInputError(
-            f"`groups` must be the same on all rows of an episode; rows {row} and {row + 1}{of} have "
-            f"{shown_id(names[row])} and {shown_id(names[row + 1])}. Give rows of different groups different ids in "
-            "`episode`."
-        )
-    return names
+def _check_pairs(last: Flags, ended: Flags, episode: NDArray[Any] | None, groups: NDArray[Any] | None) -> None:
+    """Apply the rules about a row and the next one; `last` are the last rows of episodes, (T,)."""
+    torn = None
+    if groups is not None:
+        torn = last_rows(groups)[:-1]
+
+    def shown(argument: str, row: int) -> str:
+        ids = episode if argument == "episode" else groups
+        if ids is None:
+            return ""
+        return shown_id(ids[row])
+
+    for broken in broken_pairs(Pairs(~last[:-1], terminated=ended[:-1], torn=torn), shown):
+        raise broken.error(f"row {broken.row}")
+
+
+def _check_known(numbers: Mapping[str, Array], last: Flags, ended: Flags, *, successors: bool) -> None:
+    """Refuse missing rewards and other `numbers` of transitions, by name, where a row must have them."""
+    for name, values in numbers.items():
+        if all_finite(values):
+            continue
+        missing = np.isnan(values.reshape(len(last), -1)).any(axis=1)
+        broken = broken_by_missing(name, missing, ~last, ended, flag="`terminated`", successors=successors)
+        if broken is not None:
+            raise broken.error(f"row {broken.row}")
 
 
 def _sorted(rows: Rows) -> Rows:

@@ -9,12 +9,30 @@ from numpy.typing import NDArray
 
 from lstd.types import Array, Flags
 
+NANOSECONDS = {"us": 1000, "ns": 1}  # in the units that hold dates and durations of tables exactly
+
 
 def numbers_of(times: NDArray[Any]) -> Array:
     """Return times (T,), numbers or times of NumPy, as float64; microseconds for the latter."""
     if times.dtype.kind in "mM":
         times = times.astype(f"{times.dtype.kind}8[us]")
     return np.asarray(times.astype(np.float64))
+
+
+def exact_numbers(times: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Return times (T,) as numbers, and how many nanoseconds one is, so that products compare exactly.
+
+    It is 1 for times that are numbers.
+    """
+    kind = times.dtype.kind
+    if kind == "u":
+        return times.astype(np.float64), 1
+    if kind not in "mM":
+        return times, 1
+    unit, _ = np.datetime_data(times.dtype)
+    if unit != "ns":
+        unit = "us"
+    return times.astype(f"{kind}8[{unit}]").astype(np.int64), NANOSECONDS[unit]
 
 
 def steps_since_earliest(times: NDArray[Any], last: Flags) -> Array | None:

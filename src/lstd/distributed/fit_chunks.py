@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.doubts import assumed_cut, warn_of_break
+from lstd.data.follow import follows
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.data.variants import VARIANT
 from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.on_dask import Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.runner import Runner, counted
-from lstd.distributed.sum_arrays import SumArrays, columns_of, naming
+from lstd.distributed.sum_arrays import SumArrays, columns_of, naming, naming_both
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.estimators.model import model_of
 from lstd.statistics.blocks import check_n_blocks
@@ -183,6 +183,7 @@ def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows
     """
     parts: list[Rows] = []
     before: Rows | None = None
+    place_before = 0
     number = 0  # of the last episode
     n_entries = 0
     for place, chunk in enumerate(chunks):
@@ -190,7 +191,11 @@ def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows
             rows = sums.rows(columns_of(chunk))
         if not len(rows):
             continue
-        episode = number + np.cumsum(_begins(rows, before, independent=sums.independent))
+        begins = np.append(False, rows.last[:-1])  # an episode, but for the first row
+        if before is not None:
+            with naming_both(place_before, place):
+                begins[0] = not follows(before, rows, begins=sums.begins)
+        episode = number + np.cumsum(begins)
         room = max(_LEAST_ROWS, (max_entries - n_entries) // rows.n_features)
         size = min(len(rows), room)
         parts.append(rows.changed(episode=episode).taken(slice(size)))
@@ -198,18 +203,8 @@ def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows
         if n_entries >= max_entries:
             break
         number = int(episode[-1])
-        before = rows
+        before = rows.last_row
+        place_before = place
     if not parts:
         raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
     return Rows.joined(parts, assumed=False)
-
-
-def _begins(rows: Rows, before: Rows | None, *, independent: bool) -> NDArray[np.bool_]:
-    """Return whether each row begins another episode than that of the row before it, in these rows or those before."""
-    begins = np.concatenate([[False], rows.last[:-1]])
-    if before is None:
-        return begins
-    if (before.X_next is None, before.groups is None) != (rows.X_next is None, rows.groups is None):
-        raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
-    begins[0] = independent or before.last_episode != rows.first_episode or before.terminated[-1]
-    return begins

@@ -65,19 +65,20 @@ class SumArrays(SumChunks):
             return rows.with_ones()
         return rows.with_intercept(self.settings.centre)
 
+    @property
+    def begins(self) -> bool | None:
+        """Whether each chunk begins an episode; None where its ids, or the row before, say so."""
+        if self.independent:
+            return True
+        return None
+
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""
-        begins = True if self.independent else None  # None: as ids or the last row say
-        try:
-            blocks = one.blocks.then(two.blocks, begins=begins)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"`source[{one.last}]` and `source[{two.first}]`: {error}") from error
+        with naming_both(one.last, two.first):
+            blocks = one.blocks.then(two.blocks, begins=self.begins)
         ids = one.ends
         if not self.independent:
-            first = two.blocks.total.first_episode
-            if one.blocks.total.last_episode != first:
-                first = None  # no episode goes on from chunk to chunk
-            ids, again = ids.then(two.ends, first)
+            ids, again = ids.then(two.ends, one.blocks.total.episode_shared_with(two.blocks.total))
             if again is not None:
                 raise InvalidInputError(
                     f"`source[{two.first}]`, or a chunk after it: `episode` {again} {EPISODE_AGAIN} With chunks of "
@@ -103,6 +104,15 @@ def naming(place: int) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise InvalidInputError(f"`source[{place}]`: {error}") from error
+
+
+@contextmanager
+def naming_both(one: int, two: int) -> Iterator[None]:
+    """Name two chunks, of which one follows the other, in errors."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"`source[{one}]` and `source[{two}]`: {error}") from error
 
 
 def columns_of(chunk: Any) -> dict[str, Any]:

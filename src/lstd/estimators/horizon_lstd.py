@@ -14,8 +14,7 @@ from sklearn.base import BaseEstimator
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_array, check_choice, check_flag, check_integer, check_real, shown
 from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
-from lstd.data.follow import exact_numbers, follows
-from lstd.data.ids import first_true
+from lstd.data.follow import check_equal
 from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
@@ -36,7 +35,6 @@ from lstd.trajectories.joining import parse_times
 from lstd.types import Array, FeaturesLike
 
 _LONGEST = 10_000  # steps
-_UNEQUAL = 1.2  # factor by which steps may differ: months and the days of a clock that changes are equal steps
 _COLUMNS = ("episode", "terminated", "discount", "weight", "groups")
 _REMEDIES = {
     "X_next": GIVE_HORIZON_ROWS,
@@ -760,14 +758,6 @@ def _place(age: AgeColumns | None) -> int | None:
     return None if age is None else age.place
 
 
-class Clock(NamedTuple):
-    """What the steps of a stream so far say of its next rows."""
-
-    time: float  # of the last row; an integer of nanoseconds for dates and durations
-    step: float | None  # the usual one; None if there was none
-    last: Rows  # of length one
-
-
 def times_of(time: Any, rows: Rows) -> NDArray[Any]:
     """Return times that were given, (T,), numbers or times of NumPy, in the order of the rows."""
     times = parse_times("time", time)
@@ -776,25 +766,3 @@ def times_of(time: Any, rows: Rows) -> NDArray[Any]:
     if rows.order is not None:
         times = times[rows.order]
     return times
-
-
-def check_equal(times: NDArray[Any], rows: Rows, before: Clock | None = None) -> Clock:
-    """Refuse steps that are not equal within each episode, which rows `before` may have begun; return the clock."""
-    times, ticks = exact_numbers(times)
-    goes_on = before is not None and follows(before.last, rows)
-    first_step = 0
-    if before is not None and goes_on:
-        first_step = times[0].item() * ticks - before.time
-    steps = np.append(first_step, np.diff(times) * float(ticks))  # that lead to each row
-    within = np.append(goes_on, ~rows.last[:-1])
-    usual = (before and before.step) or (float(np.median(steps[within])) if within.any() else None)
-    unit = abs(usual or 1.0)
-    bad = within & ~((steps <= _UNEQUAL * unit) & (_UNEQUAL * steps >= unit) & (steps > 0.0))
-    if (row := first_true(bad)) is not None:
-        raise InvalidInputError(
-            f"Steps must be equal: at row {row}, `time` grows by {steps[row] / unit:.3g} times the usual step of an "
-            "episode. Make equal steps of a log with Trajectories.from_events. Where a subject was not seen for some "
-            "steps, begin a new episode: end the one before the gap with a last row of the last known features and no "
-            "reward, and name the subject by `groups`. Or repeat the last known features in the steps that are missing."
-        )
-    return Clock(times[-1].item() * ticks, usual, rows.last_row)

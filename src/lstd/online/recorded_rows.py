@@ -13,7 +13,7 @@ from scipy import sparse
 
 from lstd._kernels import online_step as kernels
 from lstd._kernels.online_state import DONE, GOES_ON, IS_CUT, PLACES, TERMINATES, WAITS
-from lstd.data.follow import follows
+from lstd.data.follow import follows, has_same_episode
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.errors import InvalidInputError
@@ -72,7 +72,7 @@ def learn(model: RowLearner, rows: Rows, before_rows: Array | None, name: Name) 
     goes_on = before is not None and follows(before, rows)
     same = goes_on
     if before is None and model._last is not None:  # an update replaced the transition
-        same = not model._last.terminated[-1] and model._last.last_episode == rows.first_episode
+        same = not model._last.terminated[-1] and has_same_episode(model._last, rows)
     episodes = episodes_seen(rows, model._episodes, continues=same)
     with _all_or_none(model):
         if before is not None and goes_on and rows.X_next is None:

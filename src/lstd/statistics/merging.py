@@ -424,6 +424,12 @@ class LSTDStatistics(ReadOnly, Saved):
             return self.n_groups is None
         return in_group(self.last, first)
 
+    def episode_shared_with(self, later: LSTDStatistics) -> Identity | None:
+        """Return the id of the episode that goes on in the statistics of the next chunk; None if none does."""
+        if self.last is None or later.first is None or not self.continued_by(later.first):
+            return None
+        return self.last_episode
+
     def named(self, first: Identity | None, last: Identity | None) -> LSTDStatistics:
         """Return the statistics with ids of these keys for the first and the last episode; None for rows without."""
         return self.changed(

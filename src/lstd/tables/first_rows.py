@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.follow import Followed
+from lstd.data.episodes import Followed
 from lstd.data.rows import Rows
 from lstd.data.time_steps import steps_since_earliest
 from lstd.tables.reader import Chunk, RowReader, times_of

@@ -16,7 +16,7 @@ from lstd.data.arguments import shown
 from lstd.data.arrow_columns import is_frame
 from lstd.data.batch_rows import Converted
 from lstd.data.convert import check_values_known
-from lstd.data.follow import Episodes
+from lstd.data.episodes import Episodes
 from lstd.data.ids import Ids, last_rows
 from lstd.data.open_table import EXTENSIONS, open_table
 from lstd.data.roles import Roles

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from lstd.data.doubts import Break, find_break
-from lstd.data.follow import Episodes, Followed, Row
+from lstd.data.episodes import Episodes, Followed, Row
 from lstd.data.ids import EPISODE_AGAIN
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows

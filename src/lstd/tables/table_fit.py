@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.doubts import warn_of_break
+from lstd.data.follow import check_equal
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import AUTO, Settings
@@ -309,7 +310,7 @@ def _can_be_read(files: list[str], tables: Any) -> bool:
 
 def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
     """Yield the rows of a reader with names of features, after a check that steps are equal."""
-    from lstd.estimators.horizon_lstd import check_equal, times_of
+    from lstd.estimators.horizon_lstd import times_of
 
     clock = None
     for chunk in reader.chunks():

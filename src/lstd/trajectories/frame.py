@@ -14,9 +14,9 @@ from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_columns, check_integer, check_real, says_no_ends
 from lstd.data.doubts import assumed_cut
-from lstd.data.follow import Episodes
+from lstd.data.episodes import Episodes
 from lstd.data.identity import NO_VALUE
-from lstd.data.ids import EPISODE_AGAIN, Fault, first_true, last_rows, quoting
+from lstd.data.ids import Fault, first_true, last_rows, quoting
 from lstd.data.roles import Roles
 from lstd.data.rows import COLUMNS, cut_off
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, missing_extra, warn
@@ -147,10 +147,7 @@ def _follow(table: FrameRows, no_ends: bool) -> tuple[NDArray[np.int64], Flags]:
     """
     roles = table.roles
     marks = table.found.marks
-    again = EPISODE_AGAIN
-    if "time" in roles:
-        again += " With sort=True, rows are sorted by the column of time."
-    episodes = Episodes(table.columns, lambda _, row, column, text: table.error(column, row, text), again, whole=True)
+    episodes = Episodes(table.columns, lambda _, row, column, text: table.error(column, row, text), whole=True)
     numbers = episodes.follow("", 0, marks, table.found.fault)
     episodes.finish()
     last = last_rows(numbers)

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from lstd.data.arguments import check_length, shown_id
 from lstd.data.convert import array_of, as_real, check_values_known, column_of_library, labels_of
+from lstd.data.follow import Pairs, broken_pairs
 from lstd.data.identity import NO_LENGTH, Identity, is_missing
 from lstd.data.ids import NO_TIME, Fault, first_true, identities, joined_ids, last_rows
 from lstd.data.rows import FACTORS, PerRow
@@ -234,15 +235,12 @@ def check_times(values: ArrayLike, last: Flags) -> NDArray[Any]:
     """Return times (T,), numbers or times of NumPy, which must increase up to the `last` row of each episode."""
     times = parse_times("time", values)
     check_length("time", times, "time", len(last))
-    row = first_true(~(times[1:] > times[:-1]) & ~last[:-1])
-    if row is not None:
+    pairs = Pairs(~last[:-1], earlier=times[1:] < times[:-1], at_once=times[1:] == times[:-1])
+    for broken in broken_pairs(pairs, lambda argument, row: ""):
         fault = _merged(values, times, last)
         if fault is not None:
             raise InvalidInputError(f"`time` must increase within each episode; row {fault.row} {fault.text}")
-        raise InvalidInputError(
-            f"`time` must increase within each episode; row {row + 1} has {times[row + 1]} after {times[row]}. Sort "
-            "the rows of each episode by time, and keep one row for each time."
-        )
+        raise broken.error(f"row {broken.row}")
     return times
 
 
