@@ -1,6 +1,6 @@
 """The two kinds of model that `lstd fit` writes, and what the commands do with each.
 
-No other part of the shell asks of which kind a model is.
+No other part of the shell asks of which kind a model is. What only some commands need is imported where it is used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.model_parts import MisfitCheck, Origin
 from lstd.estimators.summary import Summary
 from lstd.files import read_record, write_record
-from lstd.tables.first_rows import FirstRows
-from lstd.tables.scoring import Score, all_rows, score_horizons, score_tables
 
 if TYPE_CHECKING:
     from lstd.cli.given import ScoreOptions
     from lstd.estimators.base import Predictor
     from lstd.estimators.choose_settings import OnProgress
     from lstd.estimators.horizon_lstd import HorizonLSTD
+    from lstd.tables.first_rows import FirstRows
+    from lstd.tables.scoring import Score
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class OfReturns:
         self, tables: Sequence[Any], roles: Roles, given: ScoreOptions, on_progress: OnProgress
     ) -> dict[int | None, Score]:
         """Return the score of the returns, under None."""
+        from lstd.tables.scoring import score_tables
+
         score = score_tables(
             self.model.linear,
             tables,
@@ -140,6 +142,8 @@ class OfSteps:
         self, tables: Sequence[Any], roles: Roles, given: ScoreOptions, on_progress: OnProgress
     ) -> dict[int | None, Score]:
         """Return the score of each number of steps."""
+        from lstd.tables.scoring import all_rows, score_horizons
+
         steps = self.horizons(given.horizon)
         rows, _ = all_rows(tables, roles, self.model.settings.gamma, on_progress)
         scores = score_horizons(self.model, rows, steps, given.unobserved)
