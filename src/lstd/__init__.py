@@ -118,20 +118,20 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | HorizonLSTD | LSTDStat
     ...     lstd.load(f"{folder}/model").predict([[1.0]])
     array([2.])
     """
-    from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.estimators.horizon_model import HorizonModel
-    from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.model import SavedModel
     from lstd.estimators.return_spread import ReturnSpread, SavedSpread
+    from lstd.estimators.saved_kinds import estimator_of_record
     from lstd.files import read_record
     from lstd.ope.lstdq import LSTDQ, SavedActionValues
     from lstd.statistics.merging import LSTDStatistics
 
-    saved: Any = read_record(path, SavedModel, HorizonModel, LSTDStatistics, SavedActionValues, SavedSpread)
-    if isinstance(saved, SavedModel):
-        return estimator_of(saved.model())
-    if isinstance(saved, HorizonModel):
-        return HorizonLSTD.of_record(saved, path)
+    saved: SavedModel | HorizonModel | LSTDStatistics | SavedActionValues | SavedSpread
+    saved = read_record(path, SavedModel, HorizonModel, LSTDStatistics, SavedActionValues, SavedSpread)
+    if isinstance(saved, LSTDStatistics):
+        return saved
     if isinstance(saved, SavedSpread):
         return ReturnSpread.of_record(saved, path)
-    return LSTDQ.of_record(saved) if isinstance(saved, SavedActionValues) else saved
+    if isinstance(saved, SavedActionValues):
+        return LSTDQ.of_record(saved)
+    return estimator_of_record(saved, path)

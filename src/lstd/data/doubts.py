@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import listed
+from lstd.data.estimator_kinds import Parametrised
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.ids import first_true
 from lstd.data.returns import unobserved_shares
@@ -166,13 +167,6 @@ def with_backtest(text: str, result: str) -> str:
     if not result:
         return text
     return text.replace(UNTESTED, result)
-
-
-class Parametrised(Protocol):
-    """An estimator, as scikit-learn has them."""
-
-    def get_params(self) -> dict[str, Any]:
-        """Return the parameters by name."""
 
 
 # Results of backtests by estimator, with the parameters that it had.

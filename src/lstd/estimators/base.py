@@ -185,6 +185,10 @@ class Predictor(Regressor[Model]):
     n_unused_rewards_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_unused_rewards, weights=False)
     n_episodes_: Fitted[Model, int] = Fitted(lambda model: model.statistics.n_episodes, weights=False)
 
+    def _at(self, horizon: None) -> Linear:
+        """Return what predicts; other estimators do so for a number of steps."""
+        return self._model.linear
+
     def _needs_matrix(self, name: str) -> None:
         if self._model.matrix_free is not None:
             raise InvalidInputError(needs_matrix(name))

@@ -49,13 +49,14 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
-from lstd.estimators.lstd_cv import estimator_of
+from lstd.estimators.linear import Linear
 from lstd.estimators.model import Model, SavedModel
+from lstd.estimators.saved_kinds import estimator_of_record
 from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
-from lstd.statistics.intervals import check_level
+from lstd.statistics.intervals import Interval, check_level
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
@@ -286,18 +287,31 @@ class ReturnSpread(Saved):
     n_groups_ = property(lambda self: self._fitted.n_groups, doc="Number of groups.")
     n_floored_ = property(lambda self: sum(one.n_floored for one in self.spreads_), doc="Number of raised variances.")
 
+    @property
+    def _linear(self) -> Linear:
+        """What predicts the expected return."""
+        linear: Linear = self.model._at(self.horizon_)
+        return linear
+
     def _columns(self, X: FeaturesLike) -> Features:
         """Return the columns that have weights, from rows to predict for."""
-        phi = checked_features(self.model, X)
-        if isinstance(self.model, HorizonLSTD):
-            return self.model.model_.at().columns(phi)
-        return phi
+        return self._linear.columns(checked_features(self.model, X))
 
     def _predicted(self, X: FeaturesLike) -> Array:
         """Predict the expected return from each row, (T,) or (T, m)."""
-        if isinstance(self.model, HorizonLSTD):
-            return self.model.predict(X, self.horizon_)
-        return self.model.predict(X)
+        linear = self._linear
+        phi = checked_features(self.model, X, raw=True)
+        prediction = linear.predict(phi)
+        linear.warn_of_unlike(self.model._model, phi, prediction)
+        return prediction
+
+    def _mean_interval(self, X: FeaturesLike, level: float) -> Interval:
+        """Compute intervals for the mean of many returns from each row; raises InvalidInputError if there are none."""
+        linear = self._linear
+        phi = checked_features(self.model, X)
+        interval = linear.interval(phi, level)
+        linear.warn_of_unlike(self.model._model, phi)
+        return interval
 
     def to_record(self) -> SavedSpread:
         """Return what a file holds."""
@@ -306,14 +320,9 @@ class ReturnSpread(Saved):
     @classmethod
     def of_record(cls, record: SavedSpread, path: str | os.PathLike[str]) -> Self:
         """Return the spread of a file, with its model."""
-        model: Predictor | HorizonLSTD
-        if isinstance(record.model, HorizonModel):
-            model = HorizonLSTD.of_record(record.model, path)
-        elif record.model is not None:
-            model = estimator_of(record.model.model())
-        else:
+        if record.model is None:
             raise InvalidInputError(f"{path} does not hold the model of the spread. Save it again.")
-        spread = cls(model, horizon=record.horizon)
+        spread = cls(estimator_of_record(record.model, path), horizon=record.horizon)
         spread.record_ = record
         spread._state = spread._state_of_model
         return spread

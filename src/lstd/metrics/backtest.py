@@ -33,6 +33,7 @@ from sklearn.utils import _safe_indexing
 
 from lstd.data.arguments import check_integer, check_real
 from lstd.data.doubts import remember_backtest, with_backtest
+from lstd.data.estimator_kinds import EstimatorOfReturns, EstimatorOfSteps, KnowsUnobserved
 from lstd.data.feature_arrays import dense
 from lstd.data.ids import last_rows, numbered
 from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
@@ -325,7 +326,7 @@ _BLOCK = 5  # least length of a block of a stream, in multiples of the steps
 
 
 def backtest(
-    estimator: BaseEstimator,
+    estimator: EstimatorOfReturns,
     X: FeaturesLike | Trajectories,
     y: ArrayLike | None = None,
     *,
@@ -395,15 +396,18 @@ def backtest(
     >>> round(found.r2, 2), len(found.value)
     (0.76, 40)
     """
-    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("gamma", "fit", "get_params")):
+    if isinstance(estimator, type) or not isinstance(estimator, EstimatorOfReturns):
         raise InvalidInputError(
             f"`estimator` must be an unfitted estimator with `gamma` and `fit`; got {estimator!r:.80}. Pass an LSTD or "
             "an LSTDCV."
         )
     gamma = check_real("gamma", estimator.gamma, 0.0, 1.0)
-    steps = check_integer("steps", steps, 1, getattr(estimator, "horizon", None))
+    longest = None
+    if isinstance(estimator, EstimatorOfSteps):
+        longest = estimator.horizon
+    steps = check_integer("steps", steps, 1, longest)
     level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
-    log = _Log.of(X, y, time, data, gamma)._replace(sums_steps=hasattr(estimator, "horizon"))
+    log = _Log.of(X, y, time, data, gamma)._replace(sums_steps=longest is not None)
     cuts = np.unique(parse_times("cut", np.atleast_1d(cut), log.time.dtype))
     if not len(cuts):
         raise InvalidInputError("`cut` must be a time, or several; got none. Pass the time up to which rows are known.")
@@ -461,10 +465,12 @@ def _with_names(data: Trajectories) -> Any:
     return to_frame(data.X, data.feature_names, "pandas")
 
 
-def _unobserved(estimator: Any) -> str:
+def _unobserved(estimator: EstimatorOfReturns) -> str:
     """Return what a fitted estimator of this package says of returns that were not observed; else nothing."""
-    text: str = getattr(getattr(estimator, "model_", None), "unobserved", "")
-    return text
+    state = vars(estimator).get("model_")
+    if isinstance(state, KnowsUnobserved):
+        return state.unobserved
+    return ""
 
 
 def _check_rewards(data: Trajectories) -> None:
@@ -528,7 +534,7 @@ class _Log(NamedTuple):
             gamma=gamma,
         )
 
-    def at(self, cut: Any, estimator: BaseEstimator, steps: int, level: float) -> tuple[Backtest, str]:
+    def at(self, cut: Any, estimator: EstimatorOfReturns, steps: int, level: float) -> tuple[Backtest, str]:
         """Fit to what was known at a cut, and compare the rows that count with the steps after them.
 
         Returns the result, and what the fitted model says of returns that were not observed.
@@ -603,7 +609,9 @@ class _Log(NamedTuple):
         _, number = numbered(subject[rows])
         return np.asarray(number)
 
-    def _fitted(self, estimator: BaseEstimator, known: Flags, ended: Flags, active: NDArray[np.intp]) -> Any:
+    def _fitted(
+        self, estimator: EstimatorOfReturns, known: Flags, ended: Flags, active: NDArray[np.intp]
+    ) -> EstimatorOfReturns:
         """Fit a clone to the known rows, in which active subjects have their horizon rows."""
         y = np.array(self.data.y)
         y[active] = np.nan
@@ -617,13 +625,14 @@ class _Log(NamedTuple):
         X = _safe_indexing(self.X, np.flatnonzero(known))
         with warnings.catch_warnings():  # given afterwards, with the result
             warnings.simplefilter("ignore", UnobservedWarning)
-            return clone(estimator).fit(
-                X, y[known], episode=self.data.episode[known], terminated=ended[known], **columns
-            )
+            unfitted: EstimatorOfReturns = clone(estimator)
+            return unfitted.fit(X, y[known], episode=self.data.episode[known], terminated=ended[known], **columns)
 
-    def _values(self, model: Any, rows: NDArray[np.intp], later: NDArray[np.intp], steps: int) -> list[Array]:
+    def _values(
+        self, model: EstimatorOfReturns, rows: NDArray[np.intp], later: NDArray[np.intp], steps: int
+    ) -> list[Array]:
         """Return the predictions for rows, and those k steps later, which are zero for the sum of k steps."""
-        if self.sums_steps:
+        if isinstance(model, EstimatorOfSteps):
             sums = model.predict(_safe_indexing(self.X, rows), horizon=steps)
             return [np.ravel(sums), np.zeros(len(rows))]
         return [np.ravel(model.predict(_safe_indexing(self.X, some))) for some in (rows, later)]

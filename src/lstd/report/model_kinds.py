@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from lstd.data.arguments import shown
 from lstd.errors import InvalidInputError
@@ -16,6 +17,16 @@ from lstd.ope.policy_value import PolicyValue
 OF_RETURNS = (Predictor,)  # what most figures take
 OF_STEPS = (HorizonLSTD,)
 OF_PAGES = (Predictor, HorizonLSTD)
+
+
+@runtime_checkable
+class ChosenFromGrid(Protocol):
+    """An estimator that knows the errors over a grid of (λ, α), and the pair that was chosen from it."""
+
+    cv_results_: Mapping[str, Any]
+    lmbda_: float
+    alpha_: float
+
 
 _NAMES: dict[type, str] = {
     Predictor: "a fitted LSTD or LSTDCV",
@@ -33,7 +44,7 @@ _REMEDIES: dict[type, str] = {
 }
 
 
-def check_kind(name: str, found: Any, kinds: tuple[type, ...]) -> None:
+def check_kind(name: str, found: object, kinds: tuple[type, ...]) -> None:
     """Raise InvalidInputError if an argument is of none of the kinds that a figure takes."""
     if isinstance(found, kinds):
         return

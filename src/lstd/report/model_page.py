@@ -30,7 +30,7 @@ from lstd.report.model_figures import (
     draw_contributions,
     plot_coefficients,
 )
-from lstd.report.model_kinds import OF_PAGES, check_kind
+from lstd.report.model_kinds import OF_PAGES, ChosenFromGrid, check_kind
 from lstd.report.rendering import decimals, render, share
 from lstd.report.row_figures import draw_calibration, draw_points, draw_predictions, plot_curve
 from lstd.report.style import WIDE, panels, plain, rendered
@@ -367,14 +367,15 @@ def _calibrations(tables: dict[int, Calibration], level: float) -> Artist:
     return points
 
 
-def _settings_figure(model: Any) -> dict[str, Any]:
+def _settings_figure(model: object) -> dict[str, Any]:
     """Return the figure of the errors over the grid of (λ, α) from which settings were chosen."""
+    assert isinstance(model, ChosenFromGrid)
     return _drawing(plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0])
 
 
-def _grid(model: Any) -> tuple[Grid | None, str]:
-    """Return errors over the grid of (λ, α), or why there are none: any estimator may have `cv_results_`."""
-    if not hasattr(model, "cv_results_"):
+def _grid(model: object) -> tuple[Grid | None, str]:
+    """Return errors over the grid of (λ, α), or why there are none."""
+    if not isinstance(model, ChosenFromGrid):
         return None, "both were given, so no others were tried."
     try:
         return grid_of(model.cv_results_, model.lmbda_, model.alpha_), ""

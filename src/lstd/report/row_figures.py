@@ -438,7 +438,7 @@ def plot_spread(
         raise InvalidInputError(f"`spread` must be of one reward; got {found.lower.shape[1]}. Fit it to one of them.")
     mean = None
     with contextlib.suppress(InvalidInputError):
-        mean = _interval_of_mean(spread, rows, level)
+        mean = spread._mean_interval(rows, check_level(level))
     places = np.arange(len(found.prediction))
     bars = None
     label = "mean of many such returns"
@@ -468,10 +468,3 @@ def plot_spread(
         panel.grid(visible=False, axis="y")
         legend_above(panel, [ranges, means])
     return [*ranges]
-
-
-def _interval_of_mean(spread: ReturnSpread, X: FeaturesLike, level: float) -> Interval:
-    """Compute intervals for the mean of many returns from each row."""
-    if isinstance(spread.model, HorizonLSTD):
-        return spread.model.predict_interval(X, level, horizon=spread.horizon_)
-    return spread.model.predict_interval(X, level)
