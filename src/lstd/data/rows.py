@@ -24,6 +24,7 @@ from scipy import sparse
 from lstd.data.feature_arrays import Features, all_finite, dense, rows_of
 from lstd.data.identity import Identity, identity
 from lstd.data.ids import identities, ids_of_keys, joined_ids, last_rows
+from lstd.data.read_only import lock
 from lstd.types import Array, FeaturesLike, Flags
 
 # ------------------------------------------------------------ records that are made and copied often
@@ -50,13 +51,13 @@ class Record:
                 values[name] = make()
         record.__dict__.update(values)
         if cls._read_only:
-            _lock(record.__dict__)
+            lock(record.__dict__.values())
         return record
 
     def changed(self, **changes: Any) -> Self:
         """Return a copy with other values of some fields, as `dataclasses.replace` does in five times the time."""
         if self._read_only:
-            _lock(changes)
+            lock(changes.values())
         other = object.__new__(type(self))
         values = other.__dict__
         values.update(self.__dict__)
@@ -81,20 +82,18 @@ class ReadOnly(Record):
     _read_only = True
 
     def __post_init__(self) -> None:
-        _lock(self.__dict__)
+        self._lock_all()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        _lock(state)
-        for value in state.values():
+        self._lock_all()
+
+    def _lock_all(self) -> None:
+        """Lock the arrays of an object that comes from elsewhere, and those of its records."""
+        lock(self.__dict__.values())
+        for value in self.__dict__.values():
             if isinstance(value, Record):
-                _lock(value.__dict__)
-
-
-def _lock(values: dict[str, Any]) -> None:
-    for value in values.values():
-        if type(value) is np.ndarray:
-            value.setflags(write=False)
+                lock(value.__dict__.values())
 
 
 # ------------------------------------------------------------ rows

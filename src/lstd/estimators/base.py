@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.arguments import check_choice, check_flag, check_per_row
 from lstd.data.doubts import SELF_SCORED, assumed_cut, backtest_of, little_observed, support_doubt, with_backtest
+from lstd.data.read_only import read_only
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.takes import LSTD_COLUMNS, Takes
@@ -76,7 +77,7 @@ NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was req
 
 
 class Fitted(Generic[M, T]):
-    """A read-only attribute that a function computes from the fitted state.
+    """A read-only attribute that a function computes from the fitted state, with arrays that are read-only too.
 
     Some are of sums alone, and do not need the `weights`.
     """
@@ -97,7 +98,7 @@ class Fitted(Generic[M, T]):
         if estimator is None:  # the attribute of the class
             return self
         state = estimator._model if self._weights else estimator._state
-        return self.value(state)
+        return read_only(self.value(state))
 
     def value(self, state: M) -> T:
         """Return the attribute of a fitted state."""
@@ -156,7 +157,7 @@ class Regressor(Saved, RegressorMixin, BaseEstimator, Generic[M_co]):  # type: i
         names = self._state.names
         if names is None:
             raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
-        return np.array(names, dtype=object)
+        return read_only(np.array(names, dtype=object))
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)

@@ -24,6 +24,7 @@ from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
 from lstd.data.feature_arrays import values_of
+from lstd.data.read_only import read_only
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, RAW, SPREAD, Settings
@@ -329,7 +330,8 @@ class HorizonModel(Record):
             influence = self._influence(recursion, theta)
         except InvalidInputError as error:
             reason = str(error)
-        return Solved(self.uncentred(theta), self.choice.lmbda, self.choice.alpha, influence, reason)
+        weights = read_only(self.uncentred(theta))
+        return Solved(weights, self.choice.lmbda, self.choice.alpha, read_only(influence), reason)
 
     def reported(self) -> HorizonModel:
         """Give the warning about the system, unless the stream has had it; return the solved model with it."""
@@ -625,13 +627,13 @@ class HorizonModel(Record):
             return ("reward",)
         return tuple(f"reward_{j}" for j in range(m))
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Array, Array]:
         """Weights of the features, (H, m, n), and of the column of ones, (H, m), zero without it."""
         weights = self.solved.weights.swapaxes(1, 2)
         of_features = np.ascontiguousarray(weights[..., : self.n_features])
         of_ones = weights[..., self.n_features :].sum(axis=2)  # a sum of one weight, or of none
-        return of_features, of_ones
+        return read_only((of_features, of_ones))
 
     def shaped(self, values: Array) -> Array:
         """Return values (·, m, …) without the axis of rewards if those were a vector."""

@@ -115,6 +115,9 @@ class LSTD(Predictor):
     Otherwise it is a horizon row, which only serves as the successor of the row before it: its reward is not used and
     may be NaN. Without `episode` and `terminated`, the rows are one continuing stream.
 
+    Arrays of fitted attributes are read-only, since they follow from the data. ``np.array(model.coef_)`` is a copy that
+    can be changed.
+
     In a Pipeline, earlier steps transform `X` but not `X_next` unless the Pipeline has
     ``transform_input=["X_next"]``. With metadata routing, request `episode` and `terminated` for `fit` and `score`
     (``set_fit_request``, ``set_score_request``), and split by episode, as ``GroupKFold`` does.

@@ -79,14 +79,14 @@ class LSTDCV(Predictor):
     observed_share_ : float
         Share of the discounted weight of these returns that was observed.
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
-        An entry for each pair that was tried: ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score``
-        over the folds, and ``split0_test_score`` and so on; ``cautious_test_score``, which decides, and
-        ``rank_test_score`` by it; ``condition_number``, the largest over all data and the data without each
-        fold; ``observed_share``, the same for all pairs; ``observed_test_score``, the R² of the observed part
-        alone: the same errors, against the variance of the rewards' discounted sum up to the cut. Pairs with an
-        ill-conditioned system have NaN as scores and the last rank. With the iterative solver, ``n_iter`` takes
-        the place of the condition number: the largest number of products of a solve, infinite if some did not
-        converge within `max_iter`, which leaves the pair out.
+        Each time a new dictionary of read-only arrays, with an entry for each pair that was tried: ``lmbda``,
+        ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and so on;
+        ``cautious_test_score``, which decides, and ``rank_test_score`` by it; ``condition_number``, the largest over
+        all data and the data without each fold; ``observed_share``, the same for all pairs; ``observed_test_score``,
+        the R² of the observed part alone: the same errors, against the variance of the rewards' discounted sum up to
+        the cut. Pairs with an ill-conditioned system have NaN as scores and the last rank. With the iterative solver,
+        ``n_iter`` takes the place of the condition number: the largest number of products of a solve, infinite if some
+        did not converge within `max_iter`, which leaves the pair out.
     n_folds_ : int
     arbitrary_scores_ : tuple of float, or None
         If chance explains the differences among the best scores of each λ: the least and the largest. Then λ is

@@ -30,6 +30,7 @@ from lstd.data.doubts import (
     with_backtest,
 )
 from lstd.data.feature_arrays import Features, values_of
+from lstd.data.read_only import read_only
 from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import episodes_seen
@@ -262,7 +263,7 @@ class Model(Record):
         InvalidInputError
             When there are no blocks, or too few.
         """
-        return self._influence_of_blocks.found
+        return read_only(self._influence_of_blocks.found)
 
     @cached_property
     def _influence_of_blocks(self) -> _InfluenceOfBlocks:
@@ -327,10 +328,10 @@ class Model(Record):
     @cached_property
     def coef(self) -> Array:
         """Weights of the features, shape (n,) for one reward given as a vector, else (m, n)."""
-        weights = self.solution.weights[: self.n_features]
+        weights = read_only(self.solution.weights)[: self.n_features]
         if self.statistics.single:
-            return np.ascontiguousarray(weights[:, 0])
-        return np.ascontiguousarray(weights.T)
+            return read_only(np.ascontiguousarray(weights[:, 0]))
+        return read_only(np.ascontiguousarray(weights.T))
 
     @cached_property
     def intercept(self) -> float | Array:
@@ -340,7 +341,7 @@ class Model(Record):
             weights = self.solution.weights[-1].copy()
         if self.statistics.single:
             return float(weights[0])
-        return weights
+        return read_only(weights)
 
     def predict(self, phi: Features) -> Array:
         """Predict values, shape (T,) or (T, m), from features (T, n); refuse those that are not finite."""

@@ -41,6 +41,7 @@ from sklearn.exceptions import NotFittedError
 from lstd.data.arguments import check_integer, check_real
 from lstd.data.doubts import percent
 from lstd.data.feature_arrays import Features, dense, product, rows_of
+from lstd.data.read_only import read_only
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
@@ -282,7 +283,7 @@ class ReturnSpread(Saved):
             )
         return self.record_
 
-    spreads_ = property(lambda self: self._fitted.spreads, doc="The spread of the returns of each reward.")
+    spreads_ = property(lambda self: read_only(self._fitted.spreads), doc="The spread of the returns of each reward.")
     horizon_ = property(lambda self: self._fitted.horizon, doc="Number of steps, or None.")
     n_groups_ = property(lambda self: self._fitted.n_groups, doc="Number of groups.")
     n_floored_ = property(lambda self: sum(one.n_floored for one in self.spreads_), doc="Number of raised variances.")

@@ -12,6 +12,7 @@ import numpy as np
 
 from lstd.data.arguments import listed
 from lstd.data.doubts import unused_rewards
+from lstd.data.read_only import read_only
 from lstd.data.settings import Settings
 from lstd.estimators.contributions import aligned
 from lstd.estimators.horizon_model import HorizonModel
@@ -274,7 +275,7 @@ class Summary(Description):
         checks = self.model.checks
         if checks is None:
             return None
-        return {name: getattr(check, "__dict__", check) for name, check in vars(checks).items()}
+        return {name: read_only(getattr(check, "__dict__", check)) for name, check in vars(checks).items()}
 
     def _coefficients_document(self) -> dict[str, Any]:
         """Return coefficients, their errors and shares of the ridge term, by name; None for what is not known."""

@@ -281,7 +281,7 @@ class OnlinePredictor(ABC):
     @property
     @abstractmethod
     def weights(self) -> Array:
-        """Copy of the weights after the last transition, shape (n,), or (m, n) with several rewards."""
+        """The weights after the last transition, shape (n,), or (m, n) with several rewards, read-only."""
 
     def predict(self, x: FeaturesLike) -> float | Array:
         """Predict the value of a row, or of each row of a matrix.

@@ -18,6 +18,7 @@ from lstd._kernels.online_state import BAD, CHANGED, DONE, JUMP, LOOK, NEXT
 from lstd._kernels.online_step import step, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
+from lstd.data.read_only import lock, read_only
 from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, boundary_share, check_ridge
@@ -170,7 +171,7 @@ class RecursiveLSTD(RowLearner):
         self.n_features = n
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
-        self.alpha = _check_alpha(alpha, n)
+        self.alpha = read_only(_check_alpha(alpha, n))
         self.variant = check_choice("variant", variant, SHARES)
         self.n_rewards = None
         if n_rewards is not None:
@@ -220,6 +221,7 @@ class RecursiveLSTD(RowLearner):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        lock([self.alpha, self.drifts_])
         self._compile()  # a new process compiles its own
 
     @property
@@ -481,7 +483,7 @@ class RecursiveLSTD(RowLearner):
             warn(self._scales_doubt(rows), RidgeWarning)
         self.drifts_ = None
         if before is not None:
-            self.drifts_ = before[:, -2:]
+            self.drifts_ = read_only(before[:, -2:].copy())
         if self.n_updates <= 8 * T:
             self._core.warn_of_ratios()
 
@@ -585,10 +587,10 @@ class RecursiveLSTD(RowLearner):
 
     @property
     def weights(self) -> Array:
-        return self.weights_for(self.variant)
+        return read_only(self.weights_for(self.variant))
 
     def weights_for(self, variant: str) -> Array:
-        """Return the weights of any variant after the last transition, shape (n,) or (m, n).
+        """Return a copy of the weights of any variant after the last transition, shape (n,) or (m, n).
 
         After an episode was truncated, the weights of variants other than the estimator's take O(n³): their matrices
         differ by one term for each truncated end.
@@ -647,4 +649,4 @@ def _check_alpha(alpha: Any, n: int) -> float | Array:
     """Check a ridge coefficient above 0, or one for each feature, at least 0."""
     if is_single(alpha):
         return check_real("alpha", alpha, 0.0, np.inf, open_low=True)
-    return check_ridge("alpha", alpha, n)
+    return check_ridge("alpha", alpha, n).copy()

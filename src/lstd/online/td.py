@@ -17,6 +17,7 @@ from lstd._kernels.td_update import step
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real
 from lstd.data.feature_arrays import Features, all_finite, check_finite
 from lstd.data.follow import follows
+from lstd.data.read_only import read_only
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.data.takes import Takes
@@ -54,14 +55,14 @@ class TemporalDifference(OnlinePredictor):
 
     @property
     def weights(self) -> Array:
-        """Copy of the weights after the last transition, shape (n,); raises InvalidInputError if they overflowed."""
+        """The weights after the last transition, shape (n,), read-only; raises InvalidInputError if they overflowed."""
         weights: Array = self._state[kernels.WEIGHTS].copy()
         if not np.isfinite(weights).all():
             raise InvalidInputError(
                 f"`step_size` must be small enough for the weights to stay finite; with {self.step_size:g} they "
                 "overflowed. Start again with a smaller one, below 1 divided by the largest squared norm of a row."
             )
-        return weights
+        return read_only(weights)
 
     def update(
         self,

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from lstd.data.arguments import check_choice
 from lstd.data.doubts import FEWEST
 from lstd.data.feature_arrays import Features, check_features, check_not_overflowed, values_of
+from lstd.data.read_only import lock, read_only
 from lstd.data.rows import COMPARED, Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, MAX_ITER, TOL, Settings, Solver
@@ -309,6 +310,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.is_weighted_ = weighted
         self.target_policy_ = target_policy if is_function(target_policy) else None
         self.__dict__.pop("feature_names_in_", None)
+        lock(vars(names).values())
         self.__dict__.update(vars(names), n_features_in_=rows.n_features)
         return self
 
@@ -487,11 +489,26 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         estimator.logged_ = None
         estimator.target_policy_ = None
         estimator.is_weighted_ = record.weighting == "ratio"
-        estimator.initial_ = record.initial
+        estimator.initial_ = read_only(record.initial)
         estimator.n_features_in_ = record.n_features
         if record.names is not None:
-            estimator.feature_names_in_ = np.array(record.names, dtype=object)
+            estimator.feature_names_in_ = read_only(np.array(record.names, dtype=object))
         return estimator
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for name in ("feature_names_in_", "initial_"):
+            read_only(state.get(name))
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features of pairs."""
+        return self.lstd_.coef_
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the column of ones, zero without it."""
+        return float(self.lstd_.intercept_)
 
     def _adopt(self, model: Model, features: StateActionFeatures, unlogged: tuple[float, float]) -> None:
         """Take a fitted model of pairs, and the number of pairs without data, with that of all."""
@@ -500,8 +517,6 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         self.unlogged_ = unlogged
         without_data, pairs = unlogged
         self.unlogged_share_ = without_data / (pairs or 1.0)
-        self.coef_ = self.lstd_.coef_
-        self.intercept_ = float(self.lstd_.intercept_)
 
 
 def _saved_states(X: Features) -> Array | SparseStates:

@@ -15,6 +15,7 @@ from lstd.data.arguments import check_integer, shown, shown_id
 from lstd.data.convert import as_real, labels_of
 from lstd.data.feature_arrays import Features, check_features, dense
 from lstd.data.ids import first_true
+from lstd.data.read_only import lock
 from lstd.errors import InvalidInputError
 from lstd.types import Array, FeaturesLike
 
@@ -94,7 +95,7 @@ class StateActionFeatures:
         if isinstance(actions, (int, np.integer)):
             self.labels: NDArray[Any] = np.arange(check_integer("actions", actions, 1))
         else:
-            self.labels = one_per_row(actions)
+            self.labels = one_per_row(actions).copy()
             if self.labels.ndim != 1 or not len(self.labels) or len({*self.labels.tolist()}) < len(self.labels):
                 raise InvalidInputError(
                     f"`actions` must be a number of actions or their labels, all different; got {shown(actions)}."
@@ -102,6 +103,11 @@ class StateActionFeatures:
         if phi is not None and not callable(phi):
             raise InvalidInputError(f"`phi` must be callable with states and actions; got {shown(phi)}.")
         self.phi = phi
+        lock([self.labels])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        lock([self.labels])
 
     @property
     def n_actions(self) -> int:

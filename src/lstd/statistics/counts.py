@@ -38,7 +38,7 @@ from scipy import sparse
 from lstd._kernels.traces import ENTERING, OBSERVED, ONE, carry_observed, sample_sums
 from lstd.data.doubts import unused_rows
 from lstd.data.feature_arrays import Features
-from lstd.data.rows import FACTORS, Record, Rows, uniform
+from lstd.data.rows import FACTORS, ReadOnly, Rows, uniform
 from lstd.errors import InvalidInputError
 from lstd.statistics.adding import TransitionColumns
 from lstd.types import Array, Flags
@@ -49,7 +49,7 @@ _ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are fa
 
 
 @dataclass(frozen=True, eq=False)
-class Sample(Record):
+class Sample(ReadOnly):
     """Effective samples: with ratios alone, with weights alone, and without both."""
 
     sums: Annotated[Array, "3 4 nan"]  # u, v, Σ g and the double sum of each; NaN if not known
@@ -67,7 +67,7 @@ class Sample(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Record):
+class Counts(ReadOnly):
     """Counts of rows and of the full transitions among them, without a pending row unless it is complete."""
 
     n_rows: int = 0  # the pending row included
