@@ -982,6 +982,76 @@ def horizon_weights_of_pairs(phi, rewards, discounts, last, terminated, weight, 
     return np.array(theta[1:])
 
 
+def step_spread(phi, rewards, discounts, last, terminated, weight, theta, ridge, gamma, horizon, group, share):
+    """Weights u_h (H, n), least values (H,) and degrees of freedom of the variance of the rewards of the next h steps.
+
+    `theta[t]` (H, n) are the weights that predict row t, fitted without it. The variance of a row is φᵀ u_h, at least a
+    `share` of its mean. V_h of a row adds Γ² δ² along its path, and the variance at a cut for the steps that are left.
+    """
+    full = [t for t in range(len(phi)) if terminated[t] or not last[t]]
+    total = sum(weight[t] for t in full)
+    gram = sum(weight[t] * np.outer(phi[t], phi[t]) for t in full) + np.diag(ridge)
+
+    def value(t, h):
+        return phi[t] @ theta[t][h - 1] if h else 0.0
+
+    def path(t, h):
+        """Γ and δ of each step that is observed; and at a cut, if any, Γ, the row and the steps that are left."""
+        steps, factor, left = [], 1.0, h
+        while left > 0:
+            if last[t] and not terminated[t]:
+                return steps, (factor, t, left)
+            after = 0.0 if terminated[t] else discounts[t] * value(t + 1, left - 1)
+            steps.append((factor, rewards[t] + after - value(t, left)))
+            if terminated[t]:
+                break
+            factor, t, left = factor * discounts[t], t + 1, left - 1
+        return steps, None
+
+    def effective(factors):
+        return sum(factors) ** 2 / sum(factor**2 for factor in factors)
+
+    unscaled, means, weights, least = [], [], [], []
+    for h in range(1, horizon + 1):
+        found = []
+        for t in full:
+            steps, cut = path(t, h)
+            E = sum(factor * delta for factor, delta in steps)
+            W = sum((factor * delta) ** 2 for factor, delta in steps)
+            V = W
+            factors = [factor for factor, _ in steps]
+            reached = list(factors)
+            if cut:
+                factor, row, left = cut
+                V += factor**2 * max(phi[row] @ unscaled[left - 1], share * means[left - 1])
+                reached += [factor * gamma**j for j in range(left)]
+            found.append((E, W, V, effective(factors), effective(reached)))
+        E, W, V, k, K = np.transpose(found)
+        w = np.array([weight[t] for t in full])
+        u = np.linalg.solve(gram, sum(w[i] * V[i] * phi[t] for i, t in enumerate(full)))
+        mean = w @ V / total
+        level = mean / (w @ np.maximum(phi[full] @ u, share * mean) / total)
+        factor = 1.0
+        if w @ ((k - 1) * W) > 0.0:
+            rho = w @ (E**2 - W) / (w @ ((k - 1) * W))
+            per_rho = w @ ((K - 1) * V) / (w @ V)
+            if rho < 0.0:
+                per_rho = w @ ((k - 1) * W) / (w @ W)
+            by_group = [
+                sum(w[i] * (E[i] ** 2 - W[i] - rho * (k[i] - 1) * W[i]) for i, t in enumerate(full) if group[t] == g)
+                for g in {*group}
+            ]
+            error = per_rho * math.sqrt(sum(g**2 for g in by_group)) / (w @ ((k - 1) * W))
+            excess = rho * per_rho
+            factor = 1.0 + excess * max(0.0, 1.0 - error**2 / excess**2)
+        unscaled.append(u)
+        means.append(mean)
+        weights.append(factor * level * u)
+        least.append(factor * level * share * mean)
+    of_groups = [[i for i, t in enumerate(full) if group[t] == g] for g in dict.fromkeys(group[t] for t in full)]
+    return np.array(weights), np.array(least), [(w[own] @ V[own], w[own].sum()) for own in of_groups]
+
+
 def horizon_units(x, weight, intercept):
     """The squared spread of a column of full rows and its mean square about its centre, by weight.
 

@@ -55,6 +55,23 @@ def test_a_fit_to_tables_is_that_of_the_rows(rows):
         lstd.fit_tables("rows.csv", gamma=1.0, horizon=6, n_jobs=2, **NAMES)
 
 
+def test_the_shell_has_intervals_of_what_comes(rows, capsys):
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "-o", "model"]) == 0
+    predict = ["predict", "model", "rows.csv", "--quiet", "--horizon", "3"]
+    assert run([*predict, "--interval", "0.9", "--of", "return", "-o", "out.csv"]) == 0
+    found = pd.read_csv("out.csv")
+    interval = expected(rows).predict_interval(rows[["a", "b"]], 0.9, horizon=3, of="return")
+    np.testing.assert_allclose(found["upper"], interval.upper, rtol=1e-8)
+    capsys.readouterr()
+    assert run([*predict, "--of", "return"]) == 2
+    assert "`--of` needs `--interval`" in capsys.readouterr().err
+    assert run([*predict, "--interval", "0.9", "--of", "total"]) == 2
+    assert "`--of` must be one of 'mean', 'return'" in capsys.readouterr().err
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--no-check", "-o", "unchecked"]) == 0
+    assert run(["predict", "unchecked", "rows.csv", "--interval", "0.9", "--of", "return"]) == 2
+    assert "check=True" in capsys.readouterr().err
+
+
 def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
     assert run([*FIT, "--gamma", "1", "--horizon", "6", "--lmbda", "auto", "--penalty", "raw", "-o", "model"]) == 0
     out = capsys.readouterr().out

@@ -285,7 +285,8 @@ def predict(given: PredictOptions) -> int:
 
     With --interval, the columns lower, upper, standard_error and little_data follow each prediction. The interval
     covers what this model would predict with unlimited data, not a single return. Where little_data is true, a few
-    episodes decide it, and it is wide, or the fit had no row with a word of this one. With --contributions, at_means is
+    episodes decide it, and it is wide, or the fit had no row with a word of this one. With --of return, and a model of
+    the next steps, it covers the rewards that a row will bring. With --contributions, at_means is
     the prediction at the means of the features, and adds up to the prediction with a column for each feature. With
     --out, FILE is written whole or not at all; stdout gets rows as they are predicted.
     For a model of the next steps, the number of steps is part of the names of columns.
@@ -293,6 +294,8 @@ def predict(given: PredictOptions) -> int:
     """
     prepare_tables("predict")
     from lstd.cli.saved_models import read_saved
+    from lstd.data.arguments import check_choice
+    from lstd.statistics.intervals import OF, RETURN
 
     out = given.out
     if out is None and given.json:
@@ -300,6 +303,9 @@ def predict(given: PredictOptions) -> int:
     model = read_saved(given.model)
     linear = model.linear(given.horizon, given.model)
     misfit = model.misfit
+    check_choice("--of", given.of, OF)
+    if given.of == RETURN and given.interval is None:
+        raise InvalidInputError("`--of` needs `--interval`, the level of the intervals.")
     if given.interval is not None and linear.no_intervals:
         raise InvalidInputError(f"{given.model} has no intervals. {linear.no_intervals}")
     if given.interval is not None and misfit is not None and misfit.dominates and not given.quiet:
@@ -343,6 +349,7 @@ def _predict(model: SavedKind, linear: Linear, given: PredictOptions, file: IO[b
             sink,
             file,
             level=given.interval,
+            of=given.of,
             contributions=given.contributions,
             on_progress=on_progress,
         )

@@ -96,6 +96,7 @@ class PredictOptions:
     id: tuple[str, ...]
     horizon: list[int | tuple[int, int]] | None
     interval: float | None
+    of: str
     contributions: bool
     out: str | None
     force: bool

@@ -237,6 +237,7 @@ OPTIONS = {
     "memory": Option("Most memory for data and sums, such as 512MB or 2GB.", "SIZE", _bytes, "512MB"),
     "report": Option("HTML file for a report with figures.", "FILE"),
     "interval": Option("Add intervals of this level, such as 0.95.", "LEVEL", _level),
+    "of": Option("What intervals are for: the mean of such rows, or what one brings.", "mean|return", default="mean"),
     "contributions": Option("Add what each feature contributes to the prediction."),
     "unobserved": Option(
         "predict, ipcw or drop: what to do with returns that were cut off.", "NAME", default="predict"

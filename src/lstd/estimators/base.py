@@ -40,7 +40,7 @@ from lstd.estimators.model_parts import BiasCheck, MisfitCheck, needs_matrix
 from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
-from lstd.statistics.intervals import SCALES, Interval, check_level
+from lstd.statistics.intervals import MEAN, OF, SCALES, Interval, check_level
 from lstd.statistics.merging import LSTDStatistics
 from lstd.types import Array, FeaturesLike
 
@@ -259,7 +259,13 @@ class Predictor(Regressor[Model]):
         return prediction, linear.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(
-        self, X: FeaturesLike, level: float = 0.95, weights: ArrayLike | None = None, scale: str = "identity"
+        self,
+        X: FeaturesLike,
+        level: float = 0.95,
+        weights: ArrayLike | None = None,
+        scale: str = "identity",
+        *,
+        of: str = MEAN,
     ) -> Interval:
         """Compute intervals for what the same model would predict with unlimited data, the LSTD(λ) fixed point.
 
@@ -276,6 +282,9 @@ class Predictor(Regressor[Model]):
             mean over the rows; with weights 1 and -1 for the difference of two rows.
         scale : {"identity", "log", "logit"}, default "identity"
             Scale on which intervals are symmetric: "log" keeps them positive, "logit" between 0 and 1.
+        of : {"mean", "return"}, default "mean"
+            Only "mean": what comes has no interval here. Use :class:`lstd.inference.ReturnSpread` for the range of one
+            return, or :class:`lstd.HorizonLSTD` for a number of steps.
 
         Returns
         -------
@@ -313,9 +322,10 @@ class Predictor(Regressor[Model]):
         model = self._model
         linear = model.linear
         check_choice("scale", scale, SCALES)
+        check_choice("of", of, OF)
         level = check_level(level)
         phi = checked_features(self, X)
-        interval = linear.interval(phi, level, weights, scale)
+        interval = linear.interval(phi, level, weights, scale, of)
         linear.warn_of_unlike(model, phi)
         return interval
 

@@ -30,7 +30,7 @@ from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.step_checks import Refit, check_bias_of_steps, check_misfit_of_steps, with_checks
 from lstd.estimators.summary import StepsSummary
 from lstd.estimators.validate_data import checked_features, checked_rows
-from lstd.statistics.intervals import SCALES, Interval, check_level
+from lstd.statistics.intervals import MEAN, OF, SCALES, Interval, check_level
 from lstd.trajectories.joining import parse_times
 from lstd.types import Array, FeaturesLike
 
@@ -462,8 +462,10 @@ class HorizonLSTD(Regressor[HorizonModel]):
         weights: ArrayLike | None = None,
         horizon: int | tuple[int, int] | None = None,
         scale: str = "identity",
+        *,
+        of: str = MEAN,
     ) -> Interval:
-        """Compute intervals for what the same model would predict with unlimited data.
+        """Compute intervals for what the same model would predict with unlimited data, or for what will come.
 
         Parameters
         ----------
@@ -476,28 +478,50 @@ class HorizonLSTD(Regressor[HorizonModel]):
             Number of steps, by default that of the model, or a window, as in :meth:`predict`.
         scale : {"identity", "log", "logit"}, default "identity"
             As in :meth:`lstd.LSTD.predict_interval`.
+        of : {"mean", "return"}, default "mean"
+            "mean" is the expected sum of rewards, of customers like these: single ones scatter much more. "return" is
+            the sum of rewards that these rows will receive. Compare totals with what came by the latter: it has the
+            variance Σ wᵢ² s²(xᵢ) more. The variance s² is estimated from the rows that `fit` checks, without the folds
+            that predictions are for. Rows are taken as independent, one of each subject. The interval takes the total
+            for normal: of few subjects with skewed rewards, the upper end is too low; for one subject use
+            :class:`lstd.inference.ReturnSpread`.
 
         Returns
         -------
         Interval
-            As of :meth:`lstd.LSTD.predict_interval`. It is for the mean of customers like these; single ones scatter
-            much more.
+            As of :meth:`lstd.LSTD.predict_interval`.
 
         Raises
         ------
         InvalidInputError
-            When `X` breaks a rule, or the model has too few blocks for intervals.
+            When `X` breaks a rule, or the model has too few blocks for intervals; when `of` is "return" and `horizon` a
+            window, or `fit` has checked no rows.
 
         Warns
         -----
         ExtrapolationWarning
             As by :meth:`predict`.
+
+        Examples
+        --------
+        Each of 100 customers spends 0 or 2 a week by chance. Their total of four weeks is 400, give or take 40:
+
+        >>> import numpy as np
+        >>> from lstd import HorizonLSTD
+        >>> rows = {"episode": np.repeat(np.arange(100), 20), "terminated": np.zeros(2000, dtype=bool)}
+        >>> X, y = np.ones((2000, 1)), np.random.default_rng(0).integers(2, size=2000) * 2.0
+        >>> y[19::20] = np.nan  # unknown, in horizon rows
+        >>> model = HorizonLSTD(4, fit_intercept=False).fit(X, y, **rows)
+        >>> total = model.predict_interval(np.ones((100, 1)), weights=np.ones(100), of="return")
+        >>> f"{total.prediction:.0f}, from {total.lower:.0f} to {total.upper:.0f}"
+        '414, from 371 to 457'
         """
         linear = self._at(horizon)
         check_level(level)
         check_choice("scale", scale, SCALES)
+        check_choice("of", of, OF)
         phi = checked_features(self, X)
-        interval = linear.interval(phi, level, weights, scale)
+        interval = linear.interval(phi, level, weights, scale, of)
         linear.warn_of_unlike(self._model, phi)
         return interval
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_integer
 from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
-from lstd.data.feature_arrays import values_of
+from lstd.data.feature_arrays import Features, values_of
 from lstd.data.read_only import read_only
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows
@@ -39,10 +39,11 @@ from lstd.errors import (
 from lstd.estimators.limits import Limits, beyond_bounds, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
+from lstd.estimators.step_spread import StepSpread
 from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.horizon_grid import weights_of_grid
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units, lag_sums
-from lstd.statistics.intervals import FEWEST_BLOCKS, Influence, check_count
+from lstd.statistics.intervals import FEWEST_BLOCKS, RETURN, Influence, Noise, check_count
 from lstd.statistics.ridge import Scales
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
@@ -57,6 +58,10 @@ _BYTES = 2**28  # of all blocks
 _BYTES_OF_PAIR = 16  # of two matrices, for each pair of features and each step
 _UNCHECKED = (
     "Only `fit` checks a model, with check=True; this one was fitted without, or further by `partial_fit`. Call `{}`."
+)
+_NO_SPREAD = (
+    f'`of` must be "mean" for this model; got "{RETURN}". How returns scatter is known from the rows that `fit` '
+    "checks, with check=True, of at least two groups or episodes, and not after `partial_fit`. Fit to all rows at once."
 )
 
 
@@ -98,6 +103,7 @@ class HorizonModel(Record):
     check: bool = True  # whether `fit` checks it
     checks: Checks | None = None  # of some rows of the fit; None if they were not made
     held_out: HeldOut | None = None  # the same for predictions of folds of these rows
+    spread: StepSpread | None = None  # the variance about the predictions, by the same rows
     share_at_fit: float | None = None  # of the steps of all returns that was observed, without a column of ones
     negative: str = ""  # that predictions are negative where no reward is, and what to do
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
@@ -174,6 +180,7 @@ class HorizonModel(Record):
             is_reported=False,
             checks=None,
             held_out=None,
+            spread=None,
             share_at_fit=None,
             **about,
         )
@@ -539,7 +546,21 @@ class HorizonModel(Record):
             has_ones=self.settings.fit_intercept,
             low=low,
             high=high,
+            find_noise=partial(self._noise, windows),
         )
+
+    def _noise(self, windows: Sequence[tuple[int, int]], columns: Features) -> Noise:
+        """Return how the returns of windows scatter about predictions, from columns that have weights."""
+        if any(a for a, _ in windows):
+            raise InvalidInputError(
+                f'`horizon` must be a number of steps with `of` "{RETURN}": how the rewards of a window scatter is not '
+                "known. Give the number of all steps up to its end."
+            )
+        if self.spread is None:
+            raise InvalidInputError(_NO_SPREAD)
+        intercept = self.settings.fit_intercept
+        variances = [self.spread.variance(columns, b, intercept=intercept) for _, b in windows]
+        return Noise(np.hstack(variances), np.tile(self.spread.freedom, len(windows)))
 
     def _names_of(self, windows: Sequence[tuple[int, int]]) -> tuple[str, ...]:
         """Return the names of the values for windows (a, b): "5", "2-5", or with the reward, "cost_5"."""

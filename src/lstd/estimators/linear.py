@@ -21,7 +21,7 @@ from lstd.data.rows import COMPARED
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, unsaid, warn_once
 from lstd.estimators.limits import Limits, beyond_bounds
-from lstd.statistics.intervals import Influence, Interval, summed
+from lstd.statistics.intervals import MEAN, RETURN, Influence, Interval, Noise, summed
 from lstd.types import Array, Flags
 
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
@@ -69,6 +69,8 @@ class Linear:
         Ends of the range to which predictions are limited.
     age : AgeColumns, optional
         The columns that replace the age.
+    find_noise : callable, optional
+        Returns how returns scatter about predictions, from columns (T, n); raises InvalidInputError if it is not known.
     """
 
     coef: Array
@@ -84,6 +86,7 @@ class Linear:
     low: float | Array | None = None
     high: float | Array | None = None
     age: AgeColumns | None = None
+    find_noise: Callable[[Features], Noise] | None = None
 
     @property
     def n_features(self) -> int:
@@ -188,17 +191,27 @@ class Linear:
         return self.influence.standard_error(self.columns(phi))
 
     def interval(
-        self, phi: Features, level: float, weights: ArrayLike | None = None, scale: str = "identity"
+        self,
+        phi: Features,
+        level: float,
+        weights: ArrayLike | None = None,
+        scale: str = "identity",
+        of: str = MEAN,
     ) -> Interval:
         """Compute intervals for values, arrays of shape (T,) or (T, k), from finite features.
 
         With `weights` (T,), compute one interval for the weighted sum of the values: numbers, or arrays of shape (k,).
-        The range from `low` to `high` does not apply to a sum.
+        The range from `low` to `high` does not apply to a sum. They are `of` the expected returns, "mean", or of the
+        returns that come, "return".
         """
+        influence = self.influence
+        noise = None
+        if of == RETURN:
+            noise = self.noise(phi).summed(weights)
         phi, values, ones = self.along(phi, weights)
         if weights is None:
             values = self.limited(values)
-        interval = self.influence.interval(phi, values, level, ones=ones, scale=scale)
+        interval = influence.interval(phi, values, level, ones=ones, scale=scale, noise=noise)
         if weights is None:
             lower = self.limited(interval.lower)
             upper = self.limited(interval.upper)
@@ -216,6 +229,15 @@ class Linear:
         if self.unseen is not None:
             interval.little_data[: self.n_features] |= self.unseen[:, np.newaxis]
         return interval
+
+    def noise(self, phi: Features) -> Noise:
+        """Return how the returns of rows scatter about predictions, from features; refuse if it is not known."""
+        if self.find_noise is None:
+            raise InvalidInputError(
+                f'`of` must be "mean" for a model of all that is still to come; got "{RETURN}". Use '
+                "lstd.inference.ReturnSpread for the range of one return, or HorizonLSTD for a number of steps."
+            )
+        return self.find_noise(self.columns(phi))
 
     def place(self, weights: ArrayLike | None) -> tuple[int | slice, int | slice]:
         """Return where arrays (T, k) have the values of rows, or of their weighted sum."""

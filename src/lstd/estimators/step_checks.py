@@ -32,7 +32,8 @@ from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_squ
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
 from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
-from lstd.statistics.horizon_sums import LagSums, lag_sums
+from lstd.estimators.step_spread import Held, StepSpread, spread_of
+from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
@@ -52,7 +53,11 @@ def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
             bias=or_why(partial(check_bias_of_steps, refit, note)),
             misfit=or_why(partial(check_misfit_of_steps, refit, note)),
         )
-        return model.described(checks=checks, held_out=held_out(refit))
+        found = held_out(refit)
+        if found is None:
+            return model.described(checks=checks)
+        score, spread = found
+        return model.described(checks=checks, held_out=score, spread=spread)
 
 
 # ------------------------------------------------------------ returns
@@ -196,33 +201,50 @@ def check_bias_of_steps(refit: Refit, note: str = "") -> BiasCheck:
     return check.first() if refit.model.single else check
 
 
-def held_out(refit: Refit) -> HeldOut | None:
-    """Return R² of the predictions of H steps on folds of the rows, fitted without each; None if it cannot be known.
+def held_out(refit: Refit) -> tuple[HeldOut, StepSpread] | None:
+    """Return R² of the predictions of H steps on folds of the rows, fitted without each, and the spread about them.
 
-    The weights are those of the model's λ and ridge coefficients, these in proportion to the rows.
+    The weights are those of the model's λ and ridge coefficients, these in proportion to the rows. None if they cannot
+    be known.
     """
     model = refit.model
     try:
         folds = folds_of(refit.given)
     except InvalidInputError:
         return None
-    if len(folds) < 2:
+    weight = refit.weight
+    if len(folds) < 2 or np.count_nonzero(weight) < 2:
         return None
     edges = np.cumsum([0, *map(len, folds)]).tolist()
-    sums = lag_sums(model.prepared(refit.given), model.stream.horizon, edges)
+    prepared = model.prepared(refit.given)
+    sums = lag_sums(prepared, model.stream.horizon, edges)
     total = reduce(LagSums.plus, sums)
+    rests = [total.plus(part, -1.0) for part in sums]
+    if not all(rest.weight > 0.0 for rest in rests):
+        return None
+    lmbda = model.solved.lmbda
+    alpha = model.solved.alpha
+    held = Held(
+        rows=refit.rows,
+        centred=completed(prepared).X,
+        places=[slice(first, end) for first, end in pairwise(edges)],
+        theta=[model.uncentred(model.recursion(rest, lmbda, alpha).run()) for rest in rests],
+        system=model.recursion(total, lmbda, alpha).system,
+    )
+    score = _score(refit, held)
+    spread = spread_of(held)
+    weights = model.uncentred(spread.weights)
+    return HeldOut(score, len(refit.rows), len(folds)), replace(spread, weights=weights)
+
+
+def _score(refit: Refit, held: Held) -> float:
+    """Return R² of held-out predictions of H steps."""
     predictions = []
     returns = []
-    for part, (first, end) in zip(sums, pairwise(edges), strict=True):
-        rest = total.plus(part, -1.0)
-        if not rest.weight > 0.0:
-            return None
-        theta = model.uncentred(model.recursion(rest, model.solved.lmbda, model.solved.alpha).run())
-        predictions.append(model.bounded(np.asarray(refit.rows.X[first:end] @ theta[-1])))
-        returns.append(refit.returns.completed(refit.rows.X, theta)[first:end])
+    for place, theta in zip(held.places, held.theta, strict=True):
+        predictions.append(refit.model.bounded(np.asarray(refit.rows.X[place] @ theta[-1])))
+        returns.append(refit.returns.completed(refit.rows.X, theta)[place])
     weight = refit.weight
     nothing = np.zeros(len(weight))
     observed = ObservedReturns(np.vstack(returns), nothing, weight, nothing)
-    if np.count_nonzero(weight) < 2:
-        return None
-    return HeldOut(mean_r2(observed, np.vstack(predictions), weight), len(refit.rows), len(folds))
+    return mean_r2(observed, np.vstack(predictions), weight)

@@ -22,6 +22,10 @@ An interval is the quantile of Student's t times √(se² + shift²). The degree
 are twice the squared mean over the variance of Σ u_e² (Satterthwaite). The factor 10 guards against kurtosis that a few
 blocks do not show. The shift is the bias of the ridge term, to first order φᵀ α S⁻¹ θ.
 
+An interval for what comes has the variance se² + v, with v = Σ w_i² v_i for a weighted sum of rows whose returns have
+the variances v_i about their expected values, independently of one another. Its degrees of freedom are those of the sum
+of both estimates, (se² + v)² / (se⁴/df + v²/df_v).
+
 The interval is for the fixed point of LSTD(λ). With λ < 1 and features that cannot represent the values, the values
 themselves may lie outside.
 """
@@ -30,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +50,7 @@ from lstd.statistics.threads import blas_threads, in_threads, one_blas_thread
 from lstd.types import Array
 
 SCALES = ("identity", "log", "logit")
+MEAN, RETURN = OF = ("mean", "return")  # what intervals are for
 FEW = 5.0  # degrees of freedom below which little data bears on a prediction
 _HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
 _LARGEST_EXPONENT = 300.0  # an interval on the log scale ends at a number that is finite
@@ -73,7 +78,8 @@ class Interval:
     ----------
     prediction, lower, upper : ndarray
     standard_error : ndarray
-        Standard deviation of the prediction over data sets; without the shift.
+        Standard deviation of the prediction over data sets, without the shift; for an interval of what comes, that of
+        the difference between prediction and return.
     degrees_of_freedom : ndarray
         Effective number of independent blocks of data that bear on the prediction, less one.
     shift : ndarray
@@ -111,6 +117,31 @@ class Interval:
             if isinstance(value, np.ndarray):
                 arrays[name] = value[place]
         return replace(self, **arrays)
+
+
+class Noise(NamedTuple):
+    """How returns scatter about their expected values; T rows, m rewards."""
+
+    variance: Array  # (T, m)
+    freedom: Array  # (m,) degrees of freedom of the estimated variances
+
+    def summed(self, weights: ArrayLike | None) -> Noise:
+        """Return that of the weighted sum of independent rows, or of each row without weights."""
+        if weights is None:
+            return self
+        share = check_array("weights", weights, (len(self.variance),))
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = (share**2 @ self.variance)[np.newaxis]
+        check_range(variance)
+        return self._replace(variance=variance)
+
+    def added_to(self, error: Array, freedom: Array) -> tuple[Array, Array]:
+        """Return standard errors and degrees of freedom, (T, m), of predictions beside what comes."""
+        square = error**2
+        total = square + self.variance
+        parts = square**2 / freedom + self.variance**2 / self.freedom
+        together = np.divide(total**2, parts, out=np.array(freedom), where=parts > 0.0)
+        return np.sqrt(total), together
 
 
 def summed(phi: Features, values: Array, weights: ArrayLike | None) -> tuple[Features, Array, float]:
@@ -236,10 +267,22 @@ class Influence:
         return self.spread(phi, freedom=False)[0]
 
     def interval(
-        self, phi: Features, prediction: Array, level: float, *, ones: float = 1.0, scale: str = "identity"
+        self,
+        phi: Features,
+        prediction: Array,
+        level: float,
+        *,
+        ones: float = 1.0,
+        scale: str = "identity",
+        noise: Noise | None = None,
     ) -> Interval:
-        """Compute intervals around predictions (T, m), symmetric on a scale, from features (T, n); see `spread`."""
+        """Compute intervals around predictions (T, m), symmetric on a scale, from features (T, n); see `spread`.
+
+        With `noise`, they are for the returns that come.
+        """
         error, degrees, shift = self.spread(phi, ones)
+        if noise is not None:
+            error, degrees = noise.added_to(error, degrees)
         found = interval_of(prediction, error, degrees, shift, level, scale)
         check_range(found.lower, found.upper)
         return found

@@ -21,6 +21,7 @@ from lstd.data.roles import Roles
 from lstd.errors import InvalidInputError
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.linear import Linear
+from lstd.statistics.intervals import MEAN
 from lstd.tables.reader import Chunk, RowReader, open_tables
 from lstd.tables.sort_and_impute import Prepared
 from lstd.types import Array
@@ -147,6 +148,7 @@ def predict_tables(
     file: IO[bytes],
     *,
     level: float | None = None,
+    of: str = MEAN,
     contributions: bool = False,
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
@@ -155,7 +157,8 @@ def predict_tables(
 
     Predictions are in column ``prediction``. With `level`, ``lower`` and ``upper`` are the ends of intervals of that
     level; ``standard_error`` follows, and ``little_data``, which is true where a few episodes decide, and where the fit
-    had no row with a word of a column of categories. With several rewards, the names end in ``_`` and the name of the
+    had no row with a word of a column of categories. They are `of` the expected returns, "mean", or of those that come,
+    "return". With several rewards, the names end in ``_`` and the name of the
     reward. With `contributions`, ``at_means`` and a column ``contribution_`` of each feature follow, and with `level`
     also ``contribution_error_``.
 
@@ -166,7 +169,7 @@ def predict_tables(
     roles = Roles(features=linear.feature_names, kept=tuple(kept))
     reader = RowReader(open_tables(paths, on_progress), roles, chunk_rows=chunk_rows)
     zero = np.zeros((1, len(linear.feature_names)))  # which raises before anything is written
-    names = [*kept, *_columns(linear, zero, linear.predict(zero), level, contributions)]
+    names = [*kept, *_columns(linear, zero, linear.predict(zero), level, of, contributions)]
     twice = [name for name in kept if names.count(name) > 1]
     if twice:
         raise InvalidInputError(f"column {twice[0]!r} would appear twice in the output; rename it in the data.")
@@ -176,7 +179,7 @@ def predict_tables(
         for chunk in reader.chunks():
             predicted = predictions_of(linear, chunk)
             try:
-                found = _columns(linear, chunk.rows.X, predicted, level, contributions)
+                found = _columns(linear, chunk.rows.X, predicted, level, of, contributions)
             except InvalidInputError as error:
                 raise chunk.error(error) from error
             table = reader.tables[0]
@@ -210,13 +213,13 @@ def _as_given(roles: Roles, chunk: Chunk) -> dict[str, pa.Array]:
 
 
 def _columns(
-    linear: Linear, X: Array, predicted: Array, level: float | None, contributions: bool
+    linear: Linear, X: Array, predicted: Array, level: float | None, of: str, contributions: bool
 ) -> dict[str, NDArray[Any]]:
     """Return the columns for features (T, n), by name: predictions, with a level intervals, and contributions."""
     ends = [""] if len(linear.rewards) == 1 else [f"_{reward}" for reward in linear.rewards]
     found = {"prediction": predicted}
     if level is not None:
-        intervals = linear.interval(X, level)
+        intervals = linear.interval(X, level, of=of)
         found = {name: getattr(intervals, name) for name in ("prediction", *_OF_INTERVALS)}
     columns = {}
     for j, end in enumerate(ends):
