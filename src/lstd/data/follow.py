@@ -240,17 +240,20 @@ def in_group(last: Rows, first: Rows) -> bool:
     return last.last_group == first.first_group
 
 
-def begins_of_units(last: Rows | None, rows: Rows, goes_on: bool) -> Flags:
-    """Return whether each row begins a group or, without groups, an episode, (T,): where blocks of data may end.
+def unit_goes_on(last: Rows | None, first: Rows | None, goes_on: bool) -> bool:
+    """Return whether the group of the row before or, without groups, its episode goes on in the first of some rows.
 
-    `last` is the row before, if there is one, and `goes_on` says whether the first row continues its episode.
+    `goes_on` says whether the episode does. A block of data ends only where neither goes on.
     """
+    if last is None or first is None or first.groups is None:
+        return goes_on
+    return in_group(last, first)
+
+
+def begins_of_units(last: Rows | None, rows: Rows, goes_on: bool) -> Flags:
+    """Return whether each row begins a group or, without groups, an episode, (T,); see :func:`unit_goes_on`."""
     begins = rows.begins
-    if last is None:
-        return begins
-    begins[0] = not goes_on
-    if rows.groups is not None:
-        begins[0] = not in_group(last, rows)
+    begins[0] = not unit_goes_on(last, rows, goes_on)
     return begins
 
 

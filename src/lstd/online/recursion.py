@@ -28,6 +28,7 @@ from lstd._kernels import online_step as kernels
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.traces import SQUARE, TOTAL
 from lstd.data.doubts import warn_of_ratios
+from lstd.data.ids import last_rows
 from lstd.data.rows import Rows, usual_columns
 from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
@@ -219,28 +220,29 @@ class Recursion:
         numbers = np.ascontiguousarray(rows[:, at.DISCOUNT :].T)
         episode = numbers[at.EPISODE]
         terminated = numbers[at.TERMINAL] == 1.0
-        columns = usual_columns(self.gamma, terminated)
+        usual = usual_columns(self.gamma, terminated)
+        given = {}
         for name, place in at.PLACES.items():
             column = numbers[place]
             if name == "weight" and self.forgetting != 1.0:
                 column = column * self.forgetting ** np.arange(k - 1, -1, -1.0)
             if name == "discount":
                 column = np.where(terminated, 0.0, column)
-            if (column != columns[name]).any():
-                columns[name] = column
-        return Rows.of(  # all was checked when it came, and the state has the effective sample
-            X=rows[:, :n],
-            y=rows[:, 2 * n : 2 * n + self.m],
-            X_next=rows[:, n : 2 * n],
-            known=np.ones(k, np.bool_),
-            last=np.append(episode[1:] != episode[:-1], True),
+            if (column != usual[name]).any():
+                given[name] = column
+        built = Rows.built(  # of values that were checked when they came
+            rows[:, :n],
+            rows[:, 2 * n : 2 * n + self.m],
+            given,
+            gamma=self.gamma,
             terminated=terminated,
+            X_next=rows[:, n : 2 * n],
+            last=last_rows(episode),
             episode=episode,
             single=False,
-            gamma=self.gamma,
             assumed=False,
-            **columns,
         )
+        return built.changed(given=frozenset())  # the state has the effective sample
 
     def after(self) -> None:
         """Do what is due after a transition: move a full buffer into the sums, and compute P anew."""

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer, shown
+from lstd.data.follow import begins_of_units, unit_goes_on
 from lstd.data.ids import not_contiguous
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import SeenIds, groups_seen
@@ -120,6 +121,10 @@ class StreamSums(Protocol):
     @property
     def n_groups(self) -> int | None:
         """Number of groups begun; None without groups."""
+
+    @property
+    def last(self) -> Rows | None:
+        """The last rows of the stream, from which the next ones go on; None if there are none."""
 
     def continued_by(self, first: Rows) -> bool:
         """Return whether the next rows, of which this is the first, continue the last episode."""
@@ -239,14 +244,11 @@ class BlockList(Record, Generic[S]):
             When the chunk does not fit the stream, or the sums overflow.
         """
         total = self.total
-        begins = rows.begins
         if total.n_rows:
             if goes_on is None:
                 goes_on = total.continued_by(rows)
-            begins[0] = not goes_on
-            if rows.groups is not None:
-                begins[0] = not total.shares_group_with(rows)
             rows = rows.changed(place=total.n_rows)
+        begins = begins_of_units(total.last, rows, bool(goes_on))
         layout, starts = self.layout.extended(begins, grouped=rows.groups is not None)
         # Starting the threads of the BLAS takes longer than the sums of a short block; of a tiny one, it starts none.
         work = len(rows) * rows.n_features**2
@@ -375,9 +377,7 @@ class Blocks(BlockList[LSTDStatistics]):
         if begins is None:
             begins = two.first is None or not one.continued_by(two.first)
         both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
-        goes_on = not begins  # whether the last group or episode does
-        if one.n_groups is not None:
-            goes_on = one.shares_group_with(two.first)
+        goes_on = unit_goes_on(one.last, two.first, not begins)
         if self.seen is not None and later.seen is not None:
             shared = None
             if goes_on and two.first is not None:

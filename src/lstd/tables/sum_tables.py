@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from lstd.data.doubts import Break, find_break
 from lstd.data.episodes import Episodes, Followed, Row
+from lstd.data.follow import begins_of_units, follows
 from lstd.data.ids import EPISODE_AGAIN
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
@@ -205,8 +206,7 @@ class _TableSums:
         )
         self._blocks = sums.no_blocks(nothing)
         self._layout = Layout(self._blocks.limit, by_episode=sums.roles.groups is not None)
-        self._episode: Any = -1
-        self._group: Any = None
+        self._last: Rows | None = None  # the last row that was divided into blocks
         self._broken: Break | None = None
         self._limits: Limits | None = None
         self._most_bytes = sums.bytes_under_way(self.width, self._blocks.limit)
@@ -214,11 +214,10 @@ class _TableSums:
     def work(self, chunk: Chunk) -> _Work:
         """Divide the next chunk at the starts of blocks, which are known before the sums are."""
         rows = chunk.rows
-        begins = rows.begins
-        goes_on = bool(self._episode == rows.first_episode)
-        self._episode = rows.last_episode
-        begins[0] = not (goes_on if rows.groups is None else self._group == rows.first_group)
-        self._group = rows.last_group
+        last = self._last
+        goes_on = last is not None and follows(last, rows)
+        begins = begins_of_units(last, rows, goes_on)
+        self._last = rows.last_row
         limit = self.sums.limit_of(self._blocks, self._layout.n_rows + len(rows))
         self._layout, starts = replace(self._layout, limit=limit).extended(begins)
         n_bytes = self._bytes_of_rows(rows) + (1 + len(starts)) * self._bytes_of_sums(rows)
