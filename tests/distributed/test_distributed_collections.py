@@ -2,8 +2,11 @@
 
 import gzip
 import os
+import tempfile
+from collections import Counter
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -261,6 +264,35 @@ def test_delayed_arrays_and_paths(client, tmp_path):
     ]
     found = sum_arrays(chunks, **SETTINGS, client=client)
     assert_agrees(found, sums_of(**rows))
+
+
+def noted(path, folder):
+    """A table, which leaves a file for each time that it is loaded."""
+    tempfile.mkstemp(prefix=f"{Path(path).stem}-", dir=folder)
+    return pd.read_parquet(path)
+
+
+def arrays_noted(path, folder):
+    frame = noted(path, folder)
+    roles = {"y": ROLES["reward"], "episode": ROLES["episode"], "terminated": ROLES["terminated"]}
+    return {"X": frame[FEATURES].to_numpy()} | {role: frame[name].to_numpy() for role, name in roles.items()}
+
+
+@pytest.mark.usefixtures("few_pairs")
+@pytest.mark.parametrize("form", ["delayed", "functions", "chunks delayed", "chunks of functions"])
+def test_a_cluster_loads_what_settings_are_chosen_from_once(client, parquet, form, tmp_path):
+    load = arrays_noted if "chunks" in form else noted
+    chunks = [
+        dask.delayed(load)(path, tmp_path) if "delayed" in form else partial(load, path, tmp_path) for path in parquet
+    ]
+    settings = SETTINGS | {"lmbda": "auto"}
+    if "chunks" in form:
+        found = lstd.fit_chunks(chunks, **settings, client=client)
+    else:
+        found = lstd.fit_tables(chunks, **ROLES, **settings, client=client)
+    assert found.n_transitions_
+    loaded = Counter(path.name.split("-")[0] for path in tmp_path.iterdir())
+    assert loaded == {Path(path).stem: 1 for path in parquet}
 
 
 def test_a_partition_that_cannot_be_computed(client):

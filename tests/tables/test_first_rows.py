@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from dask import delayed
 
 import lstd
 from lstd.data.table import Table
@@ -77,7 +78,7 @@ def test_a_choice_reads_each_row_once_and_gives_the_same_bits_for_any_number_of_
 
 
 @pytest.mark.usefixtures("little_choice")
-@pytest.mark.parametrize("form", ["list", "iterator", "functions"])
+@pytest.mark.parametrize("form", ["list", "iterator", "functions", "delayed", "delayed functions"])
 def test_a_choice_loads_each_table_once(form):
     expected = lstd.fit_tables(frames(), **NAMES, lmbda="auto", n_jobs=1)
     calls = []
@@ -86,10 +87,51 @@ def test_a_choice_loads_each_table_once(form):
         calls.append(place)
         return frames()[place]
 
-    sources = {"list": frames(), "iterator": iter(frames()), "functions": [partial(load, place) for place in range(5)]}
-    model = lstd.fit_tables(sources[form], **NAMES, lmbda="auto", n_jobs=2)
+    sources = {
+        "list": lambda: frames(),
+        "iterator": lambda: iter(frames()),
+        "functions": lambda: [partial(load, place) for place in range(5)],
+        "delayed": lambda: [delayed(load)(place) for place in range(5)],
+        "delayed functions": lambda: [delayed(frames)()[0], *(partial(load, place) for place in range(1, 5))],
+    }
+    jobs = {} if "delayed" in form else {"n_jobs": 2}
+    model = lstd.fit_tables(sources[form](), **NAMES, lmbda="auto", **jobs)
     assert bits(model) == bits(expected)
-    assert sorted(calls) == ([0, 1, 2, 3, 4] if form == "functions" else [])
+    loaded = {"functions": [0, 1, 2, 3, 4], "delayed": [0, 1, 2, 3, 4], "delayed functions": [1, 2, 3, 4]}
+    assert sorted(calls) == loaded.get(form, [])
+
+
+@pytest.mark.usefixtures("little_choice")
+@pytest.mark.parametrize("form", ["list", "iterator", "functions", "delayed", "files"])
+def test_a_choice_loads_each_chunk_of_arrays_once(form, tmp_path, monkeypatch):
+    monkeypatch.setattr("lstd.distributed.fit_chunks.choice_entries", lambda memory: 3 * 90)
+    chunks = []
+    for frame in frames():
+        arrays = {"X": frame[["x", "y"]].to_numpy(), "y": frame["r"].to_numpy()}
+        chunks.append(arrays | {"episode": frame["id"].to_numpy(), "terminated": frame["done"].to_numpy()})
+    calls = []
+
+    def load(place):
+        calls.append(place)
+        return chunks[place]
+
+    def read(path):
+        return load(int(path.stem))
+
+    monkeypatch.setattr("lstd.distributed.sum_arrays._read", read)
+    sources = {
+        "list": lambda: chunks,
+        "iterator": lambda: iter(chunks),
+        "functions": lambda: [partial(load, place) for place in range(5)],
+        "delayed": lambda: [delayed(load)(place) for place in range(5)],
+        "files": lambda: [tmp_path / f"{place}.npz" for place in range(5)],
+    }
+    jobs = {} if form == "delayed" else {"n_jobs": 2}
+    expected = lstd.fit_chunks(chunks, gamma=0.9, lmbda="auto", n_jobs=1)
+    model = lstd.fit_chunks(sources[form](), gamma=0.9, lmbda="auto", **jobs)
+    assert bits(model) == bits(expected)
+    assert model.lmbda_ == expected.lmbda_
+    assert sorted(calls) == ([0, 1, 2, 3, 4] if form in ("functions", "delayed", "files") else [])
 
 
 @pytest.mark.usefixtures("little_choice")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, TypeVar
@@ -141,6 +142,15 @@ def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:
         return reduce(lambda later, one: (0, merge(one[1], later[1])), reversed(stack))[1]
     finally:
         stack.clear()  # an error refers to this frame
+
+
+@contextmanager
+def naming(place: int) -> Iterator[None]:
+    """Name a chunk in errors."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"`source[{place}]`: {error}") from error
 
 
 def status(path: str | os.PathLike[str]) -> os.stat_result:

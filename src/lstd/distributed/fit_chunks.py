@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -16,10 +15,10 @@ from lstd.data.follow import follows
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, Settings
 from lstd.data.variants import VARIANT
-from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, choice_entries
-from lstd.distributed.on_dask import Partitions, array_partitions, is_kind, listed, load
-from lstd.distributed.runner import Runner, counted
-from lstd.distributed.sum_arrays import SumArrays, columns_of, naming, naming_both
+from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, choice_entries, naming
+from lstd.distributed.on_dask import Partitions, array_partitions, is_kind, listed, loaded_once
+from lstd.distributed.runner import Runner, counted, drained
+from lstd.distributed.sum_arrays import SumArrays, columns_of, naming_both
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.estimators.model import model_of
 from lstd.statistics.blocks import check_n_blocks
@@ -66,7 +65,7 @@ def fit_chunks(
         their chunks of rows is a chunk.
     gamma, lmbda, alpha, variant, fit_intercept, n_blocks
         As in :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks, up
-        to a quarter of `memory` and at most 256 MB. These chunks are loaded twice, the first time in this process.
+        to a quarter of `memory` and at most 256 MB. They are brought to this process, and each chunk is loaded once.
     n_jobs : int, optional
         Threads of this process that sum chunks; by default one per core.
     client : distributed.Client, optional
@@ -118,8 +117,7 @@ def fit_chunks(
     selection = None
     checks = None
     if settings.choose:
-        chunks, first = _split(chunks, client)
-        rows = first_rows(first, sums, choice_entries(memory))
+        rows, chunks = _first_rows(chunks, client, sums, choice_entries(memory))
         settings, selection, checks = choose(rows, settings)
         sums = replace(sums, settings=settings)
     part = runner.sum(sums, chunks)
@@ -164,20 +162,29 @@ def chunks_of(source: Any) -> Partitions | Iterable[Any]:
     return listed(source, _EXPECTED)
 
 
-def _split(chunks: Any, client: Any) -> tuple[Any, Iterator[Any]]:
-    """Return chunks, and an iterator that loads them from the first; chunks of an iterator are drawn once."""
+def _first_rows(chunks: Any, client: Any, sums: SumArrays, max_entries: int) -> tuple[Rows, Any]:
+    """Return the first rows, and the chunks with those that were loaded for them, which are not loaded again."""
+    if client is not None and not isinstance(chunks, Partitions):
+        chunks = Partitions(list(chunks))
     if isinstance(chunks, Partitions):
-        client = client or chunks.client
-        first = iter(chunks.chunks)
-    elif isinstance(chunks, (list, tuple)):
-        first = iter(chunks)
-    else:
-        chunks, first = itertools.tee(chunks)
-    return chunks, (load(chunk, client) for chunk in first)
+        chunks, first = loaded_once(chunks, client, columns_of)
+        return first_rows(map(columns_of, first), sums, max_entries), chunks
+    rest = iter(chunks)
+    loaded: list[Any] = []
+    rows = first_rows(_loading(rest, loaded), sums, max_entries)
+    return rows, drained(loaded, rest)
 
 
-def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows:
-    """Join the first chunks of arrays, up to `max_entries` features in all, for a choice of settings.
+def _loading(chunks: Iterator[Any], loaded: list[Any]) -> Iterator[dict[str, Any]]:
+    """Load chunks as they are drawn, and add them to those that are `loaded`."""
+    for place, chunk in enumerate(chunks):
+        with naming(place):
+            loaded.append(columns_of(chunk))
+        yield loaded[-1]
+
+
+def first_rows(chunks: Iterable[Mapping[str, Any]], sums: SumArrays, max_entries: int) -> Rows:
+    """Join the first chunks, as arrays by name, up to `max_entries` features in all, for a choice of settings.
 
     Episodes are numbered; without ids, an episode continues from chunk to chunk unless chunks are independent.
     """
@@ -186,9 +193,9 @@ def first_rows(chunks: Iterable[Any], sums: SumArrays, max_entries: int) -> Rows
     place_before = 0
     number = 0  # of the last episode
     n_entries = 0
-    for place, chunk in enumerate(chunks):
+    for place, columns in enumerate(chunks):
         with naming(place):
-            rows = sums.rows(columns_of(chunk))
+            rows = sums.rows(columns)
         if not len(rows):
             continue
         begins = np.append(False, rows.last[:-1])  # an episode, but for the first row

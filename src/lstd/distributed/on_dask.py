@@ -6,16 +6,17 @@ import contextlib
 import importlib
 import itertools
 import math
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
 
 from lstd.data.arguments import shown
 from lstd.data.takes import LSTD_COLUMNS, Takes
-from lstd.distributed.chunk_sums import Part, SumChunks, merged
+from lstd.distributed.chunk_sums import Part, SumChunks, merged, naming
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.version import __version__
 
@@ -166,8 +167,8 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
             )
         rows = arrays["X"].chunks[0]
         own = array.chunks[0]
-        is_unknown = math.isnan(sum(rows + own))  # Dask gives NaN for a length that it does not know
-        if len(rows) != len(own) or (rows != own and not is_unknown):
+        are_known = not math.isnan(sum(rows + own))  # Dask gives NaN for a length that it does not know
+        if len(rows) != len(own) or (are_known and rows != own):
             raise InvalidInputError(
                 f"`{name}` of `source` must have the row chunks of `X`, {rows!r:.80}; got {own!r:.80}. Rechunk it: "
                 f"{name}.rechunk({{0: X.chunks[0]}})."
@@ -175,7 +176,7 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     blocks = []  # of rows, of each array
     for array in arrays.values():
         if array.ndim == 2:
-            array = array.rechunk({1: -1})  # all columns together
+            array = array.rechunk({1: -1})  # all columns of a row in one chunk
         blocks.append(array.to_delayed().ravel())
     chunks = [dict(zip(arrays, parts, strict=True)) for parts in zip(*blocks, strict=True)]
     return Partitions(chunks, _client_of(list(arrays.values())))
@@ -212,6 +213,49 @@ def load(chunk: Any, client: Any) -> Any:
             (computed,) = dask.compute(chunk, scheduler=client)
             return computed
     return chunk
+
+
+def loaded_once(
+    partitions: Partitions, client: Any, function: Callable[[Any], Any]
+) -> tuple[Partitions, Iterator[Any]]:
+    """Return partitions, and an iterator that brings them here from the first on.
+
+    A partition that is drawn stays where Dask computed it, and is not computed again for its sums. `function` is called
+    there: with a chunk that Dask holds, or whose data is only loaded by it.
+    """
+    client = client or partitions.client
+    chunks = list(partitions.chunks)
+
+    def first() -> Iterator[Any]:
+        if client is not None:
+            check_versions(client)
+        for place, chunk in enumerate(chunks):
+            if is_loaded(chunk):
+                yield chunk
+                continue
+            with naming(place), dask_errors(client):
+                chunks[place] = _persisted(chunk, client, function)
+                loaded = load(chunks[place], client)
+            yield loaded
+
+    return Partitions(chunks, partitions.client), first()
+
+
+def is_loaded(chunk: Any) -> bool:
+    """Return whether a chunk has its data in this process: it is not Dask's, and neither a function nor a path."""
+    if is_future(chunk) or is_dask(chunk) or callable(chunk) or isinstance(chunk, (str, os.PathLike)):
+        return False
+    return not (isinstance(chunk, dict) and any(map(is_dask, chunk.values())))
+
+
+def _persisted(chunk: Any, client: Any, function: Callable[[Any], Any]) -> Any:
+    """Let Dask compute a function of a chunk and keep the result."""
+    from dask.delayed import delayed
+
+    result = delayed(function, pure=False)(chunk)
+    if client is None:
+        return result.persist()
+    return client.persist(result)
 
 
 def _client_of(collection: Any) -> Any:

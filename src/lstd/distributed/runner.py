@@ -81,10 +81,10 @@ def counted(chunks: Partitions | Iterable[Any]) -> tuple[Partitions | Iterable[A
     first = list(itertools.islice(rest, 2))
     if len(first) < 2:
         return first, len(first) == 1
-    return _after(first, rest), False
+    return drained(first, rest), False
 
 
-def _after(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
+def drained(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
     """Yield the first chunks, of which none is held here once it is drawn, and the rest."""
     while first:
         yield first.pop(0)

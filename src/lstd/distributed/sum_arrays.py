@@ -16,7 +16,7 @@ from lstd.data.doubts import find_break
 from lstd.data.ids import EPISODE_AGAIN
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen
-from lstd.distributed.chunk_sums import Part, SumChunks, Task, called, status
+from lstd.distributed.chunk_sums import Part, SumChunks, Task, called, naming, status
 from lstd.distributed.on_dask import CHUNK
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
@@ -95,15 +95,6 @@ class SumArrays(SumChunks):
             broken=one.broken or two.broken,
             ends=ids,
         )
-
-
-@contextmanager
-def naming(place: int) -> Iterator[None]:
-    """Name a chunk in errors."""
-    try:
-        yield
-    except InvalidInputError as error:
-        raise InvalidInputError(f"`source[{place}]`: {error}") from error
 
 
 @contextmanager

@@ -107,7 +107,8 @@ def fit_tables(
     unpenalised : str or iterable of str, optional
         Features without a penalty; `alpha`, given or chosen, is the ridge coefficient of the others.
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, client
-        As in :func:`lstd.fit_chunks`, where each table is a chunk. Only on a cluster the first tables are loaded twice.
+        As in :func:`lstd.fit_chunks`, where each table is a chunk. Of files on a cluster, those rows are read in this
+        process too.
     memory : int, default 2**29
         Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. Blocks take at
         most half of it for one table, an eighth for several; with too many features for that, there are no intervals.

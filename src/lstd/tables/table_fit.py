@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +21,8 @@ from lstd.data.rows import Rows
 from lstd.data.settings import AUTO, Settings
 from lstd.data.table import Table
 from lstd.data.time_steps import steps_since_earliest
-from lstd.distributed.chunk_sums import MEMORY, Part, choice_entries
-from lstd.distributed.on_dask import Partitions, load
+from lstd.distributed.chunk_sums import MEMORY, Part, called, choice_entries
+from lstd.distributed.on_dask import Partitions, loaded_once
 from lstd.distributed.runner import Runner, counted
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, warn
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
@@ -67,20 +67,20 @@ class TableFit:
         sums, tables = self._sums(tables)
         selection: Selection | None = None
         checks: Checks | None = None
-        if self.settings.choose:
-            tables, (settings, selection, checks) = self._chosen(tables, sums)
-            sums = replace(sums, settings=settings)
-
         doubted = FirstRows(choice_entries(self.memory) // 4, _DOUBTED_ROWS, independent=self.independent)
         first = [doubted]
         if sample is not None:
             first.append(sample)
         is_here = self._is_here(tables)
+        is_collection = isinstance(tables, Partitions)
+        if self.settings.choose:
+            tables, (settings, selection, checks) = self._chosen(tables, sums, first)
+            sums = replace(sums, settings=settings)
         if is_here:
             sums = replace(sums, first=tuple(first))
         part = self.runner.sum(sums, tables)
-        self._check_ends(part, tables)
-        if not is_here and _can_be_read(files, tables):
+        self._check_ends(part, is_collection=is_collection)
+        if not is_here and not len(doubted) and _can_be_read(files, tables):
             readers = map(replace(sums, chunk_rows=_DOUBTED_ROWS).reader, enumerate(tables))
             _read_first(readers, first)
 
@@ -179,32 +179,37 @@ class TableFit:
         )
         return sums, tables
 
-    def _chosen(self, tables: Any, sums: SumTables) -> tuple[Any, Choice]:
+    def _chosen(self, tables: Any, sums: SumTables, others: Sequence[FirstRows]) -> tuple[Any, Choice]:
         """Choose settings from the first rows; return the tables, of which some were begun, and the choice.
 
-        What Dask sums is loaded here, and once more by its workers.
+        Tables that this process sums go on behind the first rows. Workers cannot go on with a file that was begun here,
+        so they read the first files again; what Dask loads stays there for its sums. Rows that are read here and summed
+        elsewhere are added to the `others` too.
         """
         first = FirstRows(choice_entries(self.memory), ones=self.settings.fit_intercept, independent=self.independent)
-        if isinstance(tables, Partitions):
-            client = self.runner.client or tables.client
-            loaded = (load(chunk, client) for chunk in tables.chunks)
-            _read_first(map(sums.reader, enumerate(loaded)), (first,))
-        elif not self.runner.is_here:
-            tables = list(tables)
-            _read_first(map(sums.reader, enumerate(tables)), (first,))
-        else:
+        if self._is_here(tables):
             tables = _begun(tables, sums, first)
+        elif _files_of(tables):
+            _read_first(map(sums.reader, enumerate(tables)), (first, *others))
+        else:
+            if not isinstance(tables, Partitions):
+                tables = Partitions(list(tables))  # an iterator would be used up by the first rows
+            tables, loaded = loaded_once(tables, self.runner.client, _table_of)
+            _read_first(map(sums.reader, enumerate(loaded)), (first, *others))
         rows = first.rows
         if rows is None:
             raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
         return tables, choose(rows, sums.settings.named(rows.names or ()), self.on_progress)
 
-    def _check_ends(self, part: Part, tables: Any) -> None:
-        """Check the first and the last rows of several tables, and say that rows without ids go on."""
+    def _check_ends(self, part: Part, *, is_collection: bool) -> None:
+        """Check the first and the last rows of several tables, and say that rows without ids go on.
+
+        Partitions of a collection of Dask are known to follow one another.
+        """
         if self.independent or part.last == part.first:
             return
         part.ends.check()
-        if self.roles.episode is None and not isinstance(tables, Partitions):
+        if self.roles.episode is None and not is_collection:
             _LOG.warning(
                 "without a column of episodes, the first row of each table is taken as the successor of the last row "
                 "of the table before, unless that ended its episode"
@@ -270,6 +275,13 @@ def _begun(tables: Iterable[Any], sums: SumTables, first: FirstRows) -> Iterator
         if sums.roles.features is None:
             sums = replace(sums, roles=replace(sums.roles, features=reader.features))
     return itertools.chain(begun, (table for _, table in rest))
+
+
+def _table_of(chunk: Any) -> Any:
+    """Return what a function without arguments returns, and any other chunk as it is; runs where Dask computes."""
+    if callable(chunk):
+        return called(chunk)
+    return chunk
 
 
 def _hold(reader: RowReader, first: FirstRows) -> bool:
