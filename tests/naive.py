@@ -912,6 +912,38 @@ def steps_of_events(events, edges, start=-math.inf, first="apart"):
     return rows
 
 
+def rates_of_events(events, edges, window, at, start=-math.inf, first="apart"):
+    """Features of the rows of `steps_of_events` where a window is given; `at` is the place of the edge of the mean.
+
+    For the number of events, and for each amount: a rate since the first event, towards which the mean of all ids
+    counts as a window of steps; the rate of the last complete steps, a window of them at most, towards which the mean
+    counts as one step; and the first of them, times exp(-2 steps since the last event / window). Then come the amounts
+    of the first events, where they are "apart", and the steps since the last event, a window of them at most.
+    """
+    rows = steps_of_events(events, edges, start, first)
+    n_amounts = len(events[0][2])
+    n_sums = 1 + n_amounts
+    then = [features for _, k, features, _, _ in rows if k == at]
+    since_first = sum(features[-1] for features in then)
+    means = [sum(features[j] for features in then) / since_first for j in range(n_sums)]
+    found = []
+    for name, k, features, _, _ in rows:
+        own = sorted((event for event in events if event[0] == name), key=lambda event: event[1])
+        born = min(j for j, edge in enumerate(edges) if own[0][1] < edge)  # the first edge that knows the id
+        begin = max(k - window, born)
+        inside = [event for event in own if edges[begin] <= event[1] < edges[k]]
+        if first == "apart":
+            inside = [event for event in inside if event[1] > own[0][1]]
+        recent = count_and_amounts(inside, width=n_amounts)
+        since_last, since_first = features[-2:]
+        row = []
+        for j, mean in enumerate(means):
+            rate = (features[j] + window * mean) / (since_first + window)
+            row += [rate, (recent[j] + mean) / (k - begin + 1), rate * math.exp(-2.0 * since_last / window)]
+        found.append([*row, *features[n_sums:-2], min(since_last, window)])
+    return found
+
+
 def count_and_amounts(events, width=None):
     """The number of events, then the sum of each of their `width` amounts."""
     width = len(events[0][2]) if width is None else width

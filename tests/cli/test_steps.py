@@ -37,6 +37,25 @@ def test_first_events_may_be_counted():
     assert lines[1].startswith("a,2024-01-08,1.0,5.0,0.714")
 
 
+def test_rates_may_take_the_place_of_totals():
+    words = ["--amount", "spend", "--window", "2", "--mean-at", "2024-01-22", "--age", "weeks", "-o", "steps.csv"]
+    assert run([*WORDS, *words]) == 0
+    table = pd.read_csv("steps.csv")
+    data = Trajectories.from_events(
+        pd.read_csv("log.csv"),
+        episode="who",
+        time="day",
+        amount="spend",
+        step="week",
+        until="2024-01-29",
+        window=2,
+        mean_at="2024-01-22",
+        age="weeks",
+    )
+    assert table.columns.tolist() == ["who", "day", *data.feature_names, "spend", "terminated"]
+    assert table[[*data.feature_names]].to_numpy() == pytest.approx(data.X, rel=1e-12)
+
+
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
 @pytest.mark.parametrize("extension", ["csv", "parquet"])
 def test_the_table_gives_the_model_of_the_rows(extension, capsys):
@@ -63,6 +82,7 @@ def test_the_table_gives_the_model_of_the_rows(extension, capsys):
             "column 'price' is missing; the file has 'who'",
         ),
         (["-o", "steps.csv", "--first", "both"], "`--first` must be one of 'apart', 'counted'; got 'both'"),
+        (["-o", "steps.csv", "--mean-at", "2024-01-22"], "`--mean-at` must be None without `--window`"),
         (["-o", "steps.csv", "--terminated", "spend"], "column 'spend'"),
         (["-o", "steps.csv", "--amount", "spend", "--time", "day", "--episode", "spend"], "two columns 'spend'"),
     ],

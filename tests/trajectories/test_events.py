@@ -1,6 +1,7 @@
 """`Trajectories.from_events`: equal steps from a log of events, by their definition, from every kind of table."""
 
 import datetime as dt
+import functools
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -101,6 +102,77 @@ def test_rows_are_those_of_the_definition(seed, first):
     assert counts.feature_names == (number, "since_last", "since_first")
 
 
+@pytest.mark.parametrize("first", ["apart", "counted"])
+@pytest.mark.parametrize("seed", range(20))
+def test_rates_are_those_of_the_definition(seed, first):
+    random = np.random.default_rng(seed)
+    n = int(random.integers(5, 60))
+    step = random.choice([0.5, 1.0, 3.0])
+    window = int(random.integers(1, 6))
+    times = random.integers(0, 23, n) / 2.0
+    who = random.integers(0, 8, n)
+    amounts = random.integers(-3, 9, (n, 2)).astype(float)
+    edges = [12.0 - step * k for k in range(int(20 / step), -1, -1)]
+    start = random.choice([None, 4.3])
+    earliest = -np.inf
+    if start is not None:
+        earliest = start
+    events = list(zip(who.tolist(), times.tolist(), amounts.tolist(), [False] * n, strict=True))
+    places = [row[1] for row in naive.steps_of_events(events, edges, earliest, first)]
+    half = len(edges) - 1 - (len(edges) - 1 - min(places)) // 2
+    at = max(place for place in places if place <= half)
+    table = pd.DataFrame({"who": who, "at": times, "one": amounts[:, 0], "two": amounts[:, 1]})
+    names = {"episode": "who", "time": "at", "step": step, "until": 12.0, "start": start, "first": first}
+    read_rates = functools.partial(Trajectories.from_events, table, **names, amount=["one", "two"], window=window)
+
+    data = read_rates()
+    expected = naive.rates_of_events(events, edges, window, at, earliest, first)
+    assert_close(data.X, np.array(expected), "sums")
+    later = read_rates(mean_at=edges[max(places)] - 0.25 * step, age="age")
+    expected = naive.rates_of_events(events, edges, window, max(places) - 1, earliest, first)
+    assert_close(later.X[:, :-1], np.array(expected), "sums")
+    totals = Trajectories.from_events(table, **names)
+    np.testing.assert_array_equal(later.X[:, -1], totals.X[:, -1])
+    np.testing.assert_array_equal(data.episode, totals.episode)
+
+    by_kind = ["rate", "recent", "active"]
+    sums = [*by_kind, *(f"{kind}_one" for kind in by_kind), *(f"{kind}_two" for kind in by_kind)]
+    if first == "apart":
+        sums += ["first_one", "first_two"]
+    assert data.feature_names == (*sums, "recency")
+    assert later.feature_names == (*sums, "recency", "age")
+    count = Trajectories.from_events(table, **names, window=window)
+    assert count.feature_names == (*by_kind, "recency")
+    assert_close(count.X, data.X[:, [0, 1, 2, -1]], "sums")
+
+
+def test_rates_by_hand():
+    log = {"id": ["a", "a", "a", "b"], "day": days("01-05", "01-10", "01-24", "01-19")}
+    data = read(log, window=2)  # rows on 8, 15, 22 and 29 January; half-way is the 22nd, one event in 17 and 3 days
+    mean = 1 / (20 / 7)
+    last = data.X[3]
+    since_first = 24 / 7
+    rate = (2 + 2 * mean) / (since_first + 2)
+    assert_close(last, [rate, (1 + mean) / 3, rate * np.exp(-5 / 7), 5 / 7], "sums")
+    rate_of_b = 2 * mean / (3 / 7 + 2)
+    assert_close(data.X[4], [rate_of_b, mean, rate_of_b * np.exp(-3 / 7), 3 / 7], "sums")
+
+
+def test_rates_at_one_moment_are_the_same_in_a_later_log():
+    early = read(amount="spend", window=2, mean_at="2024-01-22")
+    late = read(amount="spend", window=2, mean_at="2024-01-22", until="2024-02-12")
+    kept = late.time <= np.datetime64("2024-01-29")
+    np.testing.assert_array_equal(late.X[kept], early.X)
+
+
+def test_recent_amounts_have_no_rounding_of_other_ids():
+    n = 100
+    columns = {"id": np.repeat([0, 1], n), "day": np.tile(np.arange(n), 2), "spend": [1e15 / 3] * n + [0.5] * n}
+    data = read(columns, amount="spend", step=1, until=n, window=10, mean_at=1)
+    assert data.X[0, 4] == 0.0  # the mean: when the first row began, nothing was counted yet
+    assert data.X[-1, 4] == 10 * 0.5 / 11
+
+
 def test_rows_are_the_same_from_every_kind_of_table_and_file(tmp_path):
     frame = pd.DataFrame(LOG)
     frame.to_csv(tmp_path / "log.csv", index=False)
@@ -172,6 +244,12 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (changed("closed", [True] * 7), {"terminated": "closed"}, "is true, but later events of the same id follow"),
         (LOG, {"amount": "price"}, "Column 'price' .*is not in the frame"),
         (LOG, {"first": "none"}, "`first` must be one of 'apart', 'counted'; got 'none'"),
+        (LOG, {"window": 0}, "`window` must be"),
+        (LOG, {"mean_at": "2024-01-15"}, "`mean_at` must be None without `window`"),
+        (LOG, {"age": "age"}, "`age` must be None without `window`, since 'since_first' is a feature already"),
+        (LOG, {"window": 2, "age": 3}, "`age` must be the name of a new feature; got 3"),
+        (LOG, {"window": 2, "mean_at": "2023-12-01"}, "`mean_at` must be a moment between the first row and `until`"),
+        (LOG, {"window": 2, "mean_at": 3}, "`mean_at` must be a date"),
         (LOG, {"first": True}, "`first` must be one of 'apart', 'counted'; got True"),
         (LOG, {"amount": ["spend", "spend"]}, "`amount` must name each column once"),
         ({"id": [], "day": []}, {}, "`frame` must have at least one row"),

@@ -497,6 +497,7 @@ def inspect(given: InspectOptions) -> int:
     episode=Option("Id of the customer, patient or machine.", "NAME"),
     time=Option("Numbers or dates of the events.", "NAME"),
     terminated=Option("1 for an event with which the id ends for good; else 0.", "NAME"),
+    age=Option("With --window: name of a last feature, steps since the first event.", "NAME"),
     out=Option("A .csv or .parquet file.", "FILE", short="-o"),
 )
 def steps(given: StepsOptions) -> int:
@@ -505,8 +506,9 @@ def steps(given: StepsOptions) -> int:
     Steps are counted back from --until, and empty ones have rows too. A row has what was known when its step began:
     n_repeat and repeat_AMOUNT of all events but the first, first_AMOUNT of that one, since_last and since_first; and
     what the step brought: events, or the sums of --amount. With `--first counted`, n_events and total_AMOUNT are of all
-    events. The last row of an id that has not ended has no reward. `lstd fit` takes the table. All events are held in
-    memory.
+    events. With --window, rates take the place of totals: rate, recent and active of the events and of each AMOUNT,
+    first_AMOUNT, and recency. The last row of an id that has not ended has no reward. `lstd fit` takes the table. All
+    events are held in memory.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("steps")
@@ -526,6 +528,9 @@ def steps(given: StepsOptions) -> int:
         until=given.until,
         start=given.start,
         first=given.first,
+        window=given.window,
+        mean_at=given.mean_at,
+        age=given.age,
     )
     sink = parquet_sink if path.suffix.lower() == ".parquet" else csv_sink
     advise("; no steps were written")

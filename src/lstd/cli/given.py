@@ -26,6 +26,9 @@ class StepsOptions:
     terminated: str | None
     start: str | float | None
     first: str
+    window: int | None
+    mean_at: str | float | None
+    age: str | None
     force: bool
     json: bool
 

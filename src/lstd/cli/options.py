@@ -68,13 +68,13 @@ def _jobs(text: str, option: str) -> int:
     return count_of(text, option, MAX_JOBS)
 
 
-def _horizon(text: str, option: str) -> int:
+def _n_steps(text: str, option: str) -> int:
     return count_of(text, option, 10_000)
 
 
 def horizons(text: str, option: str) -> list[int]:
     """Read numbers of steps, separated by commas, each once."""
-    return [*dict.fromkeys(_horizon(part.strip(), option) for part in text.split(","))]
+    return [*dict.fromkeys(_n_steps(part.strip(), option) for part in text.split(","))]
 
 
 def windows(text: str, option: str) -> list[int | tuple[int, int]]:
@@ -83,10 +83,10 @@ def windows(text: str, option: str) -> list[int | tuple[int, int]]:
     for part in (part.strip() for part in text.split(",")):
         first, hyphen, second = part.partition("-")
         if not (hyphen and first):
-            found.append(_horizon(part, option))
+            found.append(_n_steps(part, option))
             continue
-        start = 0 if first.strip() == "0" else _horizon(first.strip(), option)
-        found.append((start, _horizon(second.strip(), option)))
+        start = 0 if first.strip() == "0" else _n_steps(first.strip(), option)
+        found.append((start, _n_steps(second.strip(), option)))
     return [*dict.fromkeys(found)]
 
 
@@ -214,11 +214,15 @@ OPTIONS = {
         "apart|counted",
         default="apart",
     ),
+    "window": Option("Steps that count as recent: features are rates in place of totals.", "N", _n_steps),
+    "mean_at": Option(
+        "With --window: when the mean rate of all ids is taken.  [default: half-way]", "DATE", _number_or_text
+    ),
     "backtest": Option(
         "Fit anew to what was known at this value of --time, and compare with the steps that followed.", "DATE",
         _number_or_text,
     ),
-    "horizon": Option("Fit the rewards of the next steps, up to this number.", "N", _horizon),
+    "horizon": Option("Fit the rewards of the next steps, up to this number.", "N", _n_steps),
     "low": Option("Least prediction of a model of the next steps.", "NUMBER", number),
     "high": Option("Largest prediction, such as 1 for the probability of an event.", "NUMBER", number),
     "penalty": Option(

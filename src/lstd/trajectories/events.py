@@ -23,12 +23,13 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.arguments import check_choice, check_columns, check_real, says_no_ends, shown
+from lstd.data.arguments import check_choice, check_columns, check_integer, check_real, says_no_ends, shown
 from lstd.data.identity import NotAnIdError, identity, is_missing
 from lstd.data.ids import numbered
 from lstd.data.rows import cut_off
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame import ErrorAt, FrameRows
+from lstd.trajectories.rates import Known, Recent, rate_features, rate_names
 from lstd.types import Array, Flags
 
 _UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  # at most so many days, nearly
@@ -36,6 +37,7 @@ _STEP = re.compile(rf"(?:([1-9][0-9]{{0,3}}) )?({'|'.join(_UNITS)})s?")
 _DAY = 86_400_000_000  # microseconds
 _MOST_EDGES = 2**20
 _MOST_ROWS = 2**27
+_OPTIONAL = ("start", "mean_at")  # moments that may be left out
 FIRST = ("apart", "counted")  # where features have the first events of an id
 
 
@@ -59,12 +61,16 @@ def read_events(
     until: Any,
     start: Any = None,
     first: str = "apart",
+    window: int | None = None,
+    mean_at: Any = None,
+    age: str | None = None,
 ) -> dict[str, Any]:
     """Read a log and return the arguments of `Trajectories`; see `Trajectories.from_events`.
 
     `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
     """
     check_choice("first", first, FIRST)
+    _check_window(window, mean_at, age)
     roles = _check_roles(columns)
     table = _table_of(source, roles)
     column = roles["time"][0]
@@ -75,16 +81,20 @@ def read_events(
     if table.holds_durations:
         until = _microseconds("until", until, column)
         start = _microseconds("start", start, column)
+        mean_at = _microseconds("mean_at", mean_at, column)
         step = _microseconds("step", step, column)
     elif not dates:
-        _check_numbers(column, times, {"until": until, "start": start, "step": step})
+        _check_numbers(column, times, {"until": until, "start": start, "mean_at": mean_at, "step": step})
     end = _moment("until", until, dates, zoned)
     since = _moment("start", start, dates, zoned)
+    mean_moment = _moment("mean_at", mean_at, dates, zoned)
     if not dates:
         step = check_real("step", step, 0.0, np.inf, open_low=True)
         times = _snapped(times, end, step)
         if since is not None:
             since = float(_snapped(since, end, step))
+        if mean_moment is not None:
+            mean_moment = float(_snapped(mean_moment, end, step))
     if since is not None and not _number(since) <= _number(end):
         raise InvalidInputError(f"`start` must not be after `until`; got {start!s} and {until!s}.")
     if not (times < _number(end)).any():
@@ -95,13 +105,22 @@ def read_events(
     if since is not None:
         earliest_row = _number(since)
     begin, end_edge = _spans(events, edges, earliest_row)
-    arrays = _rows(events, begin, end_edge, apart=first == "apart")
+    apart = first == "apart"
+    arrays, known = _rows(events, begin, end_edge, apart=apart)
+    amount_names = roles.get("amount", ())
+    if window is None:
+        names = _feature_names(amount_names, first)
+        arrays["X"] = np.hstack([known.sums, known.at_first, known.since])
+    else:
+        place = _place_of_mean(known.edge, edges, mean_moment, mean_at)
+        recent = _recent(events, known, window, apart=apart)
+        names = rate_names(amount_names, known.at_first.shape[1] > 0, age)
+        arrays["X"] = rate_features(known, recent, known.edge == place, window, with_age=age is not None)
     moments = edges
     if dates:
         moments = edges.astype("M8[us]")
     elif table.holds_durations:
         moments = np.rint(edges).astype("m8[us]")
-    names = _feature_names(roles.get("amount", ()), first)
     if not isinstance(columns["amount"], (list, tuple)):
         arrays["y"] = arrays["y"][:, 0]
     return arrays | {"time": moments[arrays["time"]], "feature_names": names}
@@ -132,6 +151,20 @@ def _table_of(source: Any, roles: dict[str, list[str]]) -> FrameRows:
     table = FrameRows(source, roles, unit="us", error_at=error_at)
     table.check()
     return table
+
+
+def _check_window(window: object, mean_at: object, age: object) -> None:
+    """Check `window`, and what needs it."""
+    if window is not None:
+        check_integer("window", window, 1)
+    elif mean_at is not None:
+        raise InvalidInputError(f"`mean_at` must be None without `window`, whose rates need a mean; got {mean_at!s}.")
+    elif age is not None:
+        raise InvalidInputError(
+            f"`age` must be None without `window`, since 'since_first' is a feature already; got {shown(age)}."
+        )
+    if age is not None and not isinstance(age, str):
+        raise InvalidInputError(f"`age` must be the name of a new feature; got {shown(age)}.")
 
 
 def _feature_names(amounts: Sequence[str], first: str) -> list[str]:
@@ -196,7 +229,7 @@ def _of_one_type(tables: Sequence[Any]) -> list[Any]:
 def _check_numbers(column: str, times: Array, given: dict[str, Any]) -> None:
     """Refuse dates, and steps of a calendar, where the column of times holds numbers, which may be meant as dates."""
     for name, value in given.items():
-        if isinstance(value, numbers.Real) or (value is None and name == "start"):
+        if isinstance(value, numbers.Real) or (value is None and name in _OPTIONAL):
             continue
         remedy = "Give a number, or convert the column to dates, if that is what the numbers mean"
         if _is_calendar(times):
@@ -208,8 +241,8 @@ def _check_numbers(column: str, times: Array, given: dict[str, Any]) -> None:
 
 
 def _microseconds(name: str, value: Any, column: str) -> float | None:
-    """Return a duration, or a number of microseconds, as the times of a log of durations are; None for no `start`."""
-    if value is None and name == "start":
+    """Return a duration, or a number of microseconds, as the times of a log of durations are; None for None."""
+    if value is None and name in _OPTIONAL:
         return None
     with contextlib.suppress(NotAnIdError):
         kind, _, nanoseconds = str(identity(value)).partition(" ")
@@ -238,8 +271,8 @@ def _is_calendar(times: Array) -> bool:
 
 
 def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
-    """Return a datetime where the log has dates, else a float; None for None as `start`."""
-    if value is None and name == "start":
+    """Return a datetime where the log has dates, else a float; None for None where a moment may be left out."""
+    if value is None and name in _OPTIONAL:
         return None
     if not dates:
         return check_real(name, value, -np.inf, np.inf)
@@ -402,8 +435,10 @@ def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.
     return first, last
 
 
-def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, apart: bool) -> dict[str, Any]:
-    """Return the rows of all ids: features, rewards, and the edge of each row as `time`.
+def _rows(
+    events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, apart: bool
+) -> tuple[dict[str, Any], Known]:
+    """Return the rows of all ids, without features: rewards, and the edge of each row as `time`; and what was known.
 
     `first` and `last` are edges of each id, (I,). `apart` says whether features have the first events of an id apart.
     """
@@ -417,22 +452,20 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, ap
     # What each row's step brought: the number of events, and their amounts.
     early = events.step < first[events.code]  # before the first row of the id
     row = ((begins - first)[events.code] + events.step)[~early]
-    gains = np.column_stack([np.ones(len(events.code)), events.amounts])
+    gains = _counted(events, apart=False)
     during = _sums(row, gains[~early], len(who))
 
     # What was known at its edge: the sums of all steps before.
-    counted = gains
-    if apart:
-        counted = np.where(events.is_first[:, np.newaxis], 0.0, gains)
+    counted = _counted(events, apart=apart)
     known = np.empty_like(during)
     known[begins[some]] = _sums(events.code[early], counted[early], len(first))[some]
     brought = _sums(row, counted[~early], len(who))
     for k in range(1, int(lengths.max())):  # sums of each id alone, so that no rounding comes from the others
         rows = begins[lengths > k] + k
         known[rows] = known[rows - 1] + brought[rows - 1]
+    at_first = np.empty((len(who), 0))
     if apart:
-        at_first = _sums(events.code[events.is_first], events.amounts[events.is_first], len(first))
-        known = np.hstack([known, at_first[who]])
+        at_first = _sums(events.code[events.is_first], events.amounts[events.is_first], len(first))[who]
     starts = np.searchsorted(events.code, who)
     seen = np.column_stack([_before(events, who, edge), starts])  # the last event, and the first one
     since = edge[:, np.newaxis] - events.position[seen]
@@ -444,13 +477,48 @@ def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, ap
     if during.shape[1] > 1:
         y = during[:, 1:]  # the amounts
     y = np.where(cut_off(is_last, terminated)[:, np.newaxis], np.nan, y)
-    return {
-        "X": np.hstack([known, since]),
-        "y": y,
-        "episode": events.names[who],
-        "terminated": terminated,
-        "time": edge,
-    }
+    arrays = {"y": y, "episode": events.names[who], "terminated": terminated, "time": edge}
+    return arrays, Known(who, edge, known, at_first, since)
+
+
+def _counted(events: Events, *, apart: bool) -> Array:
+    """Return what each event adds to counts and totals, (E, 1 + m); first events that are apart add nothing."""
+    gains = np.column_stack([np.ones(len(events.code)), events.amounts])
+    if apart:
+        gains[events.is_first] = 0.0
+    return gains
+
+
+def _recent(events: Events, known: Known, window: int, *, apart: bool) -> Recent:
+    """Return what the last complete steps of each row's id brought, a window of them at most."""
+    first_events = np.searchsorted(events.code, known.who)
+    born = events.step[first_events] + 1  # the first edge at which the id is known
+    begin_edge = np.maximum(known.edge - window, born)
+    begin = _before(events, known.who, begin_edge) + 1
+    end = _before(events, known.who, known.edge) + 1
+    return Recent(_sums_between(begin, end, _counted(events, apart=apart)), known.edge - begin_edge)
+
+
+def _sums_between(begin: NDArray[np.intp], end: NDArray[np.intp], values: Array) -> Array:
+    """Sum rows of values (E, m) from `begin` up to, and not including, `end`, (T, m), without rounding of others."""
+    padded = np.vstack([values, np.zeros((1, values.shape[1]))])
+    bounds = np.column_stack([begin, end]).ravel()
+    sums = np.add.reduceat(padded, bounds, axis=0)[::2]
+    sums[begin == end] = 0.0
+    return np.asarray(sums)
+
+
+def _place_of_mean(edge: NDArray[np.intp], edges: NDArray[Any], moment: Any, given: Any) -> int:
+    """Return the place of the edge whose rows give the mean rate: half-way through the rows, unless it is given."""
+    if moment is None:
+        half = len(edges) - 1 - (len(edges) - 1 - int(edge.min())) // 2
+        return int(edge[edge <= half].max())
+    place = int(np.searchsorted(edges, _number(moment), side="right")) - 1
+    if not (edge == place).any():
+        raise InvalidInputError(
+            f"`mean_at` must be a moment between the first row and `until` at which ids have rows; got {given!s}."
+        )
+    return place
 
 
 def _sums(places: NDArray[np.intp], values: Array, size: int) -> Array:

@@ -374,6 +374,9 @@ class Trajectories:
         terminated: str | Literal[False] | None = None,
         start: Any = None,
         first: str = "apart",
+        window: int | None = None,
+        mean_at: Any = None,
+        age: str | None = None,
     ) -> Self:
         """Read a log of events, such as purchases, as equal steps of each customer, the empty ones included.
 
@@ -405,6 +408,15 @@ class Trajectories:
             What features say of the first events of an id, which are all those at its earliest time. "apart": their
             amounts have columns of their own, and counts and totals are of the later events. "counted": counts and
             totals are of all events.
+        window : int, optional
+            Number of steps, at least 1, that count as recent, such as 13 weeks. With it, features are rates in place of
+            totals: they stay within the range that was seen. Begin with a third of the horizon to predict.
+        mean_at : date, ISO text, float or duration, optional
+            With `window`: the moment at which the mean rate of all ids is taken, towards which rates are drawn. By
+            default, half-way through the rows. Give the earliest cut of a backtest, so that features do not know what
+            came after it; and the same moment again for a later log, so that they keep their meaning.
+        age : str, optional
+            With `window`: name of a last feature, the steps since the first event, for ``HorizonLSTD(age=...)``.
 
         Returns
         -------
@@ -417,6 +429,15 @@ class Trajectories:
             - `since_last` and `since_first`: steps, with fractions, since the last and since the first event.
 
             With ``first="counted"``, `n_events` and ``total_<amount>`` of all events take the place of the first three.
+
+            With ``window=w``, the features are these, of the number of events, and of each amount under names that end
+            in ``_<amount>``; m is the mean rate of all ids:
+
+            - `rate`: what came after the first events, per step since then, (x + w m) / (since_first + w). The mean
+              counts as w steps, so that it does not jump for somebody new;
+            - `recent`: the same of the last k complete steps, k at most w, (x + m) / (k + 1);
+            - `active`: `rate` times exp(-2 since_last / w), which falls with each step without an event;
+            - ``first_<amount>``, as above, and `recency`: `since_last`, at most w.
 
         Raises
         ------
@@ -450,11 +471,32 @@ class Trajectories:
         [[0.0, 0.0, 5.0, 0.7, 0.7], [0.0, 0.0, 5.0, 1.7, 1.7], [1.0, 7.0, 5.0, 0.7, 2.7]]
         >>> data.y.tolist(), data.episode.tolist()
         ([0.0, 7.0, 0.0, nan, 0.0, nan], ['a', 'a', 'a', 'a', 'b', 'b'])
+
+        Rates in place of totals:
+
+        >>> data = Trajectories.from_events(
+        ...     pd.DataFrame(log), episode="who", time="day", step="week", until="2024-01-29", window=4
+        ... )
+        >>> data.feature_names
+        ('rate', 'recent', 'active', 'recency')
+        >>> data.X[3].round(2).tolist()  # one event since the first, in 3.7 weeks of which three are complete
+        [0.3, 0.33, 0.13, 1.71]
         """
         from lstd.trajectories.events import read_events
 
         columns = {"episode": episode, "time": time, "amount": amount, "terminated": terminated}
-        return cls(**read_events(events, columns, step=step, until=until, start=start, first=first))
+        arrays = read_events(
+            events,
+            columns,
+            step=step,
+            until=until,
+            start=start,
+            first=first,
+            window=window,
+            mean_at=mean_at,
+            age=age,
+        )
+        return cls(**arrays)
 
     @classmethod
     def from_arrays(
