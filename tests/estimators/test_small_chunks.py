@@ -109,3 +109,68 @@ def test_a_stream_is_told_of_its_condition_once(tmp_path, kind, extra, fit_inter
     assert len(given) == 1
     with pytest.warns(IllConditionedWarning):  # of a new fit
         model.fit(features, Y, episode=EPISODE, terminated=ENDED)
+
+
+# Before there is a full transition
+
+CHUNKS = {
+    "no rows": {"rows": slice(0, 0)},
+    "one row": {"rows": slice(0, 1)},
+    "no weight": {"rows": slice(0, 4), "weight": np.zeros(4)},
+}
+WITHOUT_DATA = "ignore:.*singular:lstd.errors.IllConditionedWarning"
+
+
+def with_chunk(model, chunk):
+    """Continue a stream with a chunk of `CHUNKS`."""
+    rows = chunk["rows"]
+    columns = {name: chunk[name] for name in chunk if name != "rows"}
+    return model.partial_fit(X[rows], Y[rows], **columns)
+
+
+@pytest.mark.filterwarnings(WITHOUT_DATA)
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize("settings", [{}, {"alpha": 0.0}, {"fit_intercept": False}], ids=str)
+def test_weights_are_zero_without_a_full_transition(tmp_path, kind, chunk, settings):
+    model = with_chunk(STREAMS[kind](**settings), CHUNKS[chunk])
+    horizons = () if kind == "LSTD" else (4,)
+    for fitted in (model, continued_from_a_file(model, tmp_path / "m")):
+        np.testing.assert_array_equal(fitted.coef_, np.zeros((*horizons, N)))
+        np.testing.assert_array_equal(fitted.intercept_, np.zeros(horizons))
+        np.testing.assert_array_equal(fitted.predict(X), np.zeros(T))
+        assert str(fitted.summary())
+        with pytest.raises(InvalidInputError, match="Intervals need at least 20 rows"):
+            fitted.predict_interval(X)
+
+
+@pytest.mark.filterwarnings(WITHOUT_DATA)
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("through_file", [False, True])
+def test_a_stream_that_was_read_before_it_had_rows_goes_on_as_any_other(tmp_path, kind, through_file):
+    """An offset of the features shows whether sums are about the centre of rows, and not of none."""
+    model = STREAMS[kind]().partial_fit(X[:0] + 1e3, Y[:0])
+    assert not model.predict(X).any()
+    if through_file:
+        model = continued_from_a_file(model, tmp_path / "m")
+    model.partial_fit(X[:50] + 1e3, Y[:50]).partial_fit(X[50:] + 1e3, Y[50:])
+    expected = STREAMS[kind]().partial_fit(X[:50] + 1e3, Y[:50]).partial_fit(X[50:] + 1e3, Y[50:])
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+
+
+def test_contributions_without_rows_and_a_choice_without_blocks_say_what_is_missing():
+    for make in STREAMS.values():
+        model = make().partial_fit(X[:0], Y[:0])
+        with pytest.raises(InvalidInputError, match="seen no rows"), pytest.warns(IllConditionedWarning):
+            model.contributions(X)
+    with pytest.raises(InvalidInputError, match='"auto" with at least two blocks'):
+        _ = HorizonLSTD(4, alpha="auto").partial_fit(X[:0], Y[:0]).coef_
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_a_fit_refuses_data_without_a_full_transition_that_has_a_weight(kind, chunk):
+    rows = CHUNKS[chunk]["rows"]
+    columns = {name: CHUNKS[chunk][name] for name in CHUNKS[chunk] if name != "rows"}
+    with pytest.raises(InvalidInputError, match=r"full transition|`weight`|at least one row"):
+        STREAMS[kind]().fit(X[rows], Y[rows], **columns)

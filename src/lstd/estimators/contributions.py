@@ -77,6 +77,10 @@ class Contributions:
                     "`contributions` needs the means of the features, which a model of chunks or statistics does not "
                     "know. Fit it with `fit` or `fit_tables`."
                 )
+            if not linear.limits.n_rows:
+                raise InvalidInputError(
+                    "`contributions` needs the means of the features, and the model has seen no rows. Fit it to some."
+                )
             means = linear.limits.total / linear.limits.n_rows
         x = np.asarray(dense(phi), dtype=np.float64)
         if linear.age is not None:

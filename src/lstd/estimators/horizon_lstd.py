@@ -233,10 +233,11 @@ class HorizonLSTD(Regressor[HorizonModel]):
     def partial_fit(self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
-        It is not if that row terminated or has another `episode` id. Any split of the data gives the same model up to
-        rounding. Weights are solved for when they are first used. A loaded model keeps its λ and α, and has no
-        intervals once it is continued, since files do not keep the blocks of the data; of the ids, it remembers only
-        the last.
+        It is not if that row terminated or has another `episode` id. Chunks may be empty or of one row; any split of
+        the data gives the same model up to rounding. Weights are solved for when they are first used. Until there is a
+        full transition, they are zero; "auto" needs blocks to choose by, and raises. A loaded model keeps its λ and α,
+        and has no intervals once it is continued, since files do not keep the blocks of the data; of the ids, it
+        remembers only the last.
 
         Parameters
         ----------
@@ -249,11 +250,14 @@ class HorizonLSTD(Regressor[HorizonModel]):
         """
         before: HorizonModel | None = vars(self).get("model_")
         rows = self._checked(before, X, y, columns, _PARTIAL_FIT)
-        if len(rows):
-            clock = None
-            if time is not None:
-                clock = check_equal(times_of(time, rows), rows, before.clock if before else None)
-            self.model_ = self._then(before, rows, clock=clock)
+        if not len(rows):
+            if before is None:
+                self.model_ = self._then(None, rows)
+            return self
+        clock = None
+        if time is not None:
+            clock = check_equal(times_of(time, rows), rows, before.clock if before else None)
+        self.model_ = self._then(before, rows, clock=clock)
         return self
 
     def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
@@ -270,6 +274,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
 
     def _doubted(self, model: HorizonModel, rows: Rows) -> HorizonModel:
         """Return a fitted model with what rows of the fit say against it, and warn of it."""
+        model.check_weighted()
         model = model.reported().doubted(rows, backtest_of(self))
         if model.check:
             model = with_checks(model, rows)
@@ -294,7 +299,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             takes,
             gamma=self._parameters().settings.gamma,
             reset=not before,
-            warn=not before,
+            warn=before is None or not before.stream.total.n_rows,
             sort=sort,
             finite=True,
         )
@@ -316,15 +321,18 @@ class HorizonLSTD(Regressor[HorizonModel]):
             names = rows.names if before is None else before.names
             age = AgeColumns.in_place_of(self.age, names, rows.n_features, horizon)
         about["check"] = check_flag("check", self.check)
-        if before is None:
+        if before is not None:
+            was = (before.stream.horizon, replace(before.settings, centre=None), before.spreads, _place(before.age))
+            if (horizon, settings, spreads, _place(age)) != was:
+                raise InvalidInputError(
+                    "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
+                )
+        if before is None or not before.stream.total.n_rows:
+            if before is not None:
+                about["warned"] = before.warned
             about["episodes"] = episodes_seen(rows) if keep_ids else None
             return HorizonModel.of_rows(
                 rows, horizon, settings, self.n_blocks, age=age, bounds=bounds, spreads=spreads, **about
-            )
-        was = (before.stream.horizon, replace(before.settings, centre=None), before.spreads, _place(before.age))
-        if (horizon, settings, spreads, _place(age)) != was:
-            raise InvalidInputError(
-                "Parameters must stay as they were at the first chunk. Set them back, or use `fit`."
             )
         if keep_ids:
             goes_on = before.stream.total.continued_by(rows)

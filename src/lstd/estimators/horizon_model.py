@@ -143,6 +143,8 @@ class HorizonModel(Record):
             age=age,
             **about,
         )
+        if not len(rows):
+            return empty
         return empty.changed(stream=nothing.extended(empty.prepared(given)))
 
     def with_columns(self, rows: Rows) -> Rows:
@@ -229,18 +231,22 @@ class HorizonModel(Record):
         (kept,) = np.nonzero(self.stream.weights > 0.0)
         return [int(e) for e in kept]
 
-    @cached_property
+    @property
     def total(self) -> LagSums:
-        """Sums over all data; raises InvalidInputError if no row is a full transition, or none has a weight."""
-        total = self.stream.total.closed
-        if not total.weight > 0.0:
-            what = "a full transition"
-            if total.n_full:
-                what = "a full transition with a `weight` above zero"
-            raise InvalidInputError(
-                f"`X` must hold {what}: a row that is followed by a row of its episode, or terminated. Pass more rows."
-            )
-        return total
+        """Sums over all data."""
+        return self.stream.total.closed
+
+    def check_weighted(self) -> None:
+        """Refuse data to fit to without a full transition, or with none that has a weight."""
+        total = self.total
+        if total.weight > 0.0:
+            return
+        what = "a full transition"
+        if total.n_full:
+            what = "a full transition with a `weight` above zero"
+        raise InvalidInputError(
+            f"`X` must hold {what}: a row that is followed by a row of its episode, or terminated. Pass more rows."
+        )
 
     @cached_property
     def units(self) -> Units:
@@ -303,9 +309,16 @@ class HorizonModel(Record):
 
         It is over as many steps as the sums have lags.
         """
-        ridge = self.factors * (alpha * sums.weight / self.total.weight)
+        ridge = self.factors * self._in_proportion(alpha, sums)
         system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
         return HorizonSolution.of_system(system, len(sums.full))
+
+    def _in_proportion(self, alpha: float, sums: LagSums) -> float:
+        """Return a ridge coefficient of all data as that of some of them, in proportion to their weight."""
+        total = self.total
+        if not total.weight > 0.0:
+            return alpha
+        return alpha * sums.weight / total.weight
 
     @cached_property
     def choice(self) -> Choice:
@@ -318,7 +331,7 @@ class HorizonModel(Record):
 
     @cached_property
     def solved(self) -> Solved:
-        """Weights and influence of blocks; raises InvalidInputError without a full transition."""
+        """Weights and influence of blocks; raises InvalidInputError if there is nothing to choose λ or α by."""
         if self.known is not None:
             return self.known
         return self._solved_by(self._recursion_of_all)
@@ -689,15 +702,20 @@ def _limits_of(limits: Limits, age: AgeColumns | None) -> Limits:
     return limits.changed(ranges=ranges)
 
 
-def _observed_share(sums: LagSums, one: int, gamma: float) -> float:
-    """Return the share of the steps of all returns, discounted, that was observed; `one` is the column of ones."""
+def _observed_share(sums: LagSums, one: int, gamma: float) -> float | None:
+    """Return the share of the steps of all returns, discounted, that was observed; None without any.
+
+    `one` is the column of ones.
+    """
     steps_ahead = np.cumsum(gamma ** np.arange(len(sums.full)))
     seen = sums.full[:, one, one].sum()
     hidden = sums.cut[1:, one, one] @ steps_ahead[-2::-1]
+    if not seen + hidden > 0.0:
+        return None
     return float(seen / (seen + hidden))
 
 
-def _observed_share_of_rows(rows: Rows, horizon: int, gamma: float) -> float:
+def _observed_share_of_rows(rows: Rows, horizon: int, gamma: float) -> float | None:
     """Return the share of the steps of the returns of rows that was observed."""
     ones = rows.changed(X=np.ones((len(rows), 1)), y=np.zeros((len(rows), 1)), names=None)
     (sums,) = lag_sums(ones, horizon, [0, len(rows)])

@@ -294,8 +294,8 @@ class LSTD(Predictor):
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
         It is not if that row terminated or has another `episode` id. Chunks may be empty or of one row; any split of
-        the data gives the same model up to rounding. `alpha` and `variant` may change between chunks; `gamma`, `lmbda`
-        and `fit_intercept` may not.
+        the data gives the same model up to rounding. Until there is a full transition, weights are zero. `alpha` and
+        `variant` may change between chunks; `gamma`, `lmbda` and `fit_intercept` may not.
 
         The rows of an episode, and of a group, follow one another: an id that reappears after others, in this chunk or
         a later one, raises an error. A loaded model remembers only the last id.

@@ -130,6 +130,8 @@ class LagSums(Record):
         `centre` (n,) was subtracted from the features before they were summed.
         """
         n = len(self.filled) - intercept
+        if not self.weight > 0.0:
+            return Units(np.ones(n), np.zeros(n))
         square = self.full[0].diagonal()[:n] / self.weight  # about the centre
         about_zero = square
         about_mean = square
