@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from lstd.cli.saved_models import SavedKind
     from lstd.data.roles import Roles
-    from lstd.data.settings import Settings
+    from lstd.data.settings import Settings, StepsParameters
     from lstd.estimators.horizon_model import HorizonModel
     from lstd.estimators.linear import Linear
     from lstd.estimators.model import Model
@@ -170,14 +170,14 @@ def _fit_steps(
     if extra is not None:
         raise InvalidInputError(f"`--{extra}` must not be given with `--horizon`. Leave it out.")
     tables = open_tables(_tables(given, given.data, roles, given.memory), on_progress)
-    options = {
+    parameters: StepsParameters = {
         "low": given.low,
         "high": given.high,
         "penalty": given.penalty or SPREAD,
         "age": given.age,
         "check": not given.no_check,
     }
-    fitted = _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **options)
+    fitted = _table_fit(given, roles, settings, on_progress).horizon_model(tables, given.horizon, sample, **parameters)
     return OfSteps(fitted.model_, fitted)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_flag, check_grid, check_integer, check_real, is_single
@@ -42,7 +42,7 @@ def boundary_share(variant: str, lmbda: float) -> float:
     return share_of(lmbda)
 
 
-def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArray[np.float64]:
+def check_ridge(name: str, values: ArrayLike, n_features: int | None = None) -> NDArray[np.float64]:
     """Return ridge coefficients of features, at least 0, or raise InvalidInputError."""
     ridge = check_grid(name, values, 0.0, np.inf)
     if n_features is not None and len(ridge) != n_features:
@@ -102,8 +102,8 @@ class Settings:
     def with_choice(
         cls,
         gamma: float,
-        lmbda: Any,
-        alpha: Any,
+        lmbda: float | str,
+        alpha: float | ArrayLike,
         variant: str = VARIANT,
         fit_intercept: bool = True,
         unpenalised: tuple[str, ...] = (),
@@ -119,7 +119,29 @@ class Settings:
             lmbda = LMBDA
         if "alpha" in choose:
             alpha = ALPHA
-        return cls(gamma, lmbda, alpha, variant, fit_intercept, tuple(choose), unpenalised=unpenalised)
+        return cls(
+            gamma,
+            lmbda,  # type: ignore[arg-type]  # checked by the settings, as is the next one
+            alpha,  # type: ignore[arg-type]
+            variant,
+            fit_intercept,
+            tuple(choose),
+            unpenalised=unpenalised,
+        )
+
+    @property
+    def given_lmbda(self) -> float | str:
+        """The trace decay as a parameter: a number, or "auto"."""
+        if "lmbda" in self.choose:
+            return AUTO
+        return self.lmbda
+
+    @property
+    def given_alpha(self) -> float | tuple[float, ...] | str:
+        """The ridge coefficient as a parameter: a number, one per feature, or "auto"."""
+        if "alpha" in self.choose:
+            return AUTO
+        return self.alpha
 
     @property
     def shared_alpha(self) -> float:
@@ -167,6 +189,16 @@ class Settings:
             return self
         penalty = tuple(float(name not in self.unpenalised) for name in features)
         return replace(self, penalty=penalty, unpenalised=())
+
+
+class StepsParameters(TypedDict, total=False):
+    """Parameters of :class:`lstd.HorizonLSTD` that are not settings."""
+
+    low: float | None
+    high: float | None
+    penalty: str | ArrayLike
+    age: str | int | None
+    check: bool
 
 
 @dataclass(frozen=True)

@@ -772,15 +772,27 @@ class HorizonLSTD(Regressor[HorizonModel]):
     @classmethod
     def of_record(cls, record: HorizonModel, path: str | os.PathLike[str]) -> Self:
         """Return the estimator of a file, without the blocks of the data."""
-        s = record.settings
-        lmbda, alpha = ("auto" if name in s.choose else getattr(s, name) for name in ("lmbda", "alpha"))
-        penalty: Any = record.unit_of_penalty
-        if s.penalty is not None:
-            penalty = s.penalty
-        model = cls(record.stream.horizon, s.gamma, lmbda, alpha, s.fit_intercept, "auto", *record.bounds, penalty)
-        model.check = record.check
+        settings = record.settings
+        penalty: str | tuple[float, ...] = record.unit_of_penalty
+        if settings.penalty is not None:
+            penalty = settings.penalty
+        low, high = record.bounds
+        model = cls(
+            record.stream.horizon,
+            settings.gamma,
+            settings.given_lmbda,
+            settings.given_alpha,
+            settings.fit_intercept,
+            "auto",
+            low,
+            high,
+            penalty,
+            check=record.check,
+        )
         if record.age is not None:
-            model.age = record.age.place if record.names is None else record.names[record.age.place]
+            model.age = record.age.place
+            if record.names is not None:
+                model.age = record.names[record.age.place]
         model.model_ = record
         return model
 

@@ -511,48 +511,26 @@ class HorizonModel(Record):
         the differences of those of b and of a steps. The rewards of a horizon follow one another. If `single`, values
         of the only horizon and reward are (T,).
         """
-        longest = self.stream.horizon
-        windows = [check_window(h, longest) for h in horizons] or [(0, longest)]
-        m = len(self.reward_names)
-        ends = [(b - 1) * m + j for _, b in windows for j in range(m)]
-        starts = [(a - 1) * m + j for a, _ in windows for j in range(m)]
-
-        def windowed(values: Array) -> Array:
-            """Return values of b less those of a steps, along the last axis but one of the horizons and rewards."""
-            found = values[..., ends, :]
-            for i, start in enumerate(starts):
-                if start >= 0:
-                    found[..., i, :] -= values[..., start, :]
-            return found
-
-        of_horizons, ones = self.parts
-        coef = windowed(of_horizons.reshape(-1, self.n_features))
-        intercept: Any = windowed(ones.reshape(-1, 1))[:, 0]
-        if single:
-            coef = coef[0]
-            intercept = float(intercept[0])
+        windows = Windows.of(horizons, self.stream.horizon, self.reward_names)
+        of_features, of_ones = self.parts
+        coef = windows.differences(of_features.reshape(-1, self.n_features))
+        intercept = windows.differences(of_ones.reshape(-1, 1))[:, 0]
+        low, high = self._bounds_of(windows)
 
         def find_influence() -> Influence:
             """Return the influence on these horizons, only when intervals are asked for."""
             influence = self.solved.influence
             if influence is None:
                 raise InvalidInputError(self.solved.no_intervals)
-            return replace(influence, vectors=windowed(influence.vectors), shift=windowed(influence.shift))
+            vectors = windows.differences(influence.vectors)
+            shift = windows.differences(influence.shift)
+            return replace(influence, vectors=vectors, shift=shift)
 
-        low: Any = self.bounds[0]
-        high: Any = self.bounds[1]
-        if any(a for a, _ in windows):
-            lowest, highest = self._bounds_of_windows
-            low = np.tile(lowest, len(windows))
-            high = np.tile(highest, len(windows))
-            if single:
-                low = low[0]
-                high = high[0]
-        return Linear(
+        linear = Linear(
             coef,
             intercept,
             self.names,
-            self._names_of(windows),
+            windows.names,
             find_influence,
             limits=self.limits,
             age=self.age,
@@ -561,10 +539,13 @@ class HorizonModel(Record):
             high=high,
             find_noise=partial(self._noise, windows),
         )
+        if single:
+            return linear.of_one_value()
+        return linear
 
-    def _noise(self, windows: Sequence[tuple[int, int]], columns: Features) -> Noise:
+    def _noise(self, windows: Windows, columns: Features) -> Noise:
         """Return how the returns of windows scatter about predictions, from columns that have weights."""
-        if any(a for a, _ in windows):
+        if not windows.begin_at_once:
             raise InvalidInputError(
                 f'`horizon` must be a number of steps with `of` "{RETURN}": how the rewards of a window scatter is not '
                 "known. Give the number of all steps up to its end."
@@ -572,24 +553,19 @@ class HorizonModel(Record):
         if self.spread is None:
             raise InvalidInputError(_NO_SPREAD)
         intercept = self.settings.fit_intercept
-        variances = [self.spread.variance(columns, b, intercept=intercept) for _, b in windows]
-        return Noise(np.hstack(variances), np.tile(self.spread.freedom, len(windows)))
+        variances = [self.spread.variance(columns, b, intercept=intercept) for _, b in windows.pairs]
+        return Noise(np.hstack(variances), np.tile(self.spread.freedom, len(windows.pairs)))
 
-    def _names_of(self, windows: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-        """Return the names of the values for windows (a, b): "5", "2-5", or with the reward, "cost_5"."""
-        names = []
-        for a, b in windows:
-            steps = str(b)
-            if a:
-                steps = f"{a}-{b}"
-            if len(self.reward_names) == 1:
-                names.append(steps)
-            else:
-                names += [f"{reward}_{steps}" for reward in self.reward_names]
-        return tuple(names)
+    def _bounds_of(self, windows: Windows) -> tuple[float | Array | None, float | Array | None]:
+        """Return the bounds of predictions for windows: one for all of them, or one for each window and reward."""
+        if windows.begin_at_once:
+            return self.bounds
+        lowest, highest = self._bounds_of_differences
+        n_windows = len(windows.pairs)
+        return np.tile(lowest, n_windows), np.tile(highest, n_windows)
 
     @property
-    def _bounds_of_windows(self) -> tuple[Array, Array]:
+    def _bounds_of_differences(self) -> tuple[Array, Array]:
         """Bounds of the difference of two sums of each reward, (m,): they follow if it has one sign; else infinite."""
         low, high = self.bounds
         if low is None:
@@ -599,8 +575,12 @@ class HorizonModel(Record):
         least, most = self.limits.rewards
         is_gain = least >= 0.0
         is_loss = (most <= 0.0) & ~is_gain
-        lowest = np.where(is_loss, low, np.where(is_gain, min(low, 0.0), -np.inf))
-        highest = np.where(is_gain, high, np.where(is_loss, max(high, 0.0), np.inf))
+        lowest = np.full(len(least), -np.inf)
+        lowest[is_gain] = min(low, 0.0)
+        lowest[is_loss] = low
+        highest = np.full(len(least), np.inf)
+        highest[is_gain] = high
+        highest[is_loss] = max(high, 0.0)
         return lowest, highest
 
     def returns(self, rows: Rows, horizon: int, unobserved: str) -> ObservedReturns:
@@ -676,7 +656,57 @@ class HorizonModel(Record):
         return values
 
 
-def check_window(horizon: Any, longest: int) -> tuple[int, int]:
+class Windows(NamedTuple):
+    """Windows (a, b) of the steps a + 1, …, b, and where the values of all horizons and rewards have their ends."""
+
+    pairs: list[tuple[int, int]]
+    rewards: tuple[str, ...]  # names
+    ends: list[int]  # place of b steps, for each window and reward
+    starts: list[int]  # place of a steps; negative if a is 0, of which the values are 0
+
+    @classmethod
+    def of(cls, horizons: Sequence[int | tuple[int, int]], longest: int, rewards: tuple[str, ...]) -> Windows:
+        """Return the windows of checked horizons, by default of the longest one."""
+        pairs = [check_window(horizon, longest) for horizon in horizons]
+        if not pairs:
+            pairs = [(0, longest)]
+        m = len(rewards)
+        ends: list[int] = []
+        starts: list[int] = []
+        for a, b in pairs:
+            ends += range((b - 1) * m, b * m)
+            starts += range((a - 1) * m, a * m)
+        return cls(pairs, rewards, ends, starts)
+
+    @property
+    def begin_at_once(self) -> bool:
+        """Whether all windows begin with the first step, so that values are sums of horizons and not differences."""
+        return all(a == 0 for a, _ in self.pairs)
+
+    def differences(self, values: Array) -> Array:
+        """Return values of b steps less those of a, along the last axis but one: of all horizons and rewards."""
+        found = values[..., self.ends, :]
+        for place, start in enumerate(self.starts):
+            if start >= 0:
+                found[..., place, :] -= values[..., start, :]
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the values: "5", "2-5", or with the reward, "cost_5"."""
+        names = []
+        for a, b in self.pairs:
+            steps = str(b)
+            if a:
+                steps = f"{a}-{b}"
+            if len(self.rewards) == 1:
+                names.append(steps)
+            else:
+                names += [f"{reward}_{steps}" for reward in self.rewards]
+        return tuple(names)
+
+
+def check_window(horizon: object, longest: int) -> tuple[int, int]:
     """Return the window (a, b) of a number of steps, (0, h), or of two, 0 ≤ a < b; raises InvalidInputError."""
     if not isinstance(horizon, tuple | list):
         return 0, check_integer("horizon", horizon, 1, longest)
@@ -783,46 +813,80 @@ def _folds(model: HorizonModel) -> list[LagSums]:
 def choose(model: HorizonModel) -> Choice:
     """Choose λ and α by the errors on held-out folds; raises InvalidInputError if there is nothing to hold out."""
     folds = _folds(model)
-    total = model.total
-    given = model.settings
     if len(folds) < 2:
         raise InvalidInputError(
             '`lmbda` and `alpha` can be "auto" with at least two blocks of data: pass more episodes or rows, an '
             "`n_blocks` above 1, or numbers."
         )
+    given = model.settings
     lmbdas = np.array([given.lmbda])
     if "lmbda" in given.choose:
         lmbdas = LMBDAS
     alphas = np.array([given.shared_alpha])
     if "alpha" in given.choose:
         alphas = ALPHAS * model.unit
-    rests = [total.plus(fold, -1.0) for fold in folds]
-    outside = np.array([_weights_of_grid(model, rest, lmbdas, alphas) for rest in rests])  # (K, λ, α, H, n, m)
-    horizon, n = outside.shape[3:5]
-    some = np.unique(np.ceil(np.arange(1, _SOME + 1) * horizon / _SOME).astype(int)) - 1
-    mean_square = np.where(total.square > 0.0, total.square / total.weight, 1.0)  # of each reward
-    unit = (some + 1)[:, np.newaxis] * mean_square
-    # θᵀ C_0 θ, which holds for every reference
-    grams = np.array([fold.full[0, :, :n] for fold in folds])
-    held = outside[:, :, :, some]
-    quadratic = np.einsum("klahim,kij,klahjm->klahm", held, grams, held, optimize=True)
-    # the first reference is the pair that is nearest to the defaults, each next one the pair that won
+    errors = _ErrorsOfGrid.of(model, folds, lmbdas, alphas)
+
+    # The first reference is the pair that is nearest to the defaults, each next one the pair that won.
     i = int(np.abs(lmbdas - LMBDA).argmin())
     j = 0
     if len(alphas) > 1:
-        j = int(np.abs(np.log(alphas / (ALPHA * model.unit))).argmin())
-    near = max(0.0, 1.0 - 10.0 / horizon)
+        distance = np.log(alphas / (ALPHA * model.unit))
+        j = int(np.abs(distance).argmin())
+    near = max(0.0, 1.0 - 10.0 / model.stream.horizon)
     for decay, caution in ((near, 0.0), (near, 0.0), (1.0, _CAUTION)):
-        along = np.array([_along(fold, decay, outside[k, i, j], some) for k, fold in enumerate(folds)])  # (K, h, n, m)
+        cost = errors.cost(decay, (i, j), caution)
+        i, j = divmod(int(cost.argmin()), len(alphas))
+
+    of_lmbda, of_alpha = np.meshgrid(lmbdas, alphas, indexing="ij")
+    results = {"lmbda": of_lmbda.ravel(), "alpha": of_alpha.ravel(), "cost": cost.ravel()}
+    return Choice(float(lmbdas[i]), float(alphas[j]), results)
+
+
+@dataclass(frozen=True, eq=False)
+class _ErrorsOfGrid:
+    """What the squared errors of all pairs (λ, α) on held-out folds follow from; K folds, c horizons compared.
+
+    The error of weights θ_h on a fold is θ_hᵀ C_0 θ_h − 2 θ_hᵀ Φᵀ G_h + const, with targets G_h that a reference gives.
+    """
+
+    folds: list[LagSums]
+    outside: Array  # (K, λ, α, H, n, m) weights without each fold
+    compared: NDArray[np.intp]  # (c,) horizons whose errors are compared, from 0
+    quadratic: Array  # (K, λ, α, c, m) θᵀ C_0 θ, which holds for every reference
+    unit: Array  # (c, m) of errors: h times the mean squared reward
+
+    @classmethod
+    def of(cls, model: HorizonModel, folds: list[LagSums], lmbdas: Array, alphas: Array) -> _ErrorsOfGrid:
+        """Solve for the weights of all pairs without each fold."""
+        total = model.total
+        rests = [total.plus(fold, -1.0) for fold in folds]
+        outside = np.array([_weights_of_grid(model, rest, lmbdas, alphas) for rest in rests])
+        horizon, n = outside.shape[3:5]
+        compared = np.unique(np.ceil(np.arange(1, _SOME + 1) * horizon / _SOME).astype(int)) - 1
+        mean_square = np.where(total.square > 0.0, total.square / total.weight, 1.0)  # of each reward
+        grams = np.array([fold.full[0, :, :n] for fold in folds])
+        held = outside[:, :, :, compared]
+        quadratic = np.einsum("klahim,kij,klahjm->klahm", held, grams, held, optimize=True)
+        unit = (compared + 1)[:, np.newaxis] * mean_square
+        return cls(folds, outside, compared, quadratic, unit)
+
+    def cost(self, decay: float, reference: tuple[int, int], caution: float) -> Array:
+        """Return how much worse than the reference each pair is, (λ, α), by returns of λ* = `decay` that it completes.
+
+        `caution` is the number of standard errors over folds that count against a pair.
+        """
+        i, j = reference
+        along = np.array(
+            [_along(fold, decay, self.outside[k, i, j], self.compared) for k, fold in enumerate(self.folds)]
+        )  # (K, c, n, m)
+        held = self.outside[:, :, :, self.compared]
         product = np.einsum("klahim,khim->klahm", held, along, optimize=True)  # θᵀ Φᵀ G
-        errors = (quadratic - 2.0 * product) / unit
+        errors = (self.quadratic - 2.0 * product) / self.unit
         of_reference = errors[:, i, j].mean(axis=(1, 2))
         difference = errors.mean(axis=(3, 4)) - of_reference[:, np.newaxis, np.newaxis]
-        cost = difference.sum(axis=0) + caution * np.sqrt(len(folds)) * difference.std(axis=0, ddof=1)
-        i, j = divmod(int(cost.argmin()), cost.shape[1])
-    grid = np.meshgrid(lmbdas, alphas, indexing="ij")
-    results = {"lmbda": grid[0].ravel(), "alpha": grid[1].ravel(), "cost": cost.ravel()}
-    return Choice(float(lmbdas[i]), float(alphas[j]), results)
+        spread = np.sqrt(len(self.folds)) * difference.std(axis=0, ddof=1)
+        return np.asarray(difference.sum(axis=0) + caution * spread)
 
 
 def _weights_of_grid(model: HorizonModel, sums: LagSums, lmbdas: Array, alphas: Array) -> Array:

@@ -169,48 +169,48 @@ def fit_tables(
     """
     _TAKES.check(others)
     runner = Runner(n_jobs, client)
-    free = () if unpenalised is None else check_columns("unpenalised", unpenalised, least=0)
-    settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
-    memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
+    without_penalty: tuple[str, ...] = ()
+    if unpenalised is not None:
+        without_penalty = check_columns("unpenalised", unpenalised, least=0)
+    settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, without_penalty)
+    memory = check_integer("memory", memory, LEAST_MEMORY)
+    independent = check_flag("independent", independent)
     n_blocks = check_n_blocks(n_blocks)
     named: dict[str, str | Literal[False] | None] = {
-        "episode": episode, "terminated": terminated, "truncated": truncated, "groups": groups, "discount": discount,
-        "importance_ratio": importance_ratio, "trace_coefficient": trace_coefficient, "weight": weight, "time": time,
-    }  # fmt: skip
-    if terminated is not None and says_no_ends(terminated, "the name of a column"):
-        named["terminated"] = False
-    for role, column in named.items():
-        if column is not None and column is not False:
-            check_columns(role, column, several=False)
-    none = isinstance(next_features, tuple) and not next_features
-    roles = Roles.of(
-        None if features is None else check_columns("features", features), check_columns("reward", reward), named,
-        next_features=() if none else check_columns("next_features", next_features),
-    )  # fmt: skip
+        "episode": episode,
+        "terminated": terminated,
+        "truncated": truncated,
+        "groups": groups,
+        "discount": discount,
+        "importance_ratio": importance_ratio,
+        "trace_coefficient": trace_coefficient,
+        "weight": weight,
+        "time": time,
+    }
+    roles = _roles_of(features, reward, named, next_features)
     try:
         from lstd.tables.reader import tables_of
     except ModuleNotFoundError as error:
         raise missing_extra("Reading tables", "pyarrow", "cli") from error
-    if horizon is None and (low, high) != (None, None):
-        raise InvalidInputError("`low` and `high` need `horizon`. Leave them out, or use `numpy.clip`.")
-    if horizon is None and penalty is not None:
-        raise InvalidInputError("`penalty` needs `horizon`. Leave it out, or name features that are `unpenalised`.")
-    if horizon is None and age is not None:
-        raise InvalidInputError(
-            "`age` needs `horizon`. Leave it out, or add columns such as exp(-age) to the features."
-        )
-    if horizon is not None:
-        others = {"variant": variant != VARIANT, "unpenalised": free, "n_jobs": n_jobs is not None, "sort": sort}
-        others |= {"client": client, "independent": independent}
-        if name := next((name for name, given in others.items() if given), None):
-            raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")
     sort = check_flag("sort", sort)
+    if horizon is None:
+        _check_without_horizon(low=low, high=high, penalty=penalty, age=age)
+    else:
+        _check_with_horizon(
+            variant=variant != VARIANT,
+            unpenalised=bool(without_penalty),
+            n_jobs=n_jobs is not None,
+            sort=sort,
+            client=client is not None,
+            independent=independent,
+        )
     tables = tables_of(source, roles)
     from lstd.tables.table_fit import TableFit  # scikit-learn takes two seconds to import
 
     fit = TableFit(roles, settings, runner, n_blocks, memory, independent)
     if horizon is not None:
-        penalty = SPREAD if penalty is None else penalty
+        if penalty is None:
+            penalty = SPREAD
         return fit.horizon_model(tables, horizon, low=low, high=high, penalty=penalty, age=age, check=check)
     from lstd.estimators.lstd_cv import estimator_of
 
@@ -219,3 +219,45 @@ def fit_tables(
 
         tables = sorted_tables(tables, roles, memory, independent)
     return estimator_of(fit.model(tables))
+
+
+def _roles_of(
+    features: str | Iterable[str] | None,
+    reward: str | Iterable[str],
+    named: dict[str, str | Literal[False] | None],
+    next_features: str | Iterable[str],
+) -> Roles:
+    """Return the roles of columns, each checked; `named` are the others, by role."""
+    terminated = named["terminated"]
+    if terminated is not None and says_no_ends(terminated, "the name of a column"):
+        named = named | {"terminated": False}
+    for role, column in named.items():
+        if column is not None and column is not False:
+            check_columns(role, column, several=False)
+    names_of_features = None
+    if features is not None:
+        names_of_features = check_columns("features", features)
+    names_of_next: tuple[str, ...] = ()
+    none_given = isinstance(next_features, tuple) and not next_features
+    if not none_given:
+        names_of_next = check_columns("next_features", next_features)
+    return Roles.of(names_of_features, check_columns("reward", reward), named, next_features=names_of_next)
+
+
+def _check_without_horizon(*, low: object, high: object, penalty: object, age: object) -> None:
+    """Refuse parameters that only a model of the next steps has."""
+    if low is not None or high is not None:
+        raise InvalidInputError("`low` and `high` need `horizon`. Leave them out, or use `numpy.clip`.")
+    if penalty is not None:
+        raise InvalidInputError("`penalty` needs `horizon`. Leave it out, or name features that are `unpenalised`.")
+    if age is not None:
+        raise InvalidInputError(
+            "`age` needs `horizon`. Leave it out, or add columns such as exp(-age) to the features."
+        )
+
+
+def _check_with_horizon(**others: bool) -> None:
+    """Refuse arguments that a model of the next steps does not have, if they are given."""
+    for name, is_given in others.items():
+        if is_given:
+            raise InvalidInputError(f"`{name}` must not be given with `horizon`. Leave it out.")

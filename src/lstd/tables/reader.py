@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -199,7 +199,10 @@ def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | Non
 _EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, if it is a Dask collection"
 
 
-def tables_of(source: Any, roles: Roles) -> Any:
+Tables: TypeAlias = Partitions | Iterable[Any]  # paths, open tables, data frames, and functions that return one
+
+
+def tables_of(source: Any, roles: Roles) -> Tables:
     """Return the tables of a source: a list of paths and open tables, partitions of Dask, or another iterable."""
     check_values_known("source", source)
     if isinstance(source, (str, os.PathLike)):

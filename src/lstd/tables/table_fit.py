@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lstd.data.doubts import warn_of_break
 from lstd.data.follow import check_equal
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
-from lstd.data.settings import AUTO, Settings
+from lstd.data.settings import Settings, StepsParameters
 from lstd.data.table import Table
 from lstd.data.time_steps import steps_since_earliest
 from lstd.distributed.chunk_sums import MEMORY, Part, called, choice_entries
@@ -30,7 +30,7 @@ from lstd.estimators.model import Model, model_of
 from lstd.estimators.model_parts import Checks, Origin, Selection
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.first_rows import FirstRows
-from lstd.tables.reader import Chunk, RowReader, opened
+from lstd.tables.reader import Chunk, RowReader, Tables, opened
 from lstd.tables.sum_tables import Ends, SumTables, memory_suffices
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class TableFit:
     chunk_rows: int | None = None
     on_progress: OnProgress | None = None
 
-    def model(self, tables: Any, sample: FirstRows | None = None) -> Model:
+    def model(self, tables: Tables, sample: FirstRows | None = None) -> Model:
         """Fit a model of discounted rewards by the sums of each table; the first rows are added to a `sample`.
 
         `tables` are those of :func:`lstd.tables.reader.tables_of`.
         """
         assumed = self.roles.doubt_of_ends
         warn(assumed, MissingTerminationWarning)
-        files = _files_of(tables)
+        files = [_name_of(table) for table in _at_hand(tables)]
         sums, tables = self._sums(tables)
         selection: Selection | None = None
         checks: Checks | None = None
@@ -80,9 +80,9 @@ class TableFit:
             sums = replace(sums, first=tuple(first))
         part = self.runner.sum(sums, tables)
         self._check_ends(part, is_collection=is_collection)
-        if not is_here and not len(doubted) and _can_be_read(files, tables):
-            readers = map(replace(sums, chunk_rows=_DOUBTED_ROWS).reader, enumerate(tables))
-            _read_first(readers, first)
+        if not is_here and not len(doubted) and _can_be_read(tables):
+            reader_of = replace(sums, chunk_rows=_DOUBTED_ROWS).reader
+            _read_first(map(reader_of, enumerate(_at_hand(tables))), first)
 
         closed = part.ends.rows.times.doubt()
         warn(closed, TerminationWarning)
@@ -97,14 +97,43 @@ class TableFit:
         return model.with_doubts(rows)
 
     def horizon_model(
-        self, tables: Partitions | Iterable[Any], horizon: int, sample: FirstRows | None = None, **options: Any
+        self,
+        tables: Tables,
+        horizon: int,
+        sample: FirstRows | None = None,
+        **parameters: Unpack[StepsParameters],
     ) -> HorizonLSTD:
-        """Fit a model of the next steps to tables that follow one another; the first rows are added to a `sample`.
-
-        `options` are the parameters of :class:`lstd.HorizonLSTD` that are not settings.
-        """
+        """Fit a model of the next steps to tables that follow one another; the first rows are added to a `sample`."""
         from lstd.estimators.horizon_lstd import HorizonLSTD  # scikit-learn takes two seconds to import
 
+        settings = self.settings
+        model = HorizonLSTD(
+            horizon,
+            settings.gamma,
+            settings.given_lmbda,
+            settings.given_alpha,
+            fit_intercept=settings.fit_intercept,
+            n_blocks=self.n_blocks,
+            **parameters,
+        )
+        reader = self._reader_of_steps(tables)
+        warn(self.roles.doubt_of_ends, MissingTerminationWarning)
+        model.fit_stream(_steps(reader, sample), self.roles.rewards)
+
+        origin = _origin(
+            [table.file for table in reader.tables],
+            reader.roles,
+            n_rows=model.model_.stream.layout.n_rows,
+            n_transitions=model.n_transitions_,
+            n_episodes=model.n_episodes_,
+        )
+        last_episode = reader.episodes.state.tail[-1].name  # of numbered ones, which `partial_fit` does not know
+        stream = model.model_.stream.named(last_episode)
+        model.model_ = model.model_.described(origin=origin, stream=stream)
+        return model
+
+    def _reader_of_steps(self, tables: Tables) -> RowReader:
+        """Return the reader of tables that follow one another; raises InvalidInputError for what has no steps."""
         roles = self.roles
         given = {**roles.transitions, "next_features": roles.next_features}
         for name in ("next_features", "importance_ratio", "trace_coefficient"):
@@ -115,53 +144,24 @@ class TableFit:
                 "`source` must not be a Dask collection with `horizon`, whose sums are made in this process. Give its "
                 "files, or data frames, such as `source.compute()`."
             )
-        warn(roles.doubt_of_ends, MissingTerminationWarning)
-        settings = self.settings
-        lmbda: float | str = settings.lmbda
-        if "lmbda" in settings.choose:
-            lmbda = AUTO
-        alpha: Any = settings.alpha
-        if "alpha" in settings.choose:
-            alpha = AUTO
-        model = HorizonLSTD(
-            horizon,
-            settings.gamma,
-            lmbda,
-            alpha,
-            fit_intercept=settings.fit_intercept,
-            n_blocks=self.n_blocks,
-            **options,
-        )
-        reader = RowReader(
+        return RowReader(
             [opened(place, table) for place, table in enumerate(tables)],
             roles,
-            gamma=settings.gamma,
+            gamma=self.settings.gamma,
             chunk_rows=self.chunk_rows,
             memory=self.memory,
         )
-        model.fit_stream(_steps(reader, sample), roles.rewards)
-        origin = Origin(
-            files=tuple(table.file for table in reader.tables),
-            rows=model.model_.stream.layout.n_rows,
-            transitions=model.n_transitions_,
-            episodes=model.n_episodes_,
-            date=_now(),
-            columns=reader.roles.columns,
-        )
-        last_episode = reader.episodes.state.tail[-1].name  # of numbered ones, which `partial_fit` does not know
-        stream = model.model_.stream.named(last_episode)
-        model.model_ = model.model_.described(origin=origin, stream=stream)
-        return model
 
-    def _is_here(self, tables: Any) -> bool:
+    def _is_here(self, tables: Tables) -> bool:
         """Return whether threads of this process read the tables."""
         return self.runner.is_here and not isinstance(tables, Partitions)
 
-    def _sums(self, tables: Any) -> tuple[SumTables, Any]:
+    def _sums(self, tables: Tables) -> tuple[SumTables, Tables]:
         """Return what sums tables, and the tables; those that this process reads must have the columns."""
         roles = self.roles
-        if _files_of(tables) and self._is_here(tables):
-            reader = RowReader(tables, roles)
+        at_hand = _at_hand(tables)
+        if at_hand and self._is_here(tables):
+            reader = RowReader(at_hand, roles)
             tables = reader.tables
             roles = reader.roles
         tables, alone = counted(tables)
@@ -179,7 +179,7 @@ class TableFit:
         )
         return sums, tables
 
-    def _chosen(self, tables: Any, sums: SumTables, others: Sequence[FirstRows]) -> tuple[Any, Choice]:
+    def _chosen(self, tables: Tables, sums: SumTables, others: Sequence[FirstRows]) -> tuple[Tables, Choice]:
         """Choose settings from the first rows; return the tables, of which some were begun, and the choice.
 
         Tables that this process sums go on behind the first rows. Workers cannot go on with a file that was begun here,
@@ -187,10 +187,10 @@ class TableFit:
         elsewhere are added to the `others` too.
         """
         first = FirstRows(choice_entries(self.memory), ones=self.settings.fit_intercept, independent=self.independent)
-        if self._is_here(tables):
+        if self.runner.is_here and not isinstance(tables, Partitions):
             tables = _begun(tables, sums, first)
-        elif _files_of(tables):
-            _read_first(map(sums.reader, enumerate(tables)), (first, *others))
+        elif _at_hand(tables):
+            _read_first(map(sums.reader, enumerate(_at_hand(tables))), (first, *others))
         else:
             if not isinstance(tables, Partitions):
                 tables = Partitions(list(tables))  # an iterator would be used up by the first rows
@@ -235,14 +235,12 @@ class TableFit:
         episodes = None  # ids that further data must not repeat
         if not self.independent:
             episodes = ends.rows.seen
-        origin = Origin(
-            files=tuple(files),
-            rows=total.n_rows,
-            transitions=total.n_transitions,
-            episodes=total.n_episodes,
-            date=_now(),
-            next_features=ends.roles.next_features,
-            columns=ends.roles.columns,
+        origin = _origin(
+            files,
+            ends.roles,
+            n_rows=total.n_rows,
+            n_transitions=total.n_transitions,
+            n_episodes=total.n_episodes,
         )
         # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
         with one_blas_thread(), memory_suffices(len(features)):
@@ -305,18 +303,26 @@ def _read_first(readers: Iterable[RowReader], first: Iterable[FirstRows]) -> Non
                 return
 
 
-def _files_of(tables: Any) -> list[str]:
-    """Return the names of tables that are at hand; none of functions, of an iterator and of what Dask holds."""
+def _at_hand(tables: Tables) -> list[str | Table]:
+    """Return the tables that are at hand; none of functions, of an iterator and of what Dask holds."""
     if not isinstance(tables, list) or any(map(callable, tables)):
         return []
-    return [table.file if isinstance(table, Table) else table for table in tables]
+    return tables
 
 
-def _can_be_read(files: list[str], tables: Any) -> bool:
+def _name_of(table: str | Table) -> str:
+    """Return the name of a table, that of its file if it has one."""
+    if isinstance(table, Table):
+        return table.file
+    return table
+
+
+def _can_be_read(tables: Tables) -> bool:
     """Return whether this process has tables that workers read, and not files of other machines."""
-    if not files:
+    at_hand = _at_hand(tables)
+    if not at_hand:
         return False
-    first = tables[0]
+    first = at_hand[0]
     return not isinstance(first, str) or Path(first).exists()
 
 
@@ -341,6 +347,14 @@ def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
         yield chunk.rows.changed(names=reader.features, time=time)
 
 
-def _now() -> str:
-    """Return the date and time of a fit, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _origin(files: Iterable[str], roles: Roles, *, n_rows: int, n_transitions: int, n_episodes: int) -> Origin:
+    """Return what a model remembers of its tables, at the time of the fit, in UTC."""
+    return Origin(
+        files=tuple(files),
+        rows=n_rows,
+        transitions=n_transitions,
+        episodes=n_episodes,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        next_features=roles.next_features,
+        columns=roles.columns,
+    )
