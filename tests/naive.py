@@ -1359,3 +1359,12 @@ def contributions(x, rows, coef, intercept, covariance):
     base = intercept + sum(coef[j] * means[j] for j in range(n))
     values = [coef[j] * (x[j] - means[j]) for j in range(n)]
     return values, [abs(x[j] - means[j]) * math.sqrt(covariance[j][j]) for j in range(n)], base
+
+
+def moved_by_bounds(value, low, high):
+    """By how much a value moves to the nearest number from `low` to `high`, either of which may be None."""
+    if low is not None and value < low:
+        return low - value
+    if high is not None and value > high:
+        return high - value
+    return 0.0

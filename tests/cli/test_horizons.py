@@ -100,6 +100,16 @@ def test_the_shell_fits_and_predicts_several_horizons(rows, capsys):
     assert json.loads(capsys.readouterr().out)["horizon"] == 6
 
 
+def test_contributions_in_files_add_up_with_what_the_bounds_change(rows):
+    assert run([*FIT, "--gamma", "1", "--horizon", "6", "--low", "3", "--high", "4", "-o", "model"]) == 0
+    assert run(["predict", "model", "rows.csv", "--horizon", "2,6", "--contributions", "-o", "out.csv"]) == 0
+    out = pd.read_csv("out.csv")
+    for h in (2, 6):
+        parts = [f"at_means_{h}", f"contribution_a_{h}", f"contribution_b_{h}", f"by_bounds_{h}"]
+        np.testing.assert_allclose(out[parts].sum(axis=1), out[f"prediction_{h}"], rtol=1e-8)
+    assert out["by_bounds_6"].any()
+
+
 def test_the_shell_scores_the_sums_of_steps(rows, capsys):
     assert run([*FIT, "--gamma", "1", "--horizon", "6", "-o", "model"]) == 0
     capsys.readouterr()

@@ -1,5 +1,6 @@
 """The summary of a model: the numbers of its parts, as text and HTML."""
 
+import warnings
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -137,6 +138,34 @@ def explained(found, model, X, error_of):
         other = X.assign(**{name: X[name].mean()})
         np.testing.assert_allclose(found.values[:, j], model(X) - model(other))
         np.testing.assert_allclose(found.standard_error[0, j], error_of(pd.concat([X[:1], other[:1]]), [1.0, -1.0]))
+
+
+@pytest.mark.parametrize("shares", [(0.3, None), (None, 0.7), (0.3, 0.7), (None, None)])
+@pytest.mark.parametrize("age", [None, "age"])
+@pytest.mark.parametrize("m", [1, 2])
+def test_contributions_add_up_to_predictions_with_bounds(m, shares, age):
+    """The sum of the contributions of the features is not limited: what the bounds change is an entry of its own."""
+    X, y = rows(m)
+    X = X.assign(age=np.arange(len(X)) % 8)
+    rewards = y[:, 0] if m == 1 else y
+    with warnings.catch_warnings(action="ignore"):
+        free = HorizonLSTD(6, age=age, check=False).fit(X, rewards, **ENDS)
+        low, high = (None if share is None else float(np.quantile(free.predict(X), share)) for share in shares)
+        model = HorizonLSTD(6, low=low, high=high, age=age, check=False).fit(X, rewards, **ENDS)
+    for horizon in (2, 6, (2, 6)):
+        found = model.contributions(X, horizon)
+        predictions = model.predict(X, horizon)
+        np.testing.assert_allclose(found.base + found.values.sum(axis=-1), free.predict(X, horizon))
+        np.testing.assert_allclose(found.base + found.values.sum(axis=-1) + found.by_bounds, predictions, atol=1e-12)
+        for row, moved in enumerate(found.by_bounds.reshape(len(X), -1)[:9, 0]):
+            *_, before, last = found.table(row)
+            assert float(last[4]) == pytest.approx(np.ravel(predictions[row])[0], rel=1e-3)
+            assert (before[0] == "(by the bounds)") == (moved != 0.0)
+        if horizon != (2, 6):  # the bounds of a sum are not those of a difference
+            moved = [naive.moved_by_bounds(value, low, high) for value in np.ravel(free.predict(X, horizon))]
+            np.testing.assert_allclose(np.ravel(found.by_bounds), moved, atol=1e-12)
+        if horizon == 6:
+            assert np.any(found.by_bounds) == (shares != (None, None))
 
 
 def test_contributions_of_the_next_steps_and_of_an_action():

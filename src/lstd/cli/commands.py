@@ -286,10 +286,11 @@ def predict(given: PredictOptions) -> int:
     With --interval, the columns lower, upper, standard_error and little_data follow each prediction. The interval
     covers what this model would predict with unlimited data, not a single return. Where little_data is true, a few
     episodes decide it, and it is wide, or the fit had no row with a word of this one. With --of return, and a model of
-    the next steps, it covers the rewards that a row will bring. With --contributions, at_means is
-    the prediction at the means of the features, and adds up to the prediction with a column for each feature. With
-    --out, FILE is written whole or not at all; stdout gets rows as they are predicted.
-    For a model of the next steps, the number of steps is part of the names of columns.
+    the next steps, it covers the rewards that a row will bring. With --contributions, at_means is the prediction at the
+    means of the features, and adds up to the prediction with a column for each feature; for a model of the next steps
+    that has bounds, with by_bounds too, which is what these change. With --out, FILE is written whole or not at all;
+    stdout gets rows as they are predicted. For a model of the next steps, the number of steps is part of the names of
+    columns.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")

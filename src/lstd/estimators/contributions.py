@@ -19,15 +19,16 @@ from lstd.types import Array, Flags
 class Contributions:
     """Why predictions are what they are: the contribution of each feature; T rows, n features, m rewards.
 
-    A prediction is the one for a row with the mean of every feature, plus coef · (x − mean) for each feature. The mean
-    is over the rows of the fit, or a part of them from all over if they are many. Bounds of predictions are left out.
+    A prediction is the one for a row with the mean of every feature, plus coef · (x − mean) for each feature, moved to
+    the nearest of the bounds `low` and `high` of a HorizonLSTD if it is beyond. The mean is over the rows of the fit,
+    or a part of them from all over if they are many.
 
     Attributes
     ----------
     values, standard_error : ndarray of shape (T, n) or (T, m, n)
-        Contributions, which with `base` add up to the predictions, and their standard errors over data sets with the
-        means as given; NaN if the model has no intervals. Features that go together share their effect in one way or
-        another, so their errors are large: then look at sums of contributions.
+        Contributions, which with `base` and `by_bounds` add up to the predictions, and their standard errors over data
+        sets with the means as given; NaN if the model has no intervals. Features that go together share their effect in
+        one way or another, so their errors are large: then look at sums of contributions.
     base : float or ndarray of shape (m,)
         Prediction at the means.
     x : ndarray of shape (T, n)
@@ -38,6 +39,8 @@ class Contributions:
         feature has that of its products with functions of the age.
     names : tuple of str
         Names of the features.
+    by_bounds : ndarray of shape (T,) or (T, m)
+        By how much the bounds of predictions move each; zero without bounds, or within them.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class Contributions:
     means: Array
     coef: Array
     names: tuple[str, ...]
+    by_bounds: Array
 
     @classmethod
     def of(
@@ -95,9 +99,11 @@ class Contributions:
         if not linear.single:
             distance = distance[:, np.newaxis]
         base = coef @ means + linear.intercept
+        values = distance * coef
         if names is None:
             names = linear.feature_names
-        return cls(distance * coef, np.abs(distance) * error, base, x, means, coef, names)
+        by_bounds = _moved_by_bounds(linear, base, values)
+        return cls(values, np.abs(distance) * error, base, x, means, coef, names, by_bounds)
 
     @classmethod
     def _with_age(cls, linear: Linear, age: AgeColumns, x: Array, means: Array) -> Contributions:
@@ -117,14 +123,16 @@ class Contributions:
         of_age = age.total / max(1, age.n_rows)
         # The other features are the first columns: see `AgeColumns.sources`.
         means_of_features = np.insert(means[: age.n_given - 1], age.place, of_age)
+        base = coef @ means + linear.intercept
         return cls(
             values=values,
             standard_error=error,
-            base=coef @ means + linear.intercept,
+            base=base,
             x=x,
             means=means_of_features,
             coef=age.slopes(x, coef),
             names=linear.feature_names,
+            by_bounds=_moved_by_bounds(linear, base, values),
         )
 
     def table(self, row: int = 0, reward: int = 0) -> list[list[str]]:
@@ -142,7 +150,10 @@ class Contributions:
         for j in np.argsort(-np.abs(values), kind="stable"):
             numbers = (self.x[row, j], self.means[j], coef[j], values[j])
             lines.append([self.names[j], *(f"{number:.4g}" for number in numbers), two_digits(error[j])])
-        lines.append(["prediction", "", "", "", f"{base + values.sum():.4g}", ""])
+        moved = float(self.by_bounds.reshape(len(self.x), -1)[row, reward])
+        if moved:
+            lines.append(["(by the bounds)", "", "", "", f"{moved:.4g}", ""])
+        lines.append(["prediction", "", "", "", f"{base + values.sum() + moved:.4g}", ""])
         return lines
 
     def __str__(self) -> str:
@@ -152,6 +163,12 @@ class Contributions:
         return "\n".join([f"Contributions to the prediction of {more}", *aligned(self.table())])
 
     __repr__ = __str__
+
+
+def _moved_by_bounds(linear: Linear, base: float | Array, values: Array) -> Array:
+    """Return by how much bounds move predictions, (T,) or (T, m), from contributions (T, n) or (T, m, n)."""
+    unlimited = base + values.sum(axis=-1)
+    return np.asarray(linear.limited(unlimited) - unlimited)
 
 
 def _error_of_sums(influence: Influence, distance: Array, of_features: Flags) -> Array:

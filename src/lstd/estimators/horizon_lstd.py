@@ -545,7 +545,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Returns
         -------
         Contributions
-            Bounds `low` and `high` are left out.
+            With `by_bounds`, what `low` and `high` change of each prediction.
 
         Warns
         -----

@@ -169,9 +169,14 @@ class Linear:
         """Return values, (T,) or (T, k), from columns (T, n)."""
         return product("X", columns, self.coef.T, self.intercept, self.names)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether predictions are limited to a range."""
+        return self.low is not None or self.high is not None
+
     def limited(self, values: Array) -> Array:
         """Return predictions, or ends of intervals, within the range from `low` to `high`."""
-        if self.low is None and self.high is None:
+        if not self.is_bounded:
             return values
         return np.clip(values, self.low, self.high)
 

@@ -159,8 +159,8 @@ def predict_tables(
     level; ``standard_error`` follows, and ``little_data``, which is true where a few episodes decide, and where the fit
     had no row with a word of a column of categories. They are `of` the expected returns, "mean", or of those that come,
     "return". With several rewards, the names end in ``_`` and the name of the
-    reward. With `contributions`, ``at_means`` and a column ``contribution_`` of each feature follow, and with `level`
-    also ``contribution_error_``.
+    reward. With `contributions`, ``at_means`` and a column ``contribution_`` of each feature follow, with `level` also
+    ``contribution_error_``, and for predictions with bounds ``by_bounds``, what these change.
 
     Raises InvalidInputError when the model has no intervals, at the first bad row, or at the first prediction that
     overflows; rows before it may have been written. Warns if features or predictions are far outside of what the fit
@@ -237,6 +237,8 @@ def _columns(
             of_reward = values.reshape(len(X), len(ends), -1)[:, j]
             for name, part in zip(linear.feature_names, of_reward.T, strict=True):
                 columns[f"{kind}_{name}{end}"] = part
+        if linear.is_bounded:
+            columns[f"by_bounds{end}"] = parts.by_bounds.reshape(len(X), -1)[:, j]
     return columns
 
 
