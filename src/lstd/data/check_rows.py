@@ -78,17 +78,22 @@ def check_rows(
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
         give_warning(assumed_cut(), MissingTerminationWarning)
-    rewards, single = _check_rewards(y, n_rows)
+    missing: dict[str, Flags] = {}  # of columns of which some values are
+    rewards, single, is_complete = _check_rewards(y, n_rows)
+    if not is_complete:
+        missing["y"] = np.asarray(np.isnan(rewards).any(axis=1))
     numbers = {}
     for name, column in COLUMNS.items():
         values = columns.get(name)
         if values is not None:
             numbers[name] = check_per_row(name, values, n_rows, column.high, may_miss=True)
+            if not all_finite(numbers[name]):
+                missing[name] = np.isnan(numbers[name])
     names_of_groups = None
     if groups is not None:
         names_of_groups = check_ids("groups", groups, n_rows)
     _check_pairs(last, ended, ids, names_of_groups)
-    _check_known({"y": rewards} | numbers, last, ended, successors=phi_next is not None)
+    _check_known(missing, last, ended, successors=phi_next is not None)
     rows = Rows.built(
         phi,
         rewards,
@@ -122,8 +127,8 @@ def _check_successors(X_next: FeaturesLike, ended: Flags, finite: bool, summed: 
     return phi
 
 
-def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
-    """Return rewards, (T, m), NaN where they are missing, and whether they were given as a vector."""
+def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool, bool]:
+    """Return rewards, (T, m), NaN where they are missing, whether they were given as a vector, and are complete."""
     if y is None:
         raise InvalidInputError(
             "`y` must have a reward for every row: fit requires y to be passed, but the target y is None."
@@ -137,7 +142,7 @@ def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
     if single:
         rewards = rewards[:, np.newaxis]
     if all_finite(rewards):
-        return rewards, single
+        return rewards, single, True
     row = first_true(np.isinf(rewards).any(axis=1))
     if row is not None:
         found = rewards[row, 0] if single else rewards[row].tolist()
@@ -145,7 +150,7 @@ def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
             f"`y` must be finite where it has a value; row {row} has {found}. Correct or impute it: dropping rows "
             "inside an episode loses rewards and ends."
         )
-    return rewards, single
+    return rewards, single, False
 
 
 def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int, of: str = "X") -> NDArray[Any]:
@@ -223,6 +228,8 @@ def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
 
 def _check_pairs(last: Flags, ended: Flags, episode: NDArray[Any] | None, groups: NDArray[Any] | None) -> None:
     """Apply the rules about a row and the next one; `last` are the last rows of episodes, (T,)."""
+    if episode is None and groups is None:
+        return  # an episode ends with each row that terminates
     torn = None
     if groups is not None:
         torn = last_rows(groups)[:-1]
@@ -237,13 +244,10 @@ def _check_pairs(last: Flags, ended: Flags, episode: NDArray[Any] | None, groups
         raise broken.error(f"row {broken.row}")
 
 
-def _check_known(numbers: Mapping[str, Array], last: Flags, ended: Flags, *, successors: bool) -> None:
-    """Refuse missing rewards and other `numbers` of transitions, by name, where a row must have them."""
-    for name, values in numbers.items():
-        if all_finite(values):
-            continue
-        missing = np.isnan(values.reshape(len(last), -1)).any(axis=1)
-        broken = broken_by_missing(name, missing, ~last, ended, flag="`terminated`", successors=successors)
+def _check_known(missing: Mapping[str, Flags], last: Flags, ended: Flags, *, successors: bool) -> None:
+    """Refuse `missing` rewards and other numbers of transitions, (T,) by name, where a row must have them."""
+    for name, rows in missing.items():
+        broken = broken_by_missing(name, rows, ~last, ended, flag="`terminated`", successors=successors)
         if broken is not None:
             raise broken.error(f"row {broken.row}")
 

@@ -192,6 +192,15 @@ def follows(last: Rows, first: Rows, *, begins: bool | None = None) -> bool:
             raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
     if not together:
         return False
+    pair = Pairs(together, terminated, torn=not in_group(last, first))
+    is_missing = not last.known[-1]
+    if pair.terminated or pair.torn or is_missing:  # else no rule can be broken, which is known in less time
+        _check_pair(last, first, pair, is_missing=is_missing)
+    return True
+
+
+def _check_pair(last: Rows, first: Rows, pair: Pairs, *, is_missing: bool) -> None:
+    """Raise the error of a rule that the last row of a chunk and the first one of the next chunk break, if any."""
 
     def shown(argument: str, row: int) -> str:
         if argument == "groups":
@@ -200,21 +209,19 @@ def follows(last: Rows, first: Rows, *, begins: bool | None = None) -> bool:
             return ""
         return shown_key(last.last_episode)
 
-    pair = Pairs(together, terminated, torn=not in_group(last, first))
     for broken in broken_pairs(pair, shown):
         raise broken.error(_OF_TWO_CHUNKS[broken.row])
     numbers = "` and `".join(["y", *sorted(last.given)])  # one of which is missing in a row that is not known
     lost = broken_by_missing(
         numbers,
-        ~last.known[-1],
-        together,
-        terminated,
+        is_missing,
+        pair.together,
+        last.terminated[-1],
         flag="`terminated`",
         successors=last.X_next is not None,
     )
     if lost is not None:
         raise lost.error(_OF_TWO_CHUNKS[lost.row])
-    return True
 
 
 def check_given_throughout(name: str, before: bool, now: bool) -> None:

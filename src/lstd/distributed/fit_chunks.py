@@ -112,7 +112,7 @@ def fit_chunks(
     memory = check_integer("memory", memory, LEAST_MEMORY)
     n_blocks = check_n_blocks(n_blocks)
     independent = check_flag("independent", independent)
-    chunks, alone = counted(chunks_of(source))
+    chunks, alone = counted(chunks_of(source))  # alone: whether there is one chunk only
     sums = SumArrays(settings, n_blocks, memory, independent, alone=alone)
     selection = None
     checks = None
@@ -122,7 +122,8 @@ def fit_chunks(
         sums = replace(sums, settings=settings)
     part = runner.sum(sums, chunks)
     warned: frozenset[str] = frozenset()
-    if part.assumed is not None:
+    is_assumed = part.assumed is not None  # that the episodes of some chunk were cut off
+    if is_assumed:
         warned = frozenset({"ends"})
         warn(assumed_cut(f"`source[{part.assumed}]` has `episode` without `terminated`"), MissingTerminationWarning)
     if part.broken is not None:
@@ -163,12 +164,15 @@ def chunks_of(source: Any) -> Partitions | Iterable[Any]:
 
 
 def _first_rows(chunks: Any, client: Any, sums: SumArrays, max_entries: int) -> tuple[Rows, Any]:
-    """Return the first rows, and the chunks with those that were loaded for them, which are not loaded again."""
+    """Return the rows that settings are chosen from, and the chunks, of which none is loaded again for its sums.
+
+    Chunks that were loaded here stay in memory until they are summed; those of Dask stay with Dask.
+    """
     if client is not None and not isinstance(chunks, Partitions):
         chunks = Partitions(list(chunks))
     if isinstance(chunks, Partitions):
         chunks, first = loaded_once(chunks, client, columns_of)
-        return first_rows(map(columns_of, first), sums, max_entries), chunks
+        return first_rows(_loading(first, []), sums, max_entries), chunks
     rest = iter(chunks)
     loaded: list[Any] = []
     rows = first_rows(_loading(rest, loaded), sums, max_entries)
@@ -179,8 +183,9 @@ def _loading(chunks: Iterator[Any], loaded: list[Any]) -> Iterator[dict[str, Any
     """Load chunks as they are drawn, and add them to those that are `loaded`."""
     for place, chunk in enumerate(chunks):
         with naming(place):
-            loaded.append(columns_of(chunk))
-        yield loaded[-1]
+            columns = columns_of(chunk)
+        loaded.append(columns)
+        yield columns
 
 
 def first_rows(chunks: Iterable[Mapping[str, Any]], sums: SumArrays, max_entries: int) -> Rows:
@@ -189,29 +194,30 @@ def first_rows(chunks: Iterable[Mapping[str, Any]], sums: SumArrays, max_entries
     Episodes are numbered; without ids, an episode continues from chunk to chunk unless chunks are independent.
     """
     parts: list[Rows] = []
-    before: Rows | None = None
-    place_before = 0
-    number = 0  # of the last episode
+    last_row: Rows | None = None  # of the chunk before that has rows
+    last_place = 0  # of that chunk
+    last_number = 0  # of its last episode
     n_entries = 0
     for place, columns in enumerate(chunks):
         with naming(place):
             rows = sums.rows(columns)
         if not len(rows):
             continue
-        begins = np.append(False, rows.last[:-1])  # an episode, but for the first row
-        if before is not None:
-            with naming_both(place_before, place):
-                begins[0] = not follows(before, rows, begins=sums.begins)
-        episode = number + np.cumsum(begins)
+        begins = np.append(False, rows.last[:-1])  # whether each row begins another episode than that of the row before
+        if last_row is not None:
+            with naming_both(last_place, place):
+                begins[0] = not follows(last_row, rows, begins=sums.begins)
+        episode = last_number + np.cumsum(begins)
+
         room = max(_LEAST_ROWS, (max_entries - n_entries) // rows.n_features)
         size = min(len(rows), room)
         parts.append(rows.changed(episode=episode).taken(slice(size)))
         n_entries += size * rows.n_features
         if n_entries >= max_entries:
             break
-        number = int(episode[-1])
-        before = rows.last_row
-        place_before = place
+        last_row = rows.last_row
+        last_place = place
+        last_number = int(episode[-1])
     if not parts:
         raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
     return Rows.joined(parts, assumed=False)

@@ -117,12 +117,12 @@ def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
         source = [source]
     if is_dask(source):
         raise InvalidInputError(f"`source` must be {expected}; got {source!r:.80}.")
-    if not isinstance(source, (list, tuple)):
+    if not isinstance(source, (list, tuple)):  # the first chunk of an iterator shows whether Dask holds them
         rest = iter(source)
         first = list(itertools.islice(rest, 1))
         if not any(is_dask(chunk) or is_future(chunk) for chunk in first):
             return itertools.chain(first, rest)
-        source = [*first, *rest]
+        source = [*first, *rest]  # delayed objects take little memory
     chunks: Sequence[Any] = source
     for place, chunk in enumerate(chunks):
         if is_dask(chunk) and not is_kind(chunk, "Delayed"):
@@ -234,8 +234,9 @@ def loaded_once(
                 yield chunk
                 continue
             with naming(place), dask_errors(client):
-                chunks[place] = _persisted(chunk, client, function)
-                loaded = load(chunks[place], client)
+                kept = _persisted(chunk, client, function)
+                loaded = load(kept, client)
+            chunks[place] = kept
             yield loaded
 
     return Partitions(chunks, partitions.client), first()

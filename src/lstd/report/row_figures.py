@@ -211,12 +211,12 @@ def _name_places(ax: Axes, evaluation: Evaluation) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
     if not words:
         return
-    places = first + np.flatnonzero(np.diff(evaluation.episode[first:end], prepend=-1))
-    if len(places) == 1:
+    places = first + np.flatnonzero(np.diff(evaluation.episode[first:end], prepend=-1))  # where episodes begin
+    if len(places) == 1:  # of one episode, rows at equal distances
         places = np.linspace(first, end - 1, 7).round().astype(np.intp)
     apart = [int(places[0])]
     for place in places[1:].tolist():
-        if place - apart[-1] >= (end - first) / 9:
+        if place - apart[-1] >= (end - first) / 9:  # else names would overlap
             apart.append(place)
     names = [_in_short_lines(evaluation.name(place)) for place in apart]
     ax.set_xticks(apart, names)
