@@ -401,19 +401,19 @@ def _say_scores(
     """Write scores of each number of steps, or of all that follow, under None; returns the exit code."""
     documents: dict[int | None, dict[str, object]] = {}
     lines = []
-    for steps, found in scores.items():
-        pairs = [*zip(rewards, found.r2.tolist(), found.mse.tolist(), strict=True)]
+    for steps, result in scores.items():
+        pairs = [*zip(rewards, result.r2.tolist(), result.mse.tolist(), strict=True)]
         documents[steps] = {
-            "rows": found.rows,
-            "scored": found.scored,
-            "observed_share": found.observed_share,
+            "rows": result.rows,
+            "scored": result.scored,
+            "observed_share": result.observed_share,
             "rewards": {reward: {"r2": r2, "mse": mse} for reward, r2, mse in pairs},
         }
-        observed = f"observed share of their returns: {100 * found.observed_share:.0f} %"
+        observed = f"observed share of their returns: {100 * result.observed_share:.0f} %"
         begin = ""
         if steps is not None:
             begin = f"{steps} steps: "
-        lines.append(f"{begin}{found.scored} of {found.rows} rows scored; {observed}")
+        lines.append(f"{begin}{result.scored} of {result.rows} rows scored; {observed}")
         for reward, r2, mse in pairs:
             text = f"{r2:.6g}"
             if math.isnan(r2):
@@ -440,11 +440,11 @@ def _backtest(model: SavedKind, roles: Roles, given: ScoreOptions) -> int:
         rows, times = all_rows(tables, roles, model.model.settings.gamma, on_progress)
         (cut,) = parse_times("backtest", [given.backtest], times.dtype)
         estimator = model.estimator(given.model)
-        found = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
+        backtests = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
     if given.json:
-        documents = [{"reward": reward, **one.document} for reward, one in found]
+        documents = [{"reward": reward, **one.document} for reward, one in backtests]
         return output({"model": given.model, "data": given.data, "backtests": documents})
-    return output("\n\n".join(f"{reward}: {one}" for reward, one in found))
+    return output("\n\n".join(f"{reward}: {one}" for reward, one in backtests))
 
 
 def _roles_of_fit(model: Model | HorizonModel, given: ScoreOptions) -> Roles:

@@ -79,15 +79,15 @@ def horizons(text: str, option: str) -> list[int]:
 
 def windows(text: str, option: str) -> list[int | tuple[int, int]]:
     """Read numbers of steps, or two of them with a hyphen for the steps between, separated by commas, each once."""
-    found: list[int | tuple[int, int]] = []
+    given: list[int | tuple[int, int]] = []
     for part in (part.strip() for part in text.split(",")):
         first, hyphen, second = part.partition("-")
         if not (hyphen and first):
-            found.append(_n_steps(part, option))
+            given.append(_n_steps(part, option))
             continue
         start = 0 if first.strip() == "0" else _n_steps(first.strip(), option)
-        found.append((start, _n_steps(second.strip(), option)))
-    return [*dict.fromkeys(found)]
+        given.append((start, _n_steps(second.strip(), option)))
+    return [*dict.fromkeys(given)]
 
 
 def count_of(text: str, option: str, most: int) -> int:

@@ -129,7 +129,7 @@ class Purpose(NamedTuple):
 
     parse: str  # the function of `lstd.data.parse_columns`
     rule: str  # of messages
-    more: str  # what entries of foreign types should be
+    remedy: str  # what entries of foreign types should be
 
 
 _NUMBERS = Purpose(
@@ -273,7 +273,7 @@ def _needs_pyarrow(name: str, values: NDArray[Any], purpose: Purpose) -> Excepti
     kinds = {*map(type, values.tolist())}
     others = sorted(kind.__name__ for kind in kinds if not issubclass(kind, (str, bytes, *_PLAIN, *_BOOLEANS)))
     if others and kinds.isdisjoint({str, bytes}):
-        return InvalidTypeError(f"`{name}` {purpose.rule}; it has an entry of type {others[0]}. {purpose.more}")
+        return InvalidTypeError(f"`{name}` {purpose.rule}; it has an entry of type {others[0]}. {purpose.remedy}")
     return missing_extra(f"Reading text and objects as {purpose.parse}, in `{name}`,", "pyarrow", "data")
 
 
@@ -294,5 +294,5 @@ def _refusal(name: str, fault: Fault, purpose: Purpose, label: str) -> InvalidIn
         place += f" of column {label}"
     text = f"`{name}` {purpose.rule}; {place} {fault.text}"
     if NO_TYPE in fault.text:
-        return InvalidTypeError(f"{text} {purpose.more}")
+        return InvalidTypeError(f"{text} {purpose.remedy}")
     return InvalidInputError(text)

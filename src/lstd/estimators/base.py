@@ -549,12 +549,12 @@ class Predictor(Regressor[Model]):
         >>> round(LSTD(alpha=0.1).fit(X, y, terminated=done).score(X, y, terminated=done), 3)
         1.0
         """
-        found = compare(self, X, y, columns, _SCORE, unobserved=unobserved, tolerance=tolerance, warn=True)
-        rows = found.rows
-        weight = found.observed.weight
+        compared = compare(self, X, y, columns, _SCORE, unobserved=unobserved, tolerance=tolerance, warn=True)
+        rows = compared.rows
+        weight = compared.observed.weight
         model = self._model
         if np.count_nonzero(weight) < 2:
-            message = _too_few(found, tolerance, unobserved)
+            message = _too_few(compared, tolerance, unobserved)
             if any(columns.get(name) is not None for name in ("episode", "terminated")):
                 raise InvalidInputError(message)
             warn(message, UndefinedMetricWarning)
@@ -563,10 +563,10 @@ class Predictor(Regressor[Model]):
             weight = weight * check_per_row("sample_weight", sample_weight, len(weight), what="weight")
             if not weight.any():
                 raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
-        value = mean_r2(found.observed, found.prediction, weight)
+        value = mean_r2(compared.observed, compared.prediction, weight)
         limits = Limits.of_rows(rows) if model.limits is None else model.limits.then(rows)
         predictions = model.predict(rows.part).reshape(rows.part.shape[0], -1)
-        share = replace(found.observed, weight=weight).share
+        share = replace(compared.observed, weight=weight).share
         text = with_backtest(little_observed(share, SELF_SCORED), backtest_of(self))
         warn_once(model, text, UnobservedWarning)
         warn_once(model, beyond_bounds(predictions, limits.bounds(model.settings)), BoundsWarning)
@@ -677,8 +677,10 @@ def _check_one_stream(statistics: LSTDStatistics) -> None:
     )
 
 
-def _too_few(found: Comparison, tolerance: float, unobserved: str) -> str:
-    rows, shares, n_scored = found.rows, found.observed.unobserved, np.count_nonzero(found.observed.weight)
+def _too_few(compared: Comparison, tolerance: float, unobserved: str) -> str:
+    rows = compared.rows
+    shares = compared.observed.unobserved
+    n_scored = np.count_nonzero(compared.observed.weight)
     if unobserved == "predict":
         return (
             f"A score needs at least two rows that are followed by another one or terminate; got {n_scored} of "

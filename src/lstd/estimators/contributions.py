@@ -157,10 +157,10 @@ class Contributions:
         return lines
 
     def __str__(self) -> str:
-        more = "one row"
+        which = "one row"
         if len(self.x) > 1:
-            more = f"row 0 of {len(self.x)}"
-        return "\n".join([f"Contributions to the prediction of {more}", *aligned(self.table())])
+            which = f"row 0 of {len(self.x)}"
+        return "\n".join([f"Contributions to the prediction of {which}", *aligned(self.table())])
 
     __repr__ = __str__
 

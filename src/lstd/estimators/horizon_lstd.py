@@ -732,15 +732,15 @@ class HorizonLSTD(Regressor[HorizonModel]):
         UnobservedWarning
             When less than half of the discounted steps was observed.
         """
-        found = self._observed(X, y, columns, _SCORE, horizon, unobserved)
-        text = with_backtest(little_observed(found.share, SELF_SCORED), backtest_of(self))
+        observed = self._observed(X, y, columns, _SCORE, horizon, unobserved)
+        text = with_backtest(little_observed(observed.share, SELF_SCORED), backtest_of(self))
         warn_once(self._model, text, UnobservedWarning)
-        weight = found.weight
+        weight = observed.weight
         if sample_weight is not None:
             weight = weight * check_array("sample_weight", sample_weight, weight.shape)
         if np.count_nonzero(weight) < 2:
             raise InvalidInputError("`X` must have two rows to score: full transitions with a weight. Pass more rows.")
-        return mean_r2(found, self.predict(X, horizon), weight)
+        return mean_r2(observed, self.predict(X, horizon), weight)
 
     def _steps(self, horizon: int | None) -> int:
         """Return the checked number of steps, by default that of the model."""

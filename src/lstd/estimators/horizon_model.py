@@ -399,15 +399,15 @@ class HorizonModel(Record):
         share = self.observed_share
         if share is None:
             share = _observed_share_of_rows(rows, steps, self.settings.gamma)
-        found = {
+        texts = {
             UnobservedWarning: with_backtest(little_observed(share, COMPLETED_STEPS), tested),
             ExtrapolationWarning: self._extrapolation_doubt(rows),
             BoundsWarning: beyond_bounds(predictions, bounds, "a smaller `horizon`"),
             RidgeWarning: self._scales_doubt(rows),
         }
-        for category, text in found.items():
+        for category, text in texts.items():
             warn(text, category)
-        said = tuple(text for text in found.values() if text)
+        said = tuple(text for text in texts.values() if text)
         return self.described(said=said, negative=negative, share_at_fit=share)
 
     def _extrapolation_doubt(self, rows: Rows) -> str:
@@ -453,11 +453,11 @@ class HorizonModel(Record):
 
         def residual() -> Array:
             """Return the mean squared error of each reward."""
-            found = self.returns(rows, self.stream.horizon, "predict")
-            returns = found.returns.reshape(len(rows), -1)
+            observed = self.returns(rows, self.stream.horizon, "predict")
+            returns = observed.returns.reshape(len(rows), -1)
             predicted = self.at().predict(rows.X).reshape(len(rows), -1)
             error = returns - predicted
-            square: Array = np.average(error**2, axis=0, weights=found.weight)
+            square: Array = np.average(error**2, axis=0, weights=observed.weight)
             return square
 
         return scales.doubt(moved, predictions, residual)
@@ -685,11 +685,11 @@ class Windows(NamedTuple):
 
     def differences(self, values: Array) -> Array:
         """Return values of b steps less those of a, along the last axis but one: of all horizons and rewards."""
-        found = values[..., self.ends, :]
+        of_windows = values[..., self.ends, :]
         for place, start in enumerate(self.starts):
             if start >= 0:
-                found[..., place, :] -= values[..., start, :]
-        return found
+                of_windows[..., place, :] -= values[..., start, :]
+        return of_windows
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -900,7 +900,7 @@ def _weights_of_grid(model: HorizonModel, sums: LagSums, lmbdas: Array, alphas: 
 def _along(sums: LagSums, lmbda: float, reference: Array, some: NDArray[np.intp]) -> Array:
     """Return Φᵀ G_{h+1} for some horizons h, (·, n, m), with returns that reference weights (H, n, m) complete."""
     moves, rewards = np.split(sums.decayed(lmbda), [reference.shape[1]], axis=2)
-    found = np.cumsum(rewards, axis=0)[some]
+    along = np.cumsum(rewards, axis=0)[some]
     for place, h in enumerate(some.tolist()):
-        found[place] += np.einsum("kij,kjm->im", moves[:h], reference[:h][::-1])
-    return found
+        along[place] += np.einsum("kij,kjm->im", moves[:h], reference[:h][::-1])
+    return along

@@ -317,19 +317,19 @@ class Linear:
     def _outside(self, far: list[int], share: Array, X: Array, ranges: Array) -> str:
         """Say that `far` features are outside of their ranges in a `share` (n,) of the rows."""
         farthest = sorted(far, key=lambda j: -share[j])[:_MOST_NAMED]
-        found = []
+        texts = []
         for j in farthest:
             column = X[:, j]
             low, high = ranges[:, j]
-            found.append(
+            texts.append(
                 f"{self._column_names[j]} of {percent(share[j])} of the rows, from {column.min():.4g} to "
                 f"{column.max():.4g} ({low:.4g} to {high:.4g} in the fit)"
             )
-        more = ""
+        others = ""
         if len(far) > _MOST_NAMED:
-            more = f"; and {len(far) - _MOST_NAMED} more"
+            others = f"; and {len(far) - _MOST_NAMED} more"
         return (
-            f"Features are far outside of their range in the fit: {'; '.join(found)}{more}. "
+            f"Features are far outside of their range in the fit: {'; '.join(texts)}{others}. "
             "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
             "fit to rows like these."
         )

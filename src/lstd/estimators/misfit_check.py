@@ -494,8 +494,8 @@ def _systematic(s: Array, u: Array, M: Array, used: Flags, size: float) -> tuple
     both = System.of_regression(M, right, _RIDGE).solve().weights
     d = both[:, 0]  # M⁻¹ s
     q = both[:, 1:]  # M⁻¹ u_e
-    found = d @ d
-    if not found > _ROUNDING * (size + found):
+    square = d @ d
+    if not square > _ROUNDING * (size + square):
         return np.nan, float(np.sqrt(np.sum(q**2)))
     expected = float(np.sum(q[used] ** 2))
     systematic = max(0.0, float(d[used] @ d[used]) - expected)

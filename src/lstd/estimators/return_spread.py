@@ -564,12 +564,12 @@ def followed(rows: Rows, reward: Array, values: Array, level: Array, draw: Draw)
     error = np.where(full, reward + discount * np.append(values[1:], 0.0) - values, 0.0)
     rewards = np.where(full, reward, 0.0)
     of_rewards = run_backwards(np.column_stack([rewards, ends & ~full]), discount, ends)
-    found = of_rewards[:, 0]  # rewards up to the end or the cut
+    rewards_to_end = of_rewards[:, 0]  # rewards up to the end or the cut
     to_cut = of_rewards[:, 1]  # discount up to the cut
     squares = run_backwards(error[:, np.newaxis] ** 2, discount**2, ends)[:, 0]
     last = np.flatnonzero(ends)[np.cumsum(ends) - ends]
 
-    G = found.copy()
+    G = rewards_to_end.copy()
     V = squares.copy()
     factor = to_cut * full
     at = last.copy()
@@ -578,7 +578,7 @@ def followed(rows: Rows, reward: Array, values: Array, level: Array, draw: Draw)
         if not len(going):
             return G, V
         on = draw(level[at[going]])
-        G[going] += factor[going] * found[on]
+        G[going] += factor[going] * rewards_to_end[on]
         V[going] += factor[going] ** 2 * squares[on]
         factor[going] *= to_cut[on]
         at[going] = last[on]

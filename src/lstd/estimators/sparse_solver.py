@@ -307,10 +307,10 @@ def fit_without_matrix(
     system = MatrixFreeSystem(rows, settings, ridge, ones=level.has_ones and not level.repeats_ones)
     del ridge  # 8 bytes a feature
     system.threads = blas_threads()
-    found = _solve(system, settings, solver, chosen=model.selection is not None)
+    solved = _solve(system, settings, solver, chosen=model.selection is not None)
     shape = partial(level.shaped, intercept=settings.fit_intercept, all_seen=not system.unseen.any())
-    solution = Solution(np.ascontiguousarray(shape(np.array(found.weights)).T), np.inf)
-    model = model.changed(matrix_free=MatrixFree(rows.names, system.unseen, found.n_products, found.residual))
+    solution = Solution(np.ascontiguousarray(shape(np.array(solved.weights)).T), np.inf)
+    model = model.changed(matrix_free=MatrixFree(rows.names, system.unseen, solved.n_products, solved.residual))
     try:
         check_blocks(model.blocks)
         if level.needs_ends:
@@ -319,7 +319,7 @@ def fit_without_matrix(
         return model.changed(known=Solved(solution, None, str(error)))
     if level.has_ones and level.has_penalty:
         system.common = level.common
-    vectors, shift = map(shape, _influence(system, model.blocks, found.weights, solver.loose))
+    vectors, shift = map(shape, _influence(system, model.blocks, solved.weights, solver.loose))
     influence = Influence(vectors, shift, model.blocks.shares, settings.fit_intercept, model.blocks.marks)
     return model.changed(known=Solved(solution, influence, ""))
 
@@ -350,10 +350,10 @@ class _AllFound(NamedTuple):
 
 def _solve(system: MatrixFreeSystem, settings: Settings, solver: Solver, *, chosen: bool) -> _AllFound:
     """Solve for the weights of each reward, and warn if they are not exact, or the ridge term decides them."""
-    found = [system.solve(system.right(j), system.scale(), solver) for j in range(len(system.rows.y.T))]
-    weights = [one.weights for one in found]
-    n_products = sum(one.n_products for one in found)
-    residual = max(one.residual for one in found)
+    of_rewards = [system.solve(system.right(j), system.scale(), solver) for j in range(len(system.rows.y.T))]
+    weights = [one.weights for one in of_rewards]
+    n_products = sum(one.n_products for one in of_rewards)
+    residual = max(one.residual for one in of_rewards)
     check_range(*weights)
     if residual > solver.tol:
         _warn_of_convergence(_not_converged(n_products, residual, solver.tol, settings))
@@ -413,10 +413,10 @@ def solve_grid(
         scale = system.scale(leave)
         for j in range(m):
             right = system.residual(np.zeros(system.n + 1), j, leave)
-            found = system.solve(right, scale, solver, leave, starts[j])
-            starts[j] = found.weights
-            weights[i, k, :, j] = found.weights[:-1]
-            count = found.n_products if found.residual <= solver.tol else np.inf
+            solved = system.solve(right, scale, solver, leave, starts[j])
+            starts[j] = solved.weights
+            weights[i, k, :, j] = solved.weights[:-1]
+            count = solved.n_products if solved.residual <= solver.tol else np.inf
             counts[i, k] = max(counts[i, k], count)
     check_range(weights)
     return weights, counts
@@ -511,9 +511,9 @@ def _influence(
             if alone.any():
                 vectors[e, j] = np.where(alone, (1.0 - shares[e]) * theta, 0.0)
                 right += system.residual(vectors[e, j], leave=leave) - system.ridge * vectors[e, j]
-            found = system.solve(right, scale, solver, leave)
-            vectors[e, j] = np.sqrt(1.0 - shares[e]) * (vectors[e, j] + found.weights)
-            residuals.append(found.residual)
+            solved = system.solve(right, scale, solver, leave)
+            vectors[e, j] = np.sqrt(1.0 - shares[e]) * (vectors[e, j] + solved.weights)
+            residuals.append(solved.residual)
         return max(residuals)
 
     worst = max(in_threads(without, enumerate(_transitions_of(blocks, system.rows)), threads))

@@ -71,10 +71,12 @@ def plot_coefficients(
     """
     linear = linear_with(model, reward)
     n = linear.n_features
-    found = linear.interval_of_weights(check_level(level)).at((slice(n), reward))
+    interval = linear.interval_of_weights(check_level(level)).at((slice(n), reward))
     with panels(ax, 4.4, 0.9 + 0.2 * max(2, n)) as (panel,):
         panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
-        return _named_intervals(panel, linear.feature_names, found.prediction, found.lower, found.upper, at=0.0)
+        return _named_intervals(
+            panel, linear.feature_names, interval.prediction, interval.lower, interval.upper, at=0.0
+        )
 
 
 def _named_intervals(
@@ -124,31 +126,31 @@ def plot_contributions(
     2
     """
     linear = linear_with(model, reward)
-    found = model.contributions(x)
-    _check_one_row(found.x.shape, linear.n_features)
-    return draw_contributions(linear, found, check_level(level), reward, ax)
+    contributions = model.contributions(x)
+    _check_one_row(contributions.x.shape, linear.n_features)
+    return draw_contributions(linear, contributions, check_level(level), reward, ax)
 
 
 def draw_contributions(
-    linear: Linear, found: Contributions, level: float, reward: int = 0, ax: Axes | None = None
+    linear: Linear, contributions: Contributions, level: float, reward: int = 0, ax: Axes | None = None
 ) -> BarContainer:
     """Draw the figure of :func:`plot_contributions`."""
-    values = np.atleast_2d(found.values[0])[reward]
-    half = np.zeros(len(found.names))  # widths of intervals
+    values = np.atleast_2d(contributions.values[0])[reward]
+    half = np.zeros(len(contributions.names))  # widths of intervals
     if not linear.no_intervals:
         of_coef = linear.interval_of_weights(level).at((slice(len(values)), reward))
-        half = np.abs(found.x - found.means)[0] * (of_coef.upper - of_coef.prediction)
+        half = np.abs(contributions.x - contributions.means)[0] * (of_coef.upper - of_coef.prediction)
     order = np.argsort(-np.abs(values), kind="stable")
     shown = order[:_MAX_BARS]
     rest = order[_MAX_BARS:]
-    names = [f"{found.names[j]} = {found.x[0, j]:.4g}" for j in shown]
+    names = [f"{contributions.names[j]} = {contributions.x[0, j]:.4g}" for j in shown]
     lengths = values[shown]
     halves = half[shown]
     if len(rest):
         names.append(f"{len(rest)} more")
         lengths = np.append(lengths, values[rest].sum())
         halves = np.append(halves, 0.0)
-    base = float(np.ravel(found.base)[reward])
+    base = float(np.ravel(contributions.base)[reward])
     bars = None
     if halves.any():
         bars = halves

@@ -44,13 +44,13 @@ _REMEDIES: dict[type, str] = {
 }
 
 
-def check_kind(name: str, found: object, kinds: tuple[type, ...]) -> None:
+def check_kind(name: str, value: object, kinds: tuple[type, ...]) -> None:
     """Raise InvalidInputError if an argument is of none of the kinds that a figure takes."""
-    if isinstance(found, kinds):
+    if isinstance(value, kinds):
         return
     rule = " or ".join(_NAMES[kind] for kind in kinds)
     remedy = f"Pass {rule}."
     for kind, other in _REMEDIES.items():
-        if isinstance(found, kind):
+        if isinstance(value, kind):
             remedy = other
-    raise InvalidInputError(f"`{name}` must be {rule}; got {shown(found)}. {remedy}")
+    raise InvalidInputError(f"`{name}` must be {rule}; got {shown(value)}. {remedy}")

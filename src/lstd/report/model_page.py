@@ -211,13 +211,13 @@ def _unchecked(checks: Checks, lmbda: float) -> list[str]:
 
 def _said(score: str, faults: dict[str, bool], unchecked: Sequence[str]) -> dict[str, Any]:
     """Return the verdict of a score, of faults that were found or not, and of what could not be checked."""
-    found = [fault for fault, is_found in faults.items() if is_found]
+    faults_found = [fault for fault, is_found in faults.items() if is_found]
     text = "Nothing was found that speaks against this model"
-    if found:
-        text = f"Be careful with this model: {'; '.join(found)}"
+    if faults_found:
+        text = f"Be careful with this model: {'; '.join(faults_found)}"
     elif unchecked:
         text += f", but it could not be checked for {' and '.join(unchecked)}"
-    return {"text": f"{score}{text}.", "good": not found}
+    return {"text": f"{score}{text}.", "good": not faults_found}
 
 
 def _coefficients(evaluation: Evaluation, summary: Summary) -> Iterator[dict[str, Any]]:
@@ -234,10 +234,10 @@ def _why(evaluation: Evaluation) -> dict[str, Any] | None:
     if evaluation.fitted.limits is None:
         return None
     row = int(np.argmax(evaluation.prediction[:, 0]))
-    found = Contributions.of(evaluation.fitted.linear, evaluation.rows.X[row : row + 1])
-    bars = draw_contributions(evaluation.fitted.linear, found, evaluation.level)
+    contributions = Contributions.of(evaluation.fitted.linear, evaluation.rows.X[row : row + 1])
+    bars = draw_contributions(evaluation.fitted.linear, contributions, evaluation.level)
     place = f"{'row' if evaluation.rows.episode is None else 'episode'} {evaluation.name(row)}"
-    return {"row": place.replace("\n", " at "), "rows": found.table(), **_drawing(bars[0])}
+    return {"row": place.replace("\n", " at "), "rows": contributions.table(), **_drawing(bars[0])}
 
 
 def steps_page(
@@ -321,13 +321,13 @@ def _curves(
 
 def _verdict_of_steps(
     model: HorizonModel,
-    found: ObservedReturns,
+    observed: ObservedReturns,
     values: Array,
     backtest: Backtest | None,
 ) -> dict[str, Any]:
     """Say how good a model of the next steps is, of predictions and returns of all its steps or by a backtest."""
     steps = model.stream.horizon
-    r2 = float(found.scores(values)[0].mean())
+    r2 = float(observed.scores(values)[0].mean())
     where = "on these rows"
     if backtest is not None:
         steps = backtest.steps
@@ -335,7 +335,7 @@ def _verdict_of_steps(
         where = f"in the backtest at {backtest.moment}"
     faults = {
         "it predicts no better than one number for all": r2 <= 0.0,
-        "less than half of the sums was observed": found.share < 0.5,
+        "less than half of the sums was observed": observed.share < 0.5,
         **_faults_of(model.known_checks),
         "the data cast doubt on its predictions": bool(model.said),
         "it has no intervals": bool(model.solved.no_intervals),
@@ -346,15 +346,15 @@ def _verdict_of_steps(
     return _said(score, faults, _unchecked(model.known_checks, model.solved.lmbda))
 
 
-def _scored(name: str, values: Array, found: ObservedReturns) -> list[str]:
+def _scored(name: str, values: Array, observed: ObservedReturns) -> list[str]:
     """The name, R², share observed, mean prediction and mean sum of one reward."""
-    weight = found.weight
+    weight = observed.weight
     if not weight.any():
         weight = np.ones(len(weight))
     mean_prediction = float(np.average(values, weights=weight))
-    mean_sum = float(np.average(found.returns, weights=weight))
-    r2 = decimals(found.scores(values)[0].item())
-    return [name, r2, share(found.share), f"{mean_prediction:.4g}", f"{mean_sum:.4g}"]
+    mean_sum = float(np.average(observed.returns, weights=weight))
+    r2 = decimals(observed.scores(values)[0].item())
+    return [name, r2, share(observed.share), f"{mean_prediction:.4g}", f"{mean_sum:.4g}"]
 
 
 def _calibrations(tables: dict[int, Calibration], level: float) -> Artist:

@@ -433,26 +433,28 @@ def plot_spread(
     """
     check_kind("spread", spread, (ReturnSpread,))
     rows = _safe_indexing(X, slice(12))
-    found = spread.predict_interval(rows, level)
-    if found.lower.ndim > 1:
-        raise InvalidInputError(f"`spread` must be of one reward; got {found.lower.shape[1]}. Fit it to one of them.")
+    interval = spread.predict_interval(rows, level)
+    if interval.lower.ndim > 1:
+        raise InvalidInputError(
+            f"`spread` must be of one reward; got {interval.lower.shape[1]}. Fit it to one of them."
+        )
     mean = None
     with contextlib.suppress(InvalidInputError):
         mean = spread._mean_interval(rows, check_level(level))
-    places = np.arange(len(found.prediction))
+    places = np.arange(len(interval.prediction))
     bars = None
     label = "mean of many such returns"
     if mean is not None:
-        bars = np.maximum([found.prediction - mean.lower, mean.upper - found.prediction], 0.0)
+        bars = np.maximum([interval.prediction - mean.lower, mean.upper - interval.prediction], 0.0)
         label += f": its {level:.0%} interval"
     if labels is None:
         labels = places
     names = [str(name) for name in labels]
     with panels(ax, WIDE, 1.15 + 0.34 * len(places), 1) as (panel,):
-        ranges = panel.barh(places, found.upper - found.lower, 0.62, found.lower, color=PALE)
+        ranges = panel.barh(places, interval.upper - interval.lower, 0.62, interval.lower, color=PALE)
         ranges.set_label(f"one return: {level:.0%} lie in here")
         means = panel.errorbar(
-            found.prediction,
+            interval.prediction,
             places,
             xerr=bars,
             fmt="o",

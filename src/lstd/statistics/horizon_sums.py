@@ -120,9 +120,9 @@ class LagSums(Record):
         completed = (1.0 - lmbda) * self.full[1:, :, :n] + self.cut[1:]
         ahead = np.vstack([completed, np.zeros((1, n, n))])  # nothing completes the longest lag
         rewards = self.full[:, :, n:]
-        found = np.concatenate([ahead, rewards], axis=2)
+        terms = np.concatenate([ahead, rewards], axis=2)
         decay = lmbda ** np.arange(horizon)
-        return np.asarray(found * decay[:, np.newaxis, np.newaxis])
+        return np.asarray(terms * decay[:, np.newaxis, np.newaxis])
 
     def units(self, centre: Array | None, *, intercept: bool) -> Units:
         """Return the units of the features, without the column of ones that an `intercept` adds.
@@ -256,19 +256,19 @@ def _shifted(weighted: Features, discount: Array, s: int) -> Features:
     if s == 1:
         return weighted
     n_rows, n = weighted.shape
-    found = np.zeros((n_rows, s, n))
+    shifted = np.zeros((n_rows, s, n))
     for b, factor in zip(range(min(s, n_rows)), _products(discount), strict=False):
-        np.multiply(weighted[: n_rows - b], factor[b:, np.newaxis], out=found[b:, b])
-    return found.reshape(n_rows, -1)
+        np.multiply(weighted[: n_rows - b], factor[b:, np.newaxis], out=shifted[b:, b])
+    return shifted.reshape(n_rows, -1)
 
 
 def _products(discount: Array) -> Iterator[Array]:
     """Yield the products of the discounts of the k rows before each row, (T,), for k = 0, 1, …"""
-    found = np.ones(len(discount))
+    products = np.ones(len(discount))
     for k in count(1):
-        yield found
-        n_later = max(0, len(found) - k)  # rows with k rows before
-        found = np.append(np.zeros(k), found[k:] * discount[:n_later])[: len(found)]
+        yield products
+        n_later = max(0, len(products) - k)  # rows with k rows before
+        products = np.append(np.zeros(k), products[k:] * discount[:n_later])[: len(products)]
 
 
 def _scaled(phi: Features, weight: Array) -> Features:
@@ -387,16 +387,16 @@ class LagStatistics(Record):
             both = _joined(self.last, rows)
             sums = self.sums
             n_before = len(self.last)
-        found = []
+        chunks = []
         first = max(0, n_before - 1)
         with one_blas_thread():
             for start in at:
                 sums = sums.plus(sums_of_lags(both, self.horizon, first, n_before + start))
-                found.append(after(start, sums, None))
+                chunks.append(after(start, sums, None))
                 first = n_before + start
             end = len(both) - (not both.terminated[-1])
             sums = sums.plus(sums_of_lags(both, self.horizon, first, end))
-        return [*found, after(len(rows), sums, _last_rows(both, self.horizon))]
+        return [*chunks, after(len(rows), sums, _last_rows(both, self.horizon))]
 
 
 @dataclass(frozen=True, eq=False)

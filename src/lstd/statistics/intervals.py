@@ -283,9 +283,9 @@ class Influence:
         error, degrees, shift = self.spread(phi, ones)
         if noise is not None:
             error, degrees = noise.added_to(error, degrees)
-        found = interval_of(prediction, error, degrees, shift, level, scale)
-        check_range(found.lower, found.upper)
-        return found
+        interval = interval_of(prediction, error, degrees, shift, level, scale)
+        check_range(interval.lower, interval.upper)
+        return interval
 
     def of_weights_error(self) -> Array:
         """Compute the standard errors of the weights themselves, (m, n)."""
@@ -301,9 +301,9 @@ class Influence:
             error = np.sqrt(squares.sum(axis=1))
         check_range(error)
         degrees = degrees_of_freedom(squares, self.shares)
-        found = interval_of(weights, error, degrees, self.shift.T, level)
-        check_range(found.lower, found.upper)
-        return found
+        interval = interval_of(weights, error, degrees, self.shift.T, level)
+        check_range(interval.lower, interval.upper)
+        return interval
 
     def spread(self, phi: Features, ones: float = 1.0, *, freedom: bool = True) -> tuple[Array, Array, Array]:
         """Compute standard error, degrees of freedom (unless not wanted) and shift, (T, m), from features (T, n).
@@ -413,10 +413,10 @@ def check_ends(blocks: Blocks, system: System) -> None:
 def check_blocks(blocks: Blocks) -> None:
     """Raise InvalidInputError when there are no blocks, or too few episodes or rows."""
     check_count(blocks.limit, blocks.count(blocks.total), blocks.unit, blocks.reason)
-    found = blocks.n_blocks
-    if found < FEWEST_BLOCKS:
+    n_blocks = blocks.n_blocks
+    if n_blocks < FEWEST_BLOCKS:
         raise InvalidInputError(
-            f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; got {found}. Each of several "
+            f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; got {n_blocks}. Each of several "
             f"statistics is a block, unless its last {blocks.unit[:-1]} continues in the next one. Pass more "
             f"statistics, each of whole {blocks.unit}."
         )

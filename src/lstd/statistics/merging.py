@@ -478,7 +478,7 @@ class LSTDStatistics(ReadOnly, Saved):
         *inner, _ = ends
         columns = TransitionColumns.of(rows)
         adding = Adding(rows, columns, self.lmbda, before.added)
-        found = []
+        chunks = []
         *last_rows, last = rows.kept_each([end - 1 for end in ends])
         *n_ended, all_ended = _ended_before(rows.last, ends)
         marks = marks_until(rows, ends)
@@ -486,10 +486,10 @@ class LSTDStatistics(ReadOnly, Saved):
             counted = before.counts.with_rows_until(rows, inner, marks)
             for end, ended, last_row, counts_then in zip(inner, n_ended, last_rows, counted, strict=True):
                 added = adding.until(end, last_row, done=False)
-                found.append(until(end, ended, *added, counts_then))
+                chunks.append(until(end, ended, *added, counts_then))
         added = adding.until(len(rows), last, done=True)
         counts = before.counts.with_rows(rows, columns, self.lmbda, marks[-1])
-        return [*found, until(len(rows), all_ended, *added, counts)]
+        return [*chunks, until(len(rows), all_ended, *added, counts)]
 
     def totals(
         self, rows: Rows, at: Iterable[int] = (), *, goes_on: bool | None = None, threads: int | None = None
@@ -705,8 +705,8 @@ def _ended_before(last: Flags, ends: Sequence[int]) -> list[int]:
     """Return how many episodes end before the last row of the first rows, for each of some numbers of rows."""
     if len(ends) == 1:  # in less time
         return [int(np.count_nonzero(last[: ends[0] - 1]))]
-    found: list[int] = np.searchsorted(np.flatnonzero(last), np.subtract(ends, 1)).tolist()
-    return found
+    counts: list[int] = np.searchsorted(np.flatnonzero(last), np.subtract(ends, 1)).tolist()
+    return counts
 
 
 def _arrays_of(s: LSTDStatistics) -> list[Array]:

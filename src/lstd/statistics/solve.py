@@ -105,12 +105,12 @@ def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     while not known.all():
         beside_known = np.maximum(size, size.T)[:, known] * np.exp2(start[known])
         largest = beside_known.max(axis=1, initial=0.0)
-        found = ~known & (largest > 0.0)
-        if not found.any():
+        is_new = ~known & (largest > 0.0)
+        if not is_new.any():
             break
-        _, exponents = np.frexp(largest[found])
-        start[found] = -exponents
-        known = known | found
+        _, exponents = np.frexp(largest[is_new])
+        start[is_new] = -exponents
+        known = known | is_new
     factors = np.exp2(start)
     scaled = np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST)
     rows, columns = balance(scaled)

@@ -128,7 +128,7 @@ class System:
         Size of a diagonal entry of A up to which its terms have cancelled; None for a regression, whose terms do not.
     only_cuts : bool
         Whether the ones have ends only where the data were cut off.
-    of_ends : ndarray of shape (n, n), optional
+    A_boyan : ndarray of shape (n, n), optional
         Matrix of Boyan's estimator, which does not take cuts as ends; only where terms of A cancel and it differs from
         that of the variant.
     columns : ndarray of shape (n,), optional
@@ -154,7 +154,7 @@ class System:
     variant: str | None = None
     rounding: Array | None = None
     only_cuts: bool = False
-    of_ends: Array | None = None
+    A_boyan: Array | None = None
     columns: NDArray[np.intp] | None = None
     null: float = _EPS
 
@@ -169,17 +169,17 @@ class System:
             ridge = with_ones_free(ridge)
             penalty[-1] = 0.0
             rounding[-1] += _ROUNDING * sums.total_weight
-            of_ends = abs(sums.A[-1, -1] - sums.boundary_at(-1))
-            only_cuts = bool(of_ends <= rounding[-1] < abs(A[-1, -1]))
+            size_at_ends = abs(sums.A[-1, -1] - sums.boundary_at(-1))
+            only_cuts = bool(size_at_ends <= rounding[-1] < abs(A[-1, -1]))
         null = _EPS
-        of_ends = None
+        A_boyan = None
         if sums.has_discounts_of_one:
             null = _CANCELLED
             if variant != VARIANT:
-                of_ends = sums.matrix(VARIANT)
-                if np.array_equal(of_ends, A):
-                    of_ends = None
-        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts, of_ends, null=null)
+                A_boyan = sums.matrix(VARIANT)
+                if np.array_equal(A_boyan, A):
+                    A_boyan = None
+        return cls(A, sums.b, ridge, penalty, intercept, variant, rounding, only_cuts, A_boyan, null=null)
 
     @classmethod
     def of_regression(
@@ -310,9 +310,9 @@ class System:
     @property
     def _cuts_decide_level(self) -> bool:
         """Whether some sum of the features that is constant has ends only where the data were cut off."""
-        if self.of_ends is None:
+        if self.A_boyan is None:
             return False
-        constant = null_space(self.of_ends, self.null)
+        constant = null_space(self.A_boyan, self.null)
         size = np.abs(self.A) @ np.abs(constant)
         return bool((np.abs(self.A @ constant) > _OF_OTHERS * _ROUNDING * size).any())
 
@@ -331,7 +331,7 @@ class System:
             penalty=self.penalty[columns],
             intercept=self.intercept and bool(kept[-1]),
             rounding=None if self.rounding is None else self.rounding[columns],
-            of_ends=None,
+            A_boyan=None,
             columns=columns if self.columns is None else self.columns[columns],
         )
 

@@ -179,17 +179,17 @@ def predict_tables(
         for chunk in reader.chunks():
             predicted = predictions_of(linear, chunk)
             try:
-                found = _columns(linear, chunk.rows.X, predicted, level, of, contributions)
+                columns = _columns(linear, chunk.rows.X, predicted, level, of, contributions)
             except InvalidInputError as error:
                 raise chunk.error(error) from error
             table = reader.tables[0]
             if level is not None and isinstance(table, Prepared):
                 unseen = table.unseen(chunk.rows.X, linear.feature_names)
-                for name in found:
+                for name in columns:
                     if name.startswith("little_data"):
-                        found[name] = found[name] | unseen
+                        columns[name] = columns[name] | unseen
             try:
-                write(_as_given(roles, chunk) | {name: from_numpy(values) for name, values in found.items()})
+                write(_as_given(roles, chunk) | {name: from_numpy(values) for name, values in columns.items()})
             except InvalidInputError as error:
                 raise InvalidInputError(f"{chunk.file}: {error}") from error
             seen.add(chunk.rows.X)
@@ -217,13 +217,13 @@ def _columns(
 ) -> dict[str, NDArray[Any]]:
     """Return the columns for features (T, n), by name: predictions, with a level intervals, and contributions."""
     ends = [""] if len(linear.rewards) == 1 else [f"_{reward}" for reward in linear.rewards]
-    found = {"prediction": predicted}
+    values_by_name = {"prediction": predicted}
     if level is not None:
         intervals = linear.interval(X, level, of=of)
-        found = {name: getattr(intervals, name) for name in ("prediction", *_OF_INTERVALS)}
+        values_by_name = {name: getattr(intervals, name) for name in ("prediction", *_OF_INTERVALS)}
     columns = {}
     for j, end in enumerate(ends):
-        for name, values in found.items():
+        for name, values in values_by_name.items():
             columns[f"{name}{end}"] = values.reshape(len(X), -1)[:, j]
     if not contributions:
         return columns

@@ -87,20 +87,21 @@ def score_tables(
         raise InvalidInputError(f"{files}: there are no rows to score.")
     rows = _joined(parts)
     with np.errstate(over="ignore", invalid="ignore"):  # the scores are checked
-        found = observed(rows, rows.X, rows.X_next, unobserved=unobserved, tolerance=tolerance)
+        observed_returns = observed(rows, rows.X, rows.X_next, unobserved=unobserved, tolerance=tolerance)
     try:
-        score = _score(found, rows.X)
+        score = _score(observed_returns, rows.X)
     except InvalidInputError as error:
         raise InvalidInputError(f"{files}: {error}") from error
     if score is None:
         other = ""
         if unobserved != "predict":
             other = ', or use `unobserved="predict"`'
+        n_scored = np.count_nonzero(observed_returns.weight)
         raise InvalidInputError(
-            f"{files}: of {len(rows)} rows {np.count_nonzero(found.weight) or 'none'} can be scored, and at least 2 "
-            f"are needed. Give longer episodes{other}."
+            f"{files}: of {len(rows)} rows {n_scored or 'none'} can be scored, and at least 2 are needed. Give longer "
+            f"episodes{other}."
         )
-    warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
+    warn(little_observed(observed_returns.share, SELF_SCORED), UnobservedWarning)
     limits = Limits.of_rows(rows)
     if linear.limits is not None:
         limits = replace(linear.limits, ranges=None).then(rows)
@@ -125,13 +126,13 @@ def _joined(parts: Sequence[Rows]) -> Rows:
     return Rows.joined(parts, episode=np.concatenate([np.asarray(rows.episode) for rows in parts]))
 
 
-def _score(found: ObservedReturns, values: Array) -> Score | None:
+def _score(observed_returns: ObservedReturns, values: Array) -> Score | None:
     """Return the score of predictions (T, m); None if fewer than two rows have a weight."""
-    n_scored = int(np.count_nonzero(found.weight))
+    n_scored = int(np.count_nonzero(observed_returns.weight))
     if n_scored < 2:
         return None
-    r2, mse = found.scores(values)
-    return Score(r2, mse, len(values), n_scored, found.share)
+    r2, mse = observed_returns.scores(values)
+    return Score(r2, mse, len(values), n_scored, observed_returns.share)
 
 
 # ------------------------------------------------------------ scores of a number of steps
@@ -143,13 +144,13 @@ def score_horizons(
     """Yield the score for each number of steps, as :meth:`lstd.HorizonLSTD.score`; raises as `score_tables` does."""
     check_treatment(unobserved, TOLERANCE)
     for h in horizons:
-        found = model.returns(rows.changed(single=False), h, unobserved)
-        score = _score(found, model.at([h]).predict(rows.X))
+        observed_returns = model.returns(rows.changed(single=False), h, unobserved)
+        score = _score(observed_returns, model.at([h]).predict(rows.X))
         if score is None:
             raise InvalidInputError(
                 f"Two rows must have {h} steps to score. Give longer episodes, or a smaller number."
             )
-        warn(little_observed(found.share, SELF_SCORED), UnobservedWarning)
+        warn(little_observed(observed_returns.share, SELF_SCORED), UnobservedWarning)
         yield score
 
 

@@ -106,18 +106,18 @@ def _of_unseen(file: str, counts: Counter[tuple[str, str]]) -> str:
     """Say which words have no column, in how many rows, and what to do; empty if all have one."""
     if not counts:
         return ""
-    found = []
+    texts = []
     for (column, word), n in counts.most_common(3):
         value = "no value"
         if word:
             value = repr(word)
-        found.append(f"column {column!r} has {value} in {n} row{'s' * (n > 1)}")
-    more = ""
+        texts.append(f"column {column!r} has {value} in {n} row{'s' * (n > 1)}")
+    others = ""
     if len(counts) > 3:
-        more = f", and {len(counts) - 3} more"
+        others = f", and {len(counts) - 3} more"
     return (
-        f"{file}: {', '.join(found)}{more}: the fit had no such rows. They are predicted without that column. Correct "
-        "the words, or fit to rows that have them."
+        f"{file}: {', '.join(texts)}{others}: the fit had no such rows. They are predicted without that column. "
+        "Correct the words, or fit to rows that have them."
     )
 
 
