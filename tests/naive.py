@@ -1084,6 +1084,12 @@ def step_spread(phi, rewards, discounts, last, terminated, weight, theta, ridge,
     return np.array(weights), np.array(least), [(w[own] @ V[own], w[own].sum()) for own in of_groups]
 
 
+def forecast_of_steps_before(rewards, t, k, window, gamma):
+    """The discounted sum of k steps after row t of an episode, if each brings the mean of the `window` steps before."""
+    before = rewards[max(0, t - window) : t]
+    return sum(gamma**j * sum(before) / len(before) for j in range(k))
+
+
 def horizon_units(x, weight, intercept):
     """The squared spread of a column of full rows and its mean square about its centre, by weight.
 

@@ -115,7 +115,7 @@ class BiasWarning(ModelWarning):
 
 
 class MisfitWarning(ModelWarning):
-    """Given when returns depend on the features in ways that the model cannot follow; the message says by how much."""
+    """Given when returns depend on the features, or on rewards before, in ways that the model does not follow."""
 
 
 class BoundsWarning(ModelWarning):

@@ -69,6 +69,14 @@ def test_steps_of_a_horizon_are_predicted_from_what_was_known_and_compared_as_th
     assert_close(found.observed, came, "sums")
     assert_close(found.r2, 1.0 - ((came - found.value) ** 2).sum() / ((came - came.mean()) ** 2).sum(), "solve")
     assert found.total.prediction == pytest.approx(found.value.sum() / came.sum())
+    naive_forecast = []
+    for row in np.flatnonzero(now):
+        own = rows["episode"] == rows["episode"][row]
+        rewards = np.nan_to_num(y[own])
+        t = row - np.flatnonzero(own)[0]
+        naive_forecast.append(naive.forecast_of_steps_before(rewards, t, 5, 5, GAMMA))
+    assert_close(found.naive, naive_forecast, "sums")
+    assert_close(found.naive_r2, 1.0 - ((came - found.naive) ** 2).sum() / ((came - came.mean()) ** 2).sum(), "solve")
     assert str(found).startswith("Backtest over 5 steps\n")
 
 

@@ -39,6 +39,7 @@ from lstd.errors import (
 from lstd.estimators.limits import Limits, beyond_bounds, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
+from lstd.estimators.naive_forecast import NaiveForecast
 from lstd.estimators.step_spread import StepSpread
 from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.horizon_grid import weights_of_grid
@@ -103,6 +104,7 @@ class HorizonModel(Record):
     check: bool = True  # whether `fit` checks it
     checks: Checks | None = None  # of some rows of the fit; None if they were not made
     held_out: HeldOut | None = None  # the same for predictions of folds of these rows
+    naive: NaiveForecast | None = None  # the same beside a naive forecast
     spread: StepSpread | None = None  # the variance about the predictions, by the same rows
     share_at_fit: float | None = None  # of the steps of all returns that was observed, without a column of ones
     negative: str = ""  # that predictions are negative where no reward is, and what to do
@@ -182,6 +184,7 @@ class HorizonModel(Record):
             is_reported=False,
             checks=None,
             held_out=None,
+            naive=None,
             spread=None,
             share_at_fit=None,
             **about,
@@ -617,6 +620,8 @@ class HorizonModel(Record):
         facts |= self.known_checks.texts(solved.lmbda)
         if self.held_out is not None:
             facts["held-out R²"] = round(self.held_out.score, 6)
+        if self.naive is not None:
+            facts["naive forecast"] = self.naive.text
         if self.negative:
             facts["negative"] = self.negative
         if self.said:

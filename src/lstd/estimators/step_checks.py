@@ -13,6 +13,7 @@ as in :mod:`lstd.estimators.bias_check`.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
@@ -32,6 +33,7 @@ from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_squ
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
 from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
+from lstd.estimators.naive_forecast import NaiveForecast, compare
 from lstd.estimators.step_spread import Held, StepSpread, spread_of
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.statistics.solve import check_range
@@ -53,11 +55,17 @@ def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
             bias=or_why(partial(check_bias_of_steps, refit, note)),
             misfit=or_why(partial(check_misfit_of_steps, refit, note)),
         )
-        found = held_out(refit)
-        if found is None:
+        held = hold_out(refit)
+        if held is None:
             return model.described(checks=checks)
-        score, spread = found
-        return model.described(checks=checks, held_out=score, spread=spread)
+        curve = held.curve()
+        if len(some) < model.stream.layout.n_rows:  # many columns would be fitted to too few rows
+            curve = (np.asarray(refit.rows.X @ theta) for theta in model.solved.weights)
+        naive = naive_forecast(refit, curve)
+        if naive is not None:
+            naive.warn(note)
+        score = HeldOut(_score(refit, held), len(some), len(held.places))
+        return model.described(checks=checks, held_out=score, naive=naive, spread=_spread(refit, held))
 
 
 # ------------------------------------------------------------ returns
@@ -201,11 +209,10 @@ def check_bias_of_steps(refit: Refit, note: str = "") -> BiasCheck:
     return check.first() if refit.model.single else check
 
 
-def held_out(refit: Refit) -> tuple[HeldOut, StepSpread] | None:
-    """Return R² of the predictions of H steps on folds of the rows, fitted without each, and the spread about them.
+def hold_out(refit: Refit) -> Held | None:
+    """Return predictions for folds of the rows, fitted without each; None if there are too few groups or rows.
 
-    The weights are those of the model's λ and ridge coefficients, these in proportion to the rows. None if they cannot
-    be known.
+    The weights are those of the model's λ and ridge coefficients, these in proportion to the rows.
     """
     model = refit.model
     try:
@@ -224,17 +231,25 @@ def held_out(refit: Refit) -> tuple[HeldOut, StepSpread] | None:
         return None
     lmbda = model.solved.lmbda
     alpha = model.solved.alpha
-    held = Held(
+    return Held(
         rows=refit.rows,
         centred=completed(prepared).X,
         places=[slice(first, end) for first, end in pairwise(edges)],
         theta=[model.uncentred(model.recursion(rest, lmbda, alpha).run()) for rest in rests],
         system=model.recursion(total, lmbda, alpha).system,
     )
-    score = _score(refit, held)
+
+
+def _spread(refit: Refit, held: Held) -> StepSpread:
+    """Return the variance of the rewards of the next steps about held-out predictions."""
     spread = spread_of(held)
-    weights = model.uncentred(spread.weights)
-    return HeldOut(score, len(refit.rows), len(folds)), replace(spread, weights=weights)
+    return replace(spread, weights=refit.model.uncentred(spread.weights))
+
+
+def naive_forecast(refit: Refit, curve: Iterable[Array]) -> NaiveForecast | None:
+    """Compare predictions of the rows for 1, 2, …, H steps with a naive forecast; None of too few rows or groups."""
+    bounded = (refit.model.bounded(values) for values in curve)
+    return compare(refit.rows, bounded, refit.returns.rewards, refit.model.stream.horizon)
 
 
 def _score(refit: Refit, held: Held) -> float:

@@ -408,6 +408,8 @@ class StepsSummary(Description):
             facts["returns observed"] = _percent(share)
         facts["ridge term"] = f"decides {_percent(self.ridge_shares.mean())}"
         facts["held-out R²"] = self._held_out()
+        if model.naive is not None:
+            facts["naive forecast"] = model.naive.text
         facts["intervals"] = self._blocks()
         facts |= model.known_checks.texts(model.solved.lmbda)
         facts["backtest"] = self.tested or _NO_BACKTEST

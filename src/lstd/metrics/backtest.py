@@ -73,6 +73,9 @@ class Backtest:
         Number of subjects, or rows of a stream, that were active at the cut but not observed for k steps or to an end.
     level : float
         Level of intervals.
+    naive : ndarray
+        A naive forecast of `observed`: the mean reward of the k steps before the cut, or of as many as there are, in
+        each of the steps after it; of a subject without any, the mean forecast of the others.
     of_steps : bool
         Whether the model predicts the sum over k steps itself, as :class:`lstd.HorizonLSTD` does.
     earlier : tuple of Backtest
@@ -105,6 +108,7 @@ class Backtest:
     subject: NDArray[np.intp]
     n_left_out: int
     level: float
+    naive: Array
     of_steps: bool = False
     earlier: tuple[Backtest, ...] = ()
 
@@ -112,6 +116,11 @@ class Backtest:
     def r2(self) -> float:
         """1 − Σ(R − f)² / Σ(R − R̄)²."""
         return 1.0 - float(np.sum((self.observed - self.forecast) ** 2) / np.sum(self._deviations))
+
+    @property
+    def naive_r2(self) -> float:
+        """The same of the naive forecast, which a model should exceed."""
+        return 1.0 - float(np.sum((self.observed - self.naive) ** 2) / np.sum(self._deviations))
 
     @property
     def total(self) -> Interval:
@@ -203,7 +212,12 @@ class Backtest:
     @property
     def document(self) -> dict[str, Any]:
         """The numbers of the table, for programs."""
-        numbers = {"r2": self.r2, "predicted": float(self.predicted.sum()), "observed": float(self.observed.sum())}
+        numbers = {
+            "r2": self.r2,
+            "naive_r2": self.naive_r2,
+            "predicted": float(self.predicted.sum()),
+            "observed": float(self.observed.sum()),
+        }
         counts = {"steps": self.steps, "rows": len(self.value), "left_out": self.n_left_out}
         return {"cut": self.moment, **counts, **numbers}
 
@@ -216,7 +230,8 @@ class Backtest:
         title = f"Backtest over {self.steps} steps"
         if not self.of_steps:
             title += f" ({self._advice} advised at gamma {self.gamma:g})"
-        heads = ("cut", "rows", "left out", "R²", "predicted", "observed", "ratio", f"{100 * self.level:g} % interval")
+        interval = f"{100 * self.level:g} % interval"
+        heads = ("cut", "rows", "left out", "R²", "naive R²", "predicted", "observed", "ratio", interval)
         table = [heads, *(one._line() for one in (*self.earlier, self))]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [title]
@@ -249,7 +264,7 @@ class Backtest:
         return f"A backtest of {self.steps} steps predicted {'; '.join(results)}."
 
     def _line(self) -> tuple[str, ...]:
-        """Return the line of the table: cut, rows, left out, R², predicted, observed, ratio and its interval."""
+        """Return the line of the table: cut, rows, left out, both R², predicted, observed, ratio and its interval."""
         ratio = "sum near 0"
         interval = "–"
         if not self._near_zero:
@@ -261,6 +276,7 @@ class Backtest:
             str(len(self.value)),
             str(self.n_left_out),
             f"{self.r2:.3f}",
+            f"{self.naive_r2:.3f}",
             f"{self.predicted.sum():.6g}",
             f"{self.observed.sum():.6g}",
             ratio,
@@ -586,6 +602,7 @@ class _Log(NamedTuple):
             subject=subject,
             n_left_out=len(active) - len(rows),
             level=level,
+            naive=self._naive(rows, steps),
             of_steps=self.sums_steps,
         )
         return result, _unobserved(model)
@@ -651,6 +668,20 @@ class _Log(NamedTuple):
             if not factor.any():
                 break
         return later, factor, observed
+
+    def _naive(self, rows: NDArray[np.intp], steps: int) -> Array:
+        """Return the forecast that each of the next steps brings the mean reward of as many steps before."""
+        total = np.append(0.0, np.cumsum(np.nan_to_num(self.data.y)))  # of the rewards before each row
+        (last,) = np.nonzero(last_rows(self.data.episode))
+        first = np.append(0, last[:-1] + 1)
+        begin = first[np.searchsorted(last, rows)]
+        n_before = np.minimum(rows - begin, steps)
+        received = total[rows] - total[rows - n_before]
+        known = n_before > 0
+        mean = np.divide(received, n_before, out=np.zeros(len(rows)), where=known)
+        if known.any():
+            mean[~known] = mean[known].mean()
+        return np.asarray(mean * np.sum(self.gamma ** np.arange(steps)))
 
     def _check_known(self, cut: Any, known: Flags, active: NDArray[np.intp]) -> None:
         """Refuse a cut before which no transition lies, or after which nothing does."""
