@@ -96,10 +96,11 @@ class HorizonLSTD(Regressor[HorizonModel]):
         :class:`lstd.LSTD`. Numbers, at least 0, are factors of their own; 0 leaves a feature without a penalty.
     check : bool, default True
         Whether `fit` checks the model, of `horizon` steps, for misfit and, where λ < 1, for bias, and scores it on
-        held-out groups, also beside a naive forecast. It takes whole groups or episodes from all over the rows, the same ones each time: up to
-        2¹⁶ features in all, or 2000 rows or 64 groups if these are more. :func:`lstd.fit_tables` takes them from the
-        first chunk that it reads. `partial_fit` checks nothing, as no row is kept, and forgets what was found before:
-        call :meth:`misfit_check` and :meth:`bias_check`. Files keep what was found.
+        held-out groups, also beside a naive forecast. It takes whole groups or episodes from all over the rows, the
+        same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more.
+        :func:`lstd.fit_tables` takes them from the first chunk that it reads. `partial_fit` checks nothing, as no row
+        is kept, and forgets what was found before: call :meth:`misfit_check` and :meth:`bias_check`. Files keep what
+        was found.
     age : str or int, optional
         Name or number of a feature: steps since the subject was first seen, such as `since_first` of
         :class:`lstd.Trajectories`. The columns e^(−s/4ᵏ), k = 0, 1, … while 4ᵏ ≤ H, and the products of the other
