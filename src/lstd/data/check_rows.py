@@ -21,7 +21,7 @@ from lstd.data.feature_arrays import (
     column_names,
     in_form_of,
 )
-from lstd.data.follow import Pairs, broken_by_missing, broken_pairs
+from lstd.data.follow import Pairs, broken_by_missing, broken_pairs, next_begins
 from lstd.data.identity import NO_VALUE, order_of
 from lstd.data.ids import first_repeat, first_true, identities, in_one_form, last_rows, no_flag, not_contiguous, quoting
 from lstd.data.rows import COLUMNS, PerRow, Rows
@@ -219,11 +219,12 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
     """Return whether each row is the last one of its episode, (T,), as the last of all is."""
-    if ids is None:
-        last = ended.copy()
-        last[-1:] = True
-        return last
-    return last_rows(ids)
+    other_id = None
+    if ids is not None:
+        other_id = last_rows(ids)[:-1]
+    last = np.ones(len(ended), np.bool_)
+    last[:-1] = next_begins(other_id, ended[:-1])
+    return last
 
 
 def _check_pairs(last: Flags, ended: Flags, episode: NDArray[Any] | None, groups: NDArray[Any] | None) -> None:

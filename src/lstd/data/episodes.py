@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
 from lstd.data.doubts import NO_TIMES, TimesOfEnds
-from lstd.data.follow import Broken, Pairs, broken_by_missing, broken_pairs
+from lstd.data.follow import Broken, Pairs, broken_by_missing, broken_pairs, next_begins
 from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, NO_IDS_OF_ROWS, Fault, Ids, first_true
 from lstd.data.roles import Roles
 from lstd.data.seen_ids import NO_IDS, SeenIds
@@ -87,10 +87,12 @@ class Marks:
     @property
     def begins(self) -> Flags:
         """Whether each row begins an episode, (T,), as the first one does."""
+        n_rows = len(self.terminated)
+        other_id = None
         if self.ids is not None:
-            return self.ids.starts(len(self.terminated))
-        ends = self.terminated | self.truncated
-        return np.append(True, ends[:-1])[: len(ends)]
+            other_id = self.ids.starts(n_rows)[1:]
+        ended = self.terminated | self.truncated
+        return np.append(True, next_begins(other_id, ended[:-1]))[:n_rows]
 
 
 def _ids_after(keys: Sequence[Any], ids: Ids | None) -> Ids | None:
@@ -256,11 +258,11 @@ class Episodes:
         roles = self._roles
         state = self.state
         truncated = marks.truncated
-        goes_on = _goes_on(begins)
-        cut_before = np.append(False, (truncated & goes_on)[:-1])  # the row before, of the same episode, is flagged
-        not_cut = np.append((cut_before & (goes_on | marks.terminated))[1:], False)
+        together = _with_next(begins)
+        cut_before = np.append(False, (truncated & together)[:-1])  # the row before, of the same episode, is flagged
+        not_cut = np.append((cut_before & (together | marks.terminated))[1:], False)
         has_reward = ~marks.missing[:, : len(roles.rewards)].all(axis=1)
-        alone = truncated & ~goes_on & ~cut_before & has_reward  # an end without a row for the state that followed
+        alone = truncated & ~together & ~cut_before & has_reward  # an end without a row for the state that followed
         if roles.are_transitions:
             alone[:] = False
         if not is_over:
@@ -295,14 +297,14 @@ class Episodes:
     def _missing(self, marks: Marks, begins: Flags) -> list[Fault]:
         """Find the first row that misses a value of each column, where no episode was cut off."""
         roles = self._roles
-        goes_on = _goes_on(begins)
+        together = _with_next(begins)
         flag = f"column {roles.terminated!r}"
         faults = []
         for column, missing in zip(self._columns, marks.missing.T, strict=True):
             broken = broken_by_missing(
                 column,
                 missing,
-                goes_on,
+                together,
                 marks.terminated,
                 flag=flag,
                 successors=roles.are_transitions,
@@ -312,7 +314,7 @@ class Episodes:
         return faults
 
 
-def _goes_on(begins: Flags) -> Flags:
+def _with_next(begins: Flags) -> Flags:
     """Return whether the next row is of the same episode, (T,), false for the last; `begins` are first rows of one."""
     return np.append(~begins[1:], False)
 

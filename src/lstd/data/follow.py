@@ -58,6 +58,16 @@ class Broken(NamedTuple):
         return Fault(self.row, str(column), f"{self.found}; it {self.must}. {self.remedy}{hint}")
 
 
+def next_begins(other_id: Signs | None, ended: Signs) -> Signs:
+    """Return whether the row after each row begins another episode: `other_id` says where ids differ.
+
+    Without ids, which is None, the row after one in which an episode `ended` does.
+    """
+    if other_id is None:
+        return ended
+    return other_id
+
+
 class Pairs(NamedTuple):
     """Rows and the next row of each, as the rules see them: flags of P pairs, or of one pair.
 
@@ -126,15 +136,15 @@ def broken_pairs(pairs: Pairs, shown: Shown) -> list[Broken]:
 
 
 def broken_by_missing(
-    argument: str, missing: Signs, goes_on: Signs, terminated: Signs, *, flag: str, successors: bool
+    argument: str, missing: Signs, together: Signs, terminated: Signs, *, flag: str, successors: bool
 ) -> Broken | None:
     """Return the first of some rows, (T,), or of one row, in which a number of the transition must not be missing.
 
-    It may be missing in the last row of an episode that did not terminate. `goes_on` says whether the next row is of
+    It may be missing in the last row of an episode that did not terminate. `together` says whether the next row is of
     the same episode, `flag` is the name of the column of `terminated`, and `successors` says whether every row is a
     transition.
     """
-    row = _first(missing, goes_on | terminated | successors)
+    row = _first(missing, together | terminated | successors)
     if row is None:
         return None
     must = "must be finite on every row but the last one of an episode that did not terminate"
@@ -231,15 +241,13 @@ def check_given_throughout(name: str, before: bool, now: bool) -> None:
 
 
 def has_same_episode(last: Rows, first: Rows) -> bool:
-    """Return whether the last of `last` and the first of `first` are of one episode.
-
-    The ids say so; without ids an episode goes on until it terminates.
-    """
+    """Return whether the last of `last` and the first of `first` are of one episode."""
     one = last.last_episode
     two = first.first_episode
-    if one is None and two is None:
-        return not last.terminated[-1]
-    return one == two
+    other_id = None
+    if one is not None or two is not None:
+        other_id = one != two
+    return not next_begins(other_id, last.terminated[-1])
 
 
 def in_group(last: Rows, first: Rows) -> bool:
