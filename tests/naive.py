@@ -802,6 +802,53 @@ def least_variance_mean(values, contributions):
     return (1.0 - a) * values[0] + a * values[1], [(1.0 - a) * x + a * y for x, y in zip(one, two, strict=True)]
 
 
+def value_by_table(episodes, discounts):
+    """The value in the process of observed frequencies, and what each episode contributes to its error.
+
+    An episode has `states` (T + 1,), `actions`, `rewards` and `terminated` (T,), and `policies` (T + 1, n_actions); a
+    last state that is terminal is not used. `discounts` has those of transitions, (T,) for each episode.
+    """
+    moves = {}
+    for one, discount in zip(episodes, discounts, strict=True):
+        for t, pair in enumerate(zip(one["states"], one["actions"], strict=False)):
+            left = 0.0 if one["terminated"][t] else discount[t]
+            moves.setdefault(pair, []).append((one["rewards"][t], left, one["states"][t + 1], one["policies"][t + 1]))
+    places = {pair: i for i, pair in enumerate(moves)}
+
+    def mixture(state, policy):
+        """The weights of logged pairs in Σ_a π(a|s) q(s, a)."""
+        weights = np.zeros(len(moves))
+        for action, p in enumerate(policy):
+            like = [(state, action)]
+            if like[0] not in moves:
+                like = [pair for pair in moves if pair[0] == state] or [*moves]
+            n = sum(len(moves[pair]) for pair in like)
+            for pair in like:
+                weights[places[pair]] += p * len(moves[pair]) / n
+        return weights
+
+    A, b = np.eye(len(moves)), np.zeros(len(moves))
+    for pair, i in places.items():
+        for reward, discount, after, policy in moves[pair]:
+            b[i] += reward / len(moves[pair])
+            if discount > 0.0:
+                A[i] -= discount * mixture(after, policy) / len(moves[pair])
+    q = np.linalg.solve(A, b)
+    starts = [mixture(one["states"][0], one["policies"][0]) for one in episodes]
+    visits = np.linalg.solve(A.T, np.mean(starts, axis=0))
+    values = []
+    for one, discount, start in zip(episodes, discounts, starts, strict=True):
+        value = start @ q
+        for t, pair in enumerate(zip(one["states"], one["actions"], strict=False)):
+            delta = one["rewards"][t] - q[places[pair]]
+            if not one["terminated"][t]:
+                delta += discount[t] * mixture(one["states"][t + 1], one["policies"][t + 1]) @ q
+            value += len(episodes) * visits[places[pair]] / len(moves[pair]) * delta
+        values.append(value)
+    m = len(values)
+    return np.mean(values), (np.array(values) - np.mean(values)) / m / np.sqrt(1.0 - 1.0 / m)
+
+
 def first_choice(choice, estimate, per_decision, error, chance_if_nothing_is_hidden, times_wider=1.0):
     """The value where the state may hide something: a mean of both if that is sure and the second is no noise.
 

@@ -145,6 +145,7 @@ def test_where_the_state_hides_something_the_interval_holds_both():
 
 def test_where_it_hides_nothing_the_interval_is_that_of_the_choice():
     data, state = simulated()
+    state = np.column_stack([state, np.random.default_rng(7).uniform(size=len(state))])  # no pair recurs: no table
     found = evaluate_policy(**data, gamma=GAMMA, state=state)
     assert not found.hidden.hides
     choice = found.candidates[found.method]

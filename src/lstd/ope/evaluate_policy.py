@@ -7,7 +7,13 @@ the second. Where nothing speaks against the features, by the first two comparis
 second is right too, and their mean of least variance is taken. What the estimate adds to the action values alone is
 shrunk as far as it is noise (James and Stein 1961).
 
-All three assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that at
+Where pairs of a state and an action recur, at least five times on average, and the state seems to hide nothing, the
+frequencies of the log predict better than trees: the value by the table of pairs (:mod:`lstd.ope.pair_table`) takes the
+place of the action values and of the doubly robust value, of which it is both. Its standard error is that of the
+frequencies, zero where moves are certain, so the interval is the hull of that of the choice and that of the state
+values with visits.
+
+All of these assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that at
 5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
 assume it. Where it is rejected at 1 %, with c the difference of both estimates and s its standard error, the value is
 
@@ -32,6 +38,7 @@ from lstd.errors import InvalidInputError, MisfitWarning, warn
 from lstd.ope.hidden_state import hidden_state_check
 from lstd.ope.logged_rows import UNWEIGHTED, check_ratio_alone, logged_rows, ratio_rows, states_of
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
+from lstd.ope.pair_table import value_by_table
 from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policies import PolicyArguments
 from lstd.ope.policy_value import PolicyValue, doubted, evaluated
@@ -42,6 +49,7 @@ from lstd.types import FeaturesLike
 
 WEIGHTED = "weighted state values"
 ROBUST = "doubly robust"
+TABLE = "table of pairs"
 MEAN = "least-variance mean"
 PER_DECISION = "per-decision doubly robust"
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
@@ -232,22 +240,35 @@ def _of_ratios(log: LoggedStates, level: float, bounds: Bounds | None) -> Policy
 
 def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) -> PolicyValue:
     """Return the first choice among all candidates."""
+    hidden = hidden_state_check(log)
     direct, robust = log.robust(q)
     parts = {
         "state values": log.plain,
         WEIGHTED: log.weighted,
         "action values": direct,
         ROBUST: robust,
-        MEAN: least_variance_mean(robust, log.weighted),
         PER_DECISION: log.per_decision,
     }
+    best = ROBUST  # of all that need action values
+    table = None
+    if q is None and not hidden.hides:
+        table = value_by_table(log)
+    if table is not None:
+        best = TABLE
+        direct = table
+        parts[TABLE] = table
+    parts[MEAN] = least_variance_mean(parts[best], log.weighted)
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
-    features = feature_check(log, robust)
-    hidden = hidden_state_check(log)
-    method = _chosen(found, features)
+    features = feature_check(log, parts[best])
+    method = _chosen(found, best, features)
     estimate = found[method]
+    beside = None
     if hidden.hides:
-        both = replace(parts[method], beside=log.per_decision).with_ties(bounds)
+        beside = log.per_decision
+    elif table is not None:
+        beside = log.weighted
+    if beside is not None:
+        both = replace(parts[method], beside=beside).with_ties(bounds)
         estimate = evaluated(both, level, method)
     value = _shrunk(parts[method], direct)
     value = min(max(value, estimate.lower), estimate.upper)
@@ -259,13 +280,13 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
     return _hidden_said(doubted(chosen, log, features))
 
 
-def _chosen(found: dict[str, PolicyValue], features: FeatureCheck) -> str:
-    """Return the name of the estimate to take if the state hides nothing."""
-    if found[ROBUST].standard_error > _WIDER * found[WEIGHTED].standard_error:
+def _chosen(found: dict[str, PolicyValue], best: str, features: FeatureCheck) -> str:
+    """Return the name of the estimate to take if the state hides nothing; `best` is that by action values."""
+    if found[best].standard_error > _WIDER * found[WEIGHTED].standard_error:
         return WEIGHTED
     if features.agrees:
         return MEAN
-    return ROBUST
+    return best
 
 
 def _is_usable(per_decision: PolicyValue, other: PolicyValue) -> bool:

@@ -85,7 +85,7 @@ def combined(
 
 
 def least_variance_mean(one: ValueByBlocks, two: ValueByBlocks) -> ValueByBlocks:
-    """Return the mean of two values with the same dual weights, with weights in [0, 1], that has the least variance.
+    """Return the mean of two values, with weights in [0, 1], that has the least variance.
 
     With contributions c and d of blocks, (1 − a) c + a d is shortest at a = c·(c − d) / |c − d|²: generalised least
     squares, from the covariance of both.
@@ -95,11 +95,15 @@ def least_variance_mean(one: ValueByBlocks, two: ValueByBlocks) -> ValueByBlocks
     a = 0.0
     if square:
         a = float(np.clip(one.blocks @ apart / square, 0.0, 1.0))
+    dual = None
+    if one.dual is not None and two.dual is not None:
+        dual = (1.0 - a) * one.dual + a * two.dual
     return replace(
         one,
         value=(1.0 - a) * one.value + a * two.value,
         blocks=(1.0 - a) * one.blocks + a * two.blocks,
         shift=(1.0 - a) * one.shift + a * two.shift,
+        dual=dual,
     )
 
 
