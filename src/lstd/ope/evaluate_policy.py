@@ -9,12 +9,12 @@ shrunk as far as it is noise (James and Stein 1961).
 
 Where pairs of a state and an action recur, at least five times on average, and the state seems to hide nothing, the
 frequencies of the log predict better than trees: the value by the table of pairs (:mod:`lstd.ope.pair_table`) takes the
-place of the action values and of the doubly robust value, of which it is both. Its standard error is that of the
+place of the action values and of the doubly robust value, since it is both. Its standard error is that of the
 frequencies, zero where moves are certain, so the interval is the hull of that of the choice and that of the state
 values with visits.
 
-All of these assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that at
-5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
+All of these assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that
+at 5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
 assume it. Where it is rejected at 1 %, with c the difference of both estimates and s its standard error, the value is
 
     v = (1 − w) v_choice + w v_per-decision,   w = max(1/2, 1 − 2 s²/c²),
@@ -95,6 +95,9 @@ def evaluate_policy(
     1e-5 of the mean square of a feature, summed over rows: it does not decide. Folds are random; `random_state` repeats
     them.
 
+    Where pairs of a state and an action recur, five times on average, the value by their frequencies takes the place of
+    both action values and the doubly robust value, and the interval also holds that of the LSTD value with visits.
+
     Parameters
     ----------
     X : array-like, DataFrame or sparse of shape (T, n)
@@ -132,9 +135,9 @@ def evaluate_policy(
     Returns
     -------
     PolicyValue
-        `method` is the estimate that `value` shrinks, "doubly robust", "weighted state values" or
-        "least-variance mean", or "mean of doubly robust and per-decision" and the like; `candidates` has these three,
-        "state values", "action values" and "per-decision doubly robust".
+        `method` is the estimate that `value` shrinks, "doubly robust", "table of pairs", "weighted state values" or
+        "least-variance mean", or "mean of doubly robust and per-decision" and the like; `candidates` has these, the
+        table only where it is taken, and "state values", "action values" and "per-decision doubly robust".
 
     Raises
     ------
@@ -247,26 +250,24 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
         WEIGHTED: log.weighted,
         "action values": direct,
         ROBUST: robust,
-        PER_DECISION: log.per_decision,
     }
-    best = ROBUST  # of all that need action values
-    table = None
-    if q is None and not hidden.hides:
+    best = ROBUST  # of what rests on action values
+    beside = None  # the interval holds that of this one, too
+    if hidden.hides:
+        beside = log.per_decision
+    elif q is None:
         table = value_by_table(log)
-    if table is not None:
-        best = TABLE
-        direct = table
-        parts[TABLE] = table
+        if table is not None:
+            best = TABLE
+            parts[TABLE] = table
+            direct = table
+            beside = log.weighted
     parts[MEAN] = least_variance_mean(parts[best], log.weighted)
+    parts[PER_DECISION] = log.per_decision
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
     features = feature_check(log, parts[best])
     method = _chosen(found, best, features)
     estimate = found[method]
-    beside = None
-    if hidden.hides:
-        beside = log.per_decision
-    elif table is not None:
-        beside = log.weighted
     if beside is not None:
         both = replace(parts[method], beside=beside).with_ties(bounds)
         estimate = evaluated(both, level, method)

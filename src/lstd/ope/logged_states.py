@@ -516,13 +516,17 @@ def feature_check(log: LoggedStates, robust: ValueByBlocks | None = None) -> Fea
     difference = np.array([value for value, _ in compared])
     error = np.array([np.sqrt((blocks**2).sum()) for _, blocks in compared])
     shares = plain.fitted.influence.shares
-    chance = np.array([_chance(value, blocks, shares) for value, blocks in compared])
+    chance = np.array([chance_of(value, blocks, shares) for value, blocks in compared])
+    return FeatureCheck(NAMES[: len(compared)], difference, error, chance, least_difference(log))
+
+
+def least_difference(log: LoggedStates) -> float:
+    """Return the least difference that matters: half of the standard error of the value, but more than rounding."""
     rounding = ROUNDING * largest_sum(log.logged)
-    limit = max(FAR * float(np.linalg.norm(plain.blocks)), rounding)
-    return FeatureCheck(NAMES[: len(compared)], difference, error, chance, limit)
+    return max(FAR * float(np.linalg.norm(log.plain.blocks)), rounding)
 
 
-def _chance(value: float, blocks: Array, shares: Array) -> float:
+def chance_of(value: float, blocks: Array, shares: Array) -> float:
     """Return the chance of a larger difference from zero, from contributions of blocks, (E,)."""
     error = float(np.sqrt((blocks**2).sum()))
     if not error:

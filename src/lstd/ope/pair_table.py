@@ -14,13 +14,15 @@ r̄ the mean rewards of pairs, and φ̄₀ the policy in first states, averaged 
 with the discounted visits d of the policy to pairs. The errors δ_t of q sum to zero in each pair, so weights that
 depend on the pair alone, such as ratios and visits, correct nothing: the value is its own doubly robust one. Episode e
 of m contributes v(s_0) / m + Σ_{t∈e} g_t δ_t.
+
+A process with many pairs that were seldom logged, or never, is not the one that frequencies show. The same sum with
+action values of the other folds, Σ_e (v₋(s_0) / m + Σ_{t∈e} g_t δ₋_t), then has another value, by more than chance.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,9 @@ from scipy import linalg, sparse
 
 from lstd.data.feature_arrays import Features
 from lstd.ope.logged_rows import Places
-from lstd.ope.logged_states import LoggedStates
+from lstd.ope.logged_states import CHANCE, LoggedStates, chance_of, least_difference
 from lstd.ope.value_by_blocks import ValueByBlocks, combined
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 RECURS = 5  # transitions of a logged pair, on average, from which on pairs recur
 _MOST = 2000  # states, and logged pairs, of which the system is solved as a dense one
@@ -42,10 +44,11 @@ _SAME = 1e-9  # of features and probabilities that rounding tells apart
 class LoggedPairs:
     """Transitions by their place among all pairs of the S states of a log and its actions, s · n_actions + a."""
 
+    log: LoggedStates
+    n_states: int
     pair: Places  # (N,) of transitions
     after: Places  # (N,) states of successors; of terminal ones, any
     first: Places  # (m,) first states of episodes
-    count: Array  # (S, n_actions) numbers of transitions n_p
 
     @classmethod
     def of(cls, log: LoggedStates) -> LoggedPairs | None:
@@ -58,6 +61,7 @@ class LoggedPairs:
         policy = logged.policy
         after = np.minimum(logged.full + 1, len(rows) - 1)
         if log.columns_next is not None:
+            assert rows.X_next is not None
             goes_on = ~rows.terminated[logged.full]
             given = logged.full[goes_on]
             columns = np.vstack([columns, log.columns_next[given]])
@@ -68,86 +72,144 @@ class LoggedPairs:
         state = places_of_rows(columns, _MOST)
         if state is None or not (_decided_by(state, features) and _decided_by(state, policy)):
             return None
-        n_actions = logged.features.n_actions
-        n_states = int(state.max()) + 1
-        pair = state[logged.full] * n_actions + logged.codes
-        count = np.bincount(pair, minlength=n_states * n_actions).reshape(n_states, n_actions)
-        return cls(pair, state[after], state[log.first], count.astype(np.float64))
+        pair = state[logged.full] * logged.features.n_actions + logged.codes
+        return cls(log, int(state.max()) + 1, pair, state[after], state[log.first])
 
     @property
     def recur(self) -> bool:
         """Whether pairs were logged often enough to take their frequencies for those of the process."""
-        n_logged = np.count_nonzero(self.count)
+        n_logged = len(np.unique(self.pair))
         return n_logged <= _MOST and RECURS * n_logged <= len(self.pair)
 
-    @cached_property
-    def logged(self) -> Places:
-        """Places of the K pairs that were logged, in order, (K,)."""
-        return np.flatnonzero(self.count)
-
     @property
-    def at(self) -> Places:
-        """Number of each transition's pair among the logged ones, (N,)."""
-        return np.searchsorted(self.logged, self.pair)
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return self.log.logged.features.n_actions
 
-    def means(self) -> Any:
-        """Return the matrix that takes the mean over the transitions of each logged pair, (K, N)."""
-        N = len(self.pair)
-        share = 1.0 / self.count.ravel()[self.pair]
-        return sparse.csr_array((share, (self.at, np.arange(N))), shape=(len(self.logged), N))
+    def values_of(self, q: Array, own: Any = slice(None)) -> tuple[Array, Array]:
+        """Return the errors δ of some transitions, and v of all first states, by action values (S, n_actions)."""
+        logged = self.log.logged
+        v_after = (logged.successors[own] * q[self.after[own]]).sum(axis=1)
+        delta = logged.rewards[own] + logged.discount[own] * v_after - q.ravel()[self.pair[own]]
+        v_first = (logged.policy_of(self.log.first) * q[self.first]).sum(axis=1)
+        return delta, v_first
 
-    def mixtures(self, states: Places, policy: Array) -> Any:
-        """Return the matrix that takes Σ_a π(a|s) q(s, a) of some states, (n, K), from values of logged pairs."""
-        rows, codes = np.nonzero(policy)
-        n_actions = self.count.shape[1]
-        places = states[rows] * n_actions + codes
-        by_pair = sparse.csr_array((policy[rows, codes], (rows, places)), shape=(len(states), self.count.size))
-        never = self.count.sum(axis=1) == 0.0  # states in which no action was logged
-        without = sparse.csr_array((never[states] * policy.sum(axis=1))[:, np.newaxis])
-        of_all = self.count.ravel()[self.logged] / self.count.sum()
-        return by_pair @ self._stand_ins + without @ sparse.csr_array(of_all[np.newaxis])
 
-    @cached_property
-    def _stand_ins(self) -> Any:
-        """The matrix that takes values of all pairs of states with a logged action, (S · n_actions, K)."""
-        n_states, n_actions = self.count.shape
-        K = len(self.logged)
-        state_of_pair = np.repeat(np.arange(n_states), n_actions)
-        state_of_logged = state_of_pair[self.logged]
-        share = self.count.ravel()[self.logged] / self.count.sum(axis=1)[state_of_logged]
-        of_states = sparse.csr_array((share, (state_of_logged, np.arange(K))), shape=(n_states, K))
-        unlogged = sparse.diags_array((self.count.ravel() == 0.0) * 1.0)
-        own = sparse.csr_array((np.ones(K), (self.logged, np.arange(K))), shape=(self.count.size, K))
-        return own + unlogged @ of_states[state_of_pair]
+@dataclass(frozen=True, eq=False)
+class ObservedProcess:
+    """The process with the frequencies of some transitions, and action values of the target policy in it."""
+
+    count: Array  # (S · n_actions,) numbers of transitions n_p
+    stand_ins: (
+        Any  # sparse (S · n_actions, K): values of pairs of a state with a logged action, from those of logged ones
+    )
+    factors: tuple[Array, Array]  # LU decomposition of B
+    q: Array  # (S, n_actions)
+
+    @classmethod
+    def of(cls, pairs: LoggedPairs, taught: Flags) -> ObservedProcess | None:
+        """Return the process that the transitions `taught` (N,) show; None if it never ends."""
+        logged = pairs.log.logged
+        n_pairs = pairs.n_states * pairs.n_actions
+        pair = pairs.pair[taught]
+        count = np.bincount(pair, minlength=n_pairs).astype(np.float64)
+        own = np.flatnonzero(count)  # K logged pairs
+        stand_ins = stand_ins_of(count.reshape(pairs.n_states, pairs.n_actions))
+        mean_rewards = np.bincount(pair, logged.rewards[taught], n_pairs)[own] / count[own]
+
+        share = logged.discount[taught] / count[pair]
+        rows, codes = np.nonzero(logged.successors[taught])
+        mass = share[rows] * logged.successors[taught][rows, codes]
+        places = pairs.after[taught][rows] * pairs.n_actions + codes
+        moves = sparse.csr_array((mass, (np.searchsorted(own, pair)[rows], places)), shape=(len(own), n_pairs))
+        B = np.eye(len(own)) - expected(moves, stand_ins, count)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", linalg.LinAlgWarning)  # of a singular matrix, which pivots show
+            factors = linalg.lu_factor(B, check_finite=False)
+        if np.abs(np.diagonal(factors[0])).min() < _SMALLEST_PIVOT:
+            return None
+        q_logged = linalg.lu_solve(factors, mean_rewards)
+        q = stand_ins @ q_logged
+        q[unlogged_states(count, stand_ins)] = count[own] @ q_logged / count.sum()
+        return cls(count, stand_ins, factors, q.reshape(pairs.n_states, pairs.n_actions))
+
+    def visits(self, start: Array) -> Array:
+        """Return discounted visits to logged pairs, (S · n_actions,), from shares of pairs to start with."""
+        mean = expected(sparse.csr_array(start[np.newaxis]), self.stand_ins, self.count)[0]  # φ̄₀
+        found = np.zeros(len(self.count))
+        found[self.count > 0.0] = linalg.lu_solve(self.factors, mean, trans=1)
+        return found
+
+
+def stand_ins_of(count: Array) -> Any:
+    """Return the matrix that takes values of all pairs from those of the K logged ones, sparse (S · n_actions, K).
+
+    `count` (S, n_actions) are numbers of transitions. States without any have rows of zeros.
+    """
+    n_states, n_actions = count.shape
+    own = np.flatnonzero(count)
+    K = len(own)
+    state_of_pair = np.repeat(np.arange(n_states), n_actions)
+    state_of_own = state_of_pair[own]
+    share = count.ravel()[own] / count.sum(axis=1)[state_of_own]
+    of_states = sparse.csr_array((share, (state_of_own, np.arange(K))), shape=(n_states, K))
+    unlogged = sparse.diags_array((count.ravel() == 0.0) * 1.0)
+    itself = sparse.csr_array((np.ones(K), (own, np.arange(K))), shape=(count.size, K))
+    return itself + unlogged @ of_states[state_of_pair]
+
+
+def unlogged_states(count: Array, stand_ins: Any) -> Flags:
+    """Return which pairs are of a state in which no action was logged, (S · n_actions,)."""
+    return np.asarray((count == 0.0) & (np.diff(stand_ins.indptr) == 0))
+
+
+def expected(mass: Any, stand_ins: Any, count: Array) -> Array:
+    """Return shares of logged pairs, (n, K), from sparse shares of all pairs, (n, S · n_actions)."""
+    without = mass @ (unlogged_states(count, stand_ins) * 1.0)
+    of_all = count[count > 0.0] / count.sum()
+    return np.asarray((mass @ stand_ins).toarray() + np.outer(without, of_all))
 
 
 def value_by_table(log: LoggedStates) -> ValueByBlocks | None:
-    """Return the value in the process that the log shows; None if pairs recur too seldom, or it never ends."""
+    """Return the value in the process that the log shows; None if pairs recur too seldom to know it."""
     pairs = LoggedPairs.of(log)
     if pairs is None or not pairs.recur:
         return None
     logged = log.logged
-    means = pairs.means()
-    after = pairs.mixtures(pairs.after, logged.successors)
-    start = pairs.mixtures(pairs.first, logged.policy_of(log.first))
-    P = (means @ (sparse.diags_array(logged.discount) @ after)).toarray()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", linalg.LinAlgWarning)  # of a singular matrix, which pivots show
-        factors = linalg.lu_factor(np.eye(len(P)) - P, check_finite=False)
-    if np.abs(np.diagonal(factors[0])).min() < _SMALLEST_PIVOT:
+    process = ObservedProcess.of(pairs, np.ones(len(pairs.pair), np.bool_))
+    if process is None:
         return None
-    q = linalg.lu_solve(factors, means @ logged.rewards)
     m = len(log.first)
-    mean = np.asarray(start.sum(axis=0)) / m  # φ̄₀
-    visits = linalg.lu_solve(factors, mean, trans=1)  # d
+    start = np.zeros((pairs.n_states, pairs.n_actions))
+    np.add.at(start, pairs.first, logged.policy_of(log.first) / m)
+    g = process.visits(start.ravel())[pairs.pair] / process.count[pairs.pair]
+    found = summed(log, g, *pairs.values_of(process.q))
 
-    at = pairs.at
-    g = visits[at] / pairs.count.ravel()[pairs.pair]
-    delta = logged.rewards + logged.discount * (after @ q) - q[at]
-    values = start @ q + m * np.bincount(logged.episode, g * delta, m)
+    delta = np.empty(len(g))
+    v_first = np.empty(m)
+    for k in np.unique(log.fold):
+        own = log.fold == k
+        others = ObservedProcess.of(pairs, ~own)
+        if others is None:
+            return None
+        delta[own], of_others = pairs.values_of(others.q, own)
+        begun = log.folds[log.first] == k
+        v_first[begun] = of_others[begun]
+    by_others = summed(log, g, delta, v_first)
+    difference = found.value - by_others.value
+    chance = chance_of(difference, found.blocks - by_others.blocks, log.plain.fitted.influence.shares)
+    if chance < CHANCE and abs(difference) > least_difference(log):
+        return None
+    return found
+
+
+def summed(log: LoggedStates, g: Array, delta: Array, v_first: Array) -> ValueByBlocks:
+    """Return the mean of v(s_0) over episodes plus Σ g_t δ_t, with what episodes contribute."""
+    m = len(v_first)
+    values = v_first + m * np.bincount(log.logged.episode, g * delta, m)
     no_features = np.zeros_like(log.plain.phi)  # the value does not depend on weights of features
     share = np.full(m, 1.0 / m)
-    return combined(log.plain.fitted, no_features, values, share, ones=0.0, log=logged, dual=g)
+    return combined(log.plain.fitted, no_features, values, share, ones=0.0, log=log.logged, dual=g)
 
 
 def places_of_rows(columns: Array, most: int) -> Places | None:

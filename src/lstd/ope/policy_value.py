@@ -68,8 +68,8 @@ class PolicyValue:
         at α = 0; of a doubly robust value, the weight of the errors of `q`. None for an LSTD without `data` or a model
         from a file.
     method : str
-        "state values", "action values", either of them "weighted", "doubly robust", a mean of these by
-        :func:`evaluate_policy`, or the name of an estimator of :func:`importance_sampling`.
+        "state values", "action values", either of them "weighted", "doubly robust", "table of pairs" or a mean of these
+        by :func:`evaluate_policy`, or the name of an estimator of :func:`importance_sampling`.
     candidates : dict of PolicyValue
         What :func:`evaluate_policy` chose from, by method.
     features : FeatureCheck or None
