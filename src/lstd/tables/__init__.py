@@ -12,7 +12,7 @@ The way of a row of a CSV file into a model, by the names of files here unless a
     distributed    runs on threads or a Dask cluster; each sums whole tables
     sum_tables     sums a table: draws chunks, and cuts them at the starts of blocks
     reader         makes chunks: data/csv_table parses text, data/parse_columns numbers, flags, ids and times,
-                   data/follow checks rows
+                   data/episodes follows rows, by the rules of data/follow
     statistics     sums the rows of a chunk and merges the sums of tables, whose ends it checks
     table_fit      solves for the weights: estimators/model
 """
