@@ -19,6 +19,8 @@ from lstd.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+Integers = NDArray[np.int64]
+
 __all__ = ["load_decisions", "load_machines", "load_patients", "load_shop"]
 
 
@@ -31,33 +33,52 @@ class _Chain:
 
     probability: Array
     reward: Array
-    successor: NDArray[np.int64]
+    successor: Integers
 
-    def episodes(self, random: Any, state: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    @classmethod
+    def with_end(cls, ends: Array, successor: Integers, reward: Array | float, reward_at_end: float) -> _Chain:
+        """Return a chain whose outcomes are equally likely, but for the last one, with which the episode ends.
+
+        `ends` (k,) is the probability of that one, and `successor` (k, J − 1) and `reward` are those of the others.
+        """
+        n_others = successor.shape[1]
+        end = ends[:, np.newaxis]
+        each = (1.0 - end) / n_others
+        rewards = np.broadcast_to(reward, successor.shape)
+        last_reward = np.full_like(end, reward_at_end)
+        no_successor = np.full(end.shape, -1)
+        return cls(
+            probability=np.hstack([np.repeat(each, n_others, axis=1), end]),
+            reward=np.hstack([rewards, last_reward]),
+            successor=np.hstack([successor, no_successor]),
+        )
+
+    def episodes(self, random: np.random.Generator, state: Integers, lengths: Integers) -> dict[str, NDArray[Any]]:
         """Draw an episode from each state, of at most `lengths` steps, then a horizon row: arrays over all rows.
 
         The columns are episode, step, state, reward (NaN in horizon rows), outcome (-1 there) and ended.
         """
-        cumulative = self.probability.cumsum(axis=1)[:, :-1].round(9)
+        cumulative = self.probability.cumsum(axis=1).round(9)
+        thresholds = cumulative[:, :-1]  # the last one is 1
         episode = np.arange(len(state))  # those that go on
         step = 0
         rows_of_steps: list[dict[str, NDArray[Any]]] = []
         while len(episode):
             uniform = random.random((len(episode), 1))
-            outcome = (uniform > cumulative[state]).sum(axis=1)
+            outcome = (uniform > thresholds[state]).sum(axis=1)
             successor = self.successor[state, outcome]
             is_observed = lengths[episode] > step  # False in a horizon row
             ended = is_observed & (successor < 0)
-            rows_of_steps.append(
-                {
-                    "episode": episode,
-                    "step": np.full(len(episode), step),
-                    "state": state,
-                    "reward": np.where(is_observed, self.reward[state, outcome], np.nan),
-                    "outcome": np.where(is_observed, outcome, -1),
-                    "ended": ended,
-                }
-            )
+            reward = self.reward[state, outcome]
+            rows_of_step = {
+                "episode": episode,
+                "step": np.full(len(episode), step),
+                "state": state,
+                "reward": np.where(is_observed, reward, np.nan),
+                "outcome": np.where(is_observed, outcome, -1),
+                "ended": ended,
+            }
+            rows_of_steps.append(rows_of_step)
             goes_on = is_observed & ~ended
             episode = episode[goes_on]
             state = successor[goes_on]
@@ -65,9 +86,12 @@ class _Chain:
 
         columns = {}
         for name in rows_of_steps[0]:
-            columns[name] = np.concatenate([rows[name] for rows in rows_of_steps])
+            parts = [rows[name] for rows in rows_of_steps]
+            columns[name] = np.concatenate(parts)
         by_episode = np.lexsort([columns["step"], columns["episode"]])
-        return {name: column[by_episode] for name, column in columns.items()}
+        for name, column in columns.items():
+            columns[name] = column[by_episode]
+        return columns
 
     def returns(self, gamma: float, steps: int) -> tuple[Array, Array]:
         """Compute the mean and the standard deviation of the discounted rewards of the next `steps`, each (k,).
@@ -91,7 +115,8 @@ class _Chain:
             square = mean_square_reward + crossed @ mean + twice @ square
             mean = mean_reward + once @ mean
         variance = np.maximum(square - mean**2, 0.0)
-        return mean.round(6), np.sqrt(variance).round(6)
+        std = np.sqrt(variance)
+        return mean.round(6), std.round(6)
 
     def _expecting(self, weights: Array) -> csr_array:
         """Return the matrix (k, k) that sums values of successors over outcomes, with weights (k, J)."""
@@ -99,9 +124,10 @@ class _Chain:
         entries = weights * (self.successor >= 0)
         columns = np.maximum(self.successor, 0)
         begins_of_rows = np.arange(0, k * J + 1, J)
-        return csr_array((entries.ravel(), columns.ravel(), begins_of_rows), shape=(k, k))
+        parts = (entries.ravel(), columns.ravel(), begins_of_rows)
+        return csr_array(parts, shape=(k, k))
 
-    def truth(self, state: NDArray[np.int64], gamma: float, steps: int, **ids: Any) -> pd.DataFrame:
+    def truth(self, state: Integers, gamma: float, steps: int, **ids: Any) -> pd.DataFrame:
         """Return ids, and the columns value and std of :meth:`returns`, for the state of each row."""
         mean, std = self.returns(gamma, steps)
         return _frame(**ids, value=mean[state], std=std[state])
@@ -167,24 +193,37 @@ def _shop(n_customers: int, seed: int, *, events: bool = False) -> tuple[pd.Data
     weeks = rows["step"] + 1
     spend = rows["reward"]
     closed = rows["ended"]
-    monday = np.datetime64("2024-12-30", "s") + 7 * np.arange(53).astype("m8[D]")
+    first_monday = np.datetime64("2024-12-30", "s")
+    days = 7 * np.arange(53)
+    monday = first_monday + days.astype("m8[D]")
     week = start[customer] + rows["step"]
-    truth = chain.truth(rows["state"], 0.98, 700, customer=customer, week=monday[week])
+    truth = chain.truth(
+        rows["state"],
+        0.98,
+        700,
+        customer=customer,
+        week=monday[week],
+    )
     if events:
         is_event = (spend > 0) | closed
+        everybody = np.arange(n_customers)
         never_closed = np.zeros(n_customers, dtype=bool)
+        week_of_event = np.append(start - 1, week[is_event])
         log = _frame(
-            customer=np.append(np.arange(n_customers), customer[is_event]),
-            date=monday[np.append(start - 1, week[is_event])],
+            customer=np.append(everybody, customer[is_event]),
+            date=monday[week_of_event],
             spend=np.append(first_spend / 10, spend[is_event]),
             closed=np.append(never_closed, closed[is_event]),
         )
+        log = log.sort_values(["customer", "date"], ignore_index=True)
         is_active = np.isnan(spend)
-        return log.sort_values(["customer", "date"], ignore_index=True), truth[is_active].reset_index(drop=True)
+        return log, truth[is_active].reset_index(drop=True)
 
     row = np.arange(len(week))
-    follows_purchase = np.append(True, spend[:-1] > 0) | (weeks == 1)
-    row_after_purchase = np.maximum.accumulate(np.where(follows_purchase, row, 0))
+    bought_before = np.append(True, spend[:-1] > 0)
+    follows_purchase = bought_before | (weeks == 1)
+    begins = np.where(follows_purchase, row, 0)
+    row_after_purchase = np.maximum.accumulate(begins)
     table = _frame(
         customer=customer,
         week=monday[week],
@@ -204,20 +243,17 @@ def _shop_chain() -> _Chain:
     """
     factors = np.array([0, 0, 0, 0, 0, 10, 13, 16, 18, 23])  # tenths of what is usual, 0.8 on average
     recent, since_last = np.divmod(np.arange(800 * 4), 4)
-    leaves = np.where(since_last == 3, 0.3, 0.02)[:, np.newaxis]
-    stays = np.repeat((1.0 - leaves) / 10, 10, axis=1)
+    leaves = np.where(since_last == 3, 0.3, 0.02)
 
-    usual = 30 + recent[:, np.newaxis]
+    before = recent[:, np.newaxis]
+    usual = 30 + before
     spend = (factors * usual + 5) // 10
-    recent_next = np.minimum((9 * recent[:, np.newaxis] + spend + 5) // 10, 799)
-    one_week_more = np.minimum(since_last + 1, 3)[:, np.newaxis]
-    since_last_next = np.where(factors > 0, 0, one_week_more)
-    end = np.full_like(recent, -1)[:, np.newaxis]
-    return _Chain(
-        probability=np.hstack([stays, leaves]),
-        reward=np.hstack([spend / 10, 0.0 * leaves]),
-        successor=np.hstack([4 * recent_next + since_last_next, end]),
-    )
+    smoothed = (9 * before + spend + 5) // 10
+    recent_next = np.minimum(smoothed, 799)
+    one_week_more = np.minimum(since_last + 1, 3)
+    since_last_next = np.where(factors > 0, 0, one_week_more[:, np.newaxis])
+    successor = 4 * recent_next + since_last_next
+    return _Chain.with_end(leaves, successor, reward=spend / 10, reward_at_end=0.0)
 
 
 def load_patients(*, return_truth: bool = False) -> Any:
@@ -255,18 +291,19 @@ def load_patients(*, return_truth: bool = False) -> Any:
     marker = marker - 40
     noise = np.array([-5, -3, -1, 1, 3, 5])
     with_drug = np.where(drug == 1, 0.6, 1.0)
-    dies = (0.05 * np.exp(0.07 * marker) * with_drug)[:, np.newaxis]
-    marker_next = np.clip((19 * marker[:, np.newaxis] + 10) // 20 + noise, -40, 40)
-    chain = _Chain(
-        probability=np.hstack([np.repeat((1.0 - dies) / 6, 6, axis=1), dies]),
-        reward=np.hstack([np.full_like(marker_next, 0.5, dtype=float), np.full_like(dies, 0.25)]),
-        successor=np.hstack([2 * (marker_next + 40) + drug[:, np.newaxis], np.full_like(dies, -1, dtype=int)]),
-    )
+    dies = 0.05 * np.exp(0.07 * marker) * with_drug
+    expected = (19 * marker + 10) // 20
+    marker_next = np.clip(expected[:, np.newaxis] + noise, -40, 40)
+    successor = 2 * (marker_next + 40) + drug[:, np.newaxis]
+    chain = _Chain.with_end(dies, successor, reward=0.5, reward_at_end=0.25)
+
     random = np.random.default_rng(1)
-    first_marker = np.clip(np.rint(10 * random.normal(size=400)).astype(int), -40, 40)
+    drawn = np.rint(10 * random.normal(size=400))
+    first_marker = np.clip(drawn.astype(int), -40, 40)
     has_drug = random.integers(0, 2, 400)
     followed = random.integers(2, 25, 400)  # half-years
-    rows = chain.episodes(random, 2 * (first_marker + 40) + has_drug, followed)
+    first_state = 2 * (first_marker + 40) + has_drug
+    rows = chain.episodes(random, first_state, followed)
     state = rows["state"]
     table = _frame(
         patient=rows["episode"],
@@ -278,7 +315,8 @@ def load_patients(*, return_truth: bool = False) -> Any:
     )
     if not return_truth:
         return table
-    return table, chain.truth(state, 1.0, 10, **table[["patient", "year"]])
+    ids = table[["patient", "year"]]
+    return table, chain.truth(state, 1.0, 10, **ids)
 
 
 def load_machines(*, return_truth: bool = False) -> Any:
@@ -313,26 +351,28 @@ def load_machines(*, return_truth: bool = False) -> Any:
     """
     # A state is 2 × vibration, in tenths, + 1 under heavy load.
     vibration, heavy = np.divmod(np.arange(64 * 2), 2)
-    fails = (0.4 * (np.minimum(vibration, 60) / 60) ** 6)[:, np.newaxis]
-    wear = np.arange(3) * (1 + heavy[:, np.newaxis])
+    worn = np.minimum(vibration, 60) / 60
+    fails = 0.4 * worn**6
+    load = heavy[:, np.newaxis]
+    wear = np.arange(3) * (1 + load)
     vibration_next = np.minimum(vibration[:, np.newaxis] + wear, 63)
-    chain = _Chain(
-        probability=np.hstack([np.repeat((1.0 - fails) / 3, 3, axis=1), fails]),
-        reward=np.hstack([np.ones_like(vibration_next, dtype=float), np.full_like(fails, 0.5)]),
-        successor=np.hstack([2 * vibration_next + heavy[:, np.newaxis], np.full_like(fails, -1, dtype=int)]),
-    )
+    successor = 2 * vibration_next + load
+    chain = _Chain.with_end(fails, successor, reward=1.0, reward_at_end=0.5)
+
     random = np.random.default_rng(1)
     start = random.integers(0, 120, 200)  # day of the first reading
     first_vibration = random.integers(5, 16, 200)
     is_heavy = random.integers(0, 2, 200)
-    rows = chain.episodes(random, 2 * first_vibration + is_heavy, 120 - start)
+    first_state = 2 * first_vibration + is_heavy
+    rows = chain.episodes(random, first_state, 120 - start)
     state = rows["state"]
     machine = rows["episode"]
+    names_of_loads = np.array(["light", "heavy"])
     noise = random.integers(-5, 6, len(state))
     table = _frame(
         machine=machine,
         day=start[machine] + rows["step"],
-        load=np.array(["light", "heavy"])[heavy[state]],
+        load=names_of_loads[heavy[state]],
         vibration=vibration[state] / 10,
         temperature=60 + 8 * heavy[state] + noise,
         days=rows["reward"],
@@ -340,7 +380,8 @@ def load_machines(*, return_truth: bool = False) -> Any:
     )
     if not return_truth:
         return table
-    return table, chain.truth(state, 1.0, 2000, **table[["machine", "day"]])
+    ids = table[["machine", "day"]]
+    return table, chain.truth(state, 1.0, 2000, **ids)
 
 
 def load_decisions(*, return_truth: bool = False) -> Any:
@@ -373,20 +414,26 @@ def load_decisions(*, return_truth: bool = False) -> Any:
     1        0    1       0      wait          0.8   1.0   True
     2        1    0       1     treat          0.3   0.0  False
     """
-    policies = {"doctors": (0.2, 0.3), "treat more": (0.2, 0.8), "treat nobody": (0.0, 0.0)}
-    chains = {name: _decisions_chain(np.array(treats)) for name, treats in policies.items()}
+    policies = {  # probability of treatment of mild and of severe patients
+        "doctors": np.array([0.2, 0.3]),
+        "treat more": np.array([0.2, 0.8]),
+        "treat nobody": np.array([0.0, 0.0]),
+    }
+    chains = {name: _decisions_chain(treats) for name, treats in policies.items()}
     random = np.random.default_rng(1)
-    forever = np.full(2000, np.iinfo(np.int64).max)
+    largest = np.iinfo(np.int64).max
+    forever = np.full(2000, largest)
     first_state = random.integers(0, 2, 2000)
     rows = chains["doctors"].episodes(random, first_state, forever)
     severe = rows["state"]
     treated = rows["outcome"] // 4
-    treats = np.array(policies["doctors"])[severe]
+    treats = policies["doctors"][severe]
+    names_of_treatments = np.array(["wait", "treat"])
     table = _frame(
         patient=rows["episode"],
         day=rows["step"],
         severe=severe,
-        treatment=np.array(["wait", "treat"])[treated],
+        treatment=names_of_treatments[treated],
         probability=np.where(treated == 1, treats, 1.0 - treats),
         home=rows["reward"],
         ended=rows["ended"],
@@ -394,7 +441,10 @@ def load_decisions(*, return_truth: bool = False) -> Any:
     if not return_truth:
         return table
     treats_mild, treats_severe = np.array([*policies.values()]).T
-    values = [chain.returns(1.0, 500)[0].mean() for chain in chains.values()]
+    values = []
+    for chain in chains.values():
+        mean, _ = chain.returns(1.0, 500)
+        values.append(mean.mean())
     truth = _frame(mild=treats_mild, severe=treats_severe, value=values)
     return table, truth.set_axis([*policies]).rename_axis("policy")
 
@@ -406,15 +456,19 @@ def _decisions_chain(treats: Array) -> _Chain:
     """
     severe = np.array([[0], [1]])
     treated = np.array([[0, 1]])
-    dies = np.where((severe == 1) & (treated == 0), 0.05, 0.01)
+    is_at_risk = (severe == 1) & (treated == 0)
+    dies = np.where(is_at_risk, 0.05, 0.01)
     home = np.where(severe == 1, 0.1, 0.3) + 0.0 * treated  # of shape (2, 2), as the others
     remains_severe = np.where(treated == 1, 0.4, 0.8)
     severe_next = np.where(severe == 0, 0.1, remains_severe)
     stays = 1.0 - dies - home
-    chosen = np.where(treated == 1, treats[:, np.newaxis], 1.0 - treats[:, np.newaxis])
-    outcomes = np.stack([dies, home, stays * (1.0 - severe_next), stays * severe_next], axis=2)
+    mild_next = 1.0 - severe_next
+    treats_of_state = treats[:, np.newaxis]
+    chosen = np.where(treated == 1, treats_of_state, 1.0 - treats_of_state)
+    outcomes = np.stack([dies, home, stays * mild_next, stays * severe_next], axis=2)
+    probability = outcomes * chosen[:, :, np.newaxis]
     return _Chain(
-        probability=(outcomes * chosen[:, :, np.newaxis]).reshape(2, 8),
+        probability=probability.reshape(2, 8),
         reward=np.tile([0.0, 1.0, 0.0, 0.0], (2, 2)),
         successor=np.tile([-1, -1, 0, 1], (2, 2)),
     )

@@ -13,13 +13,13 @@ from scipy import sparse
 
 from lstd.data.convert import as_real, check_real_dtype, library_of
 from lstd.errors import InvalidInputError
-from lstd.types import Array
+from lstd.types import Array, FeaturesLike
 
 _FEW = 2**12  # entries
 Features = Any  # Array | scipy.sparse.csr_array, which has no types | SummingFeatures of lstd.statistics
 
 
-def check_features(name: str, X: Any, *, finite: bool = True, single: bool = False) -> Features:
+def check_features(name: str, X: FeaturesLike, *, finite: bool = True, single: bool = False) -> Features:
     """Return float64 features in C order, dense or as compressed sparse rows; unless `finite=False`, all are finite.
 
     With `single`, an array of float32 stays one: the caller converts it in batches.
@@ -42,6 +42,7 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
 
 
 def _converted(name: str, X: Any, single: bool = False) -> Features:
+    """Return float64 features, or those of float32 as they are if `single`."""
     if type(X) is not np.ndarray:
         X = _plain(X)
     if sparse.issparse(X):
@@ -56,12 +57,15 @@ def column_names(name: str, X: Any) -> tuple[str, ...] | None:
 
     Raises InvalidInputError when two columns have one name.
     """
-    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
-    if len(names) != len({*map(repr, names)}):
+    columns = getattr(X, "columns", ())
+    names = list(getattr(X, "column_names", columns))  # of a table of Arrow, whose `columns` are values
+    different = {*map(repr, names)}
+    if len(different) < len(names):
         raise InvalidInputError(
             f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
         )
-    if not names or not all(isinstance(one, str) for one in names):
+    are_texts = all(isinstance(one, str) for one in names)
+    if not names or not are_texts:
         return None
     return tuple(map(str, names))
 
@@ -93,14 +97,17 @@ def _plain(X: Any) -> Any:
     if library_of(X) != "pandas" or getattr(X, "ndim", 0) != 2:
         return X
     kinds = X.dtypes
-    if not len(kinds) or not all(type(kind).__name__ == "SparseDtype" for kind in kinds):
+    are_sparse = [type(kind).__name__ == "SparseDtype" for kind in kinds]
+    if not are_sparse or not all(are_sparse):
         return X
     if any(kind.subtype.kind not in "biuf" for kind in kinds):
         return X
     if not all(kind.fill_value == 0 for kind in kinds):
         return X.sparse.to_dense()
-    if len({str(kind.subtype) for kind in kinds}) > 1:  # of which pandas makes objects
-        X = X.astype(type(kinds.iloc[0])(np.float64, 0.0))
+    subtypes = {str(kind.subtype) for kind in kinds}
+    if len(subtypes) > 1:  # of which pandas makes objects
+        sparse_dtype = type(kinds.iloc[0])
+        X = X.astype(sparse_dtype(np.float64, 0.0))
     return X.sparse.to_coo()
 
 
@@ -114,7 +121,8 @@ def _as_sparse(name: str, X: Any) -> Features:
     except (TypeError, ValueError, LookupError, OverflowError) as error:  # values of any type, more dimensions
         raise InvalidInputError(f"`{name}` must be a sparse matrix of real numbers: {error}.") from error
     parts = (phi.data, phi.indices, phi.indptr)
-    if not all(part.flags.aligned for part in parts):
+    are_aligned = all(part.flags.aligned for part in parts)
+    if not are_aligned:
         aligned = tuple(np.require(part, requirements="A") for part in parts)
         phi = sparse.csr_array(aligned, shape=phi.shape)
     if not phi.has_canonical_format:
@@ -127,7 +135,9 @@ def check_finite(name: str, phi: Features, names: Sequence[str] | None = None) -
     """Refuse features that are NaN or infinite; `names` are those of the columns, if they have any."""
     if not all_finite(phi):
         row, j, value = _first_not_finite(phi)
-        column = j if names is None else repr(names[j])
+        column = str(j)
+        if names is not None:
+            column = repr(names[j])
         raise InvalidInputError(
             f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Impute such "
             "values, with a column of 0 and 1 that says where: dropping rows inside an episode loses rewards and ends."
@@ -140,19 +150,26 @@ def all_finite(phi: Features) -> bool:
     if sparse.issparse(phi):
         values = phi.data
     if values.dtype == np.float64 and values.size <= _FEW:  # no warning to ignore, which takes longer than the rest
-        return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+        if math.isfinite(np.vdot(values, values)):
+            return True
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = values.sum()
+        if np.isfinite(total):
+            return True
+    return bool(np.isfinite(values).all())
 
 
 def _first_not_finite(phi: Features) -> tuple[int, int, float]:
     """Return the row, the column and the value of the first feature that is NaN or infinite."""
     if sparse.issparse(phi):
-        i = int(np.argmin(np.isfinite(phi.data)))
-        row = int(np.searchsorted(phi.indptr, i, side="right")) - 1
-        return row, int(phi.indices[i]), float(phi.data[i])
-    row = int(np.argmin(np.isfinite(phi).all(axis=1)))
-    column = int(np.argmin(np.isfinite(phi[row])))
+        entry = int(np.argmin(np.isfinite(phi.data)))
+        row = int(np.searchsorted(phi.indptr, entry, side="right")) - 1
+        column = int(phi.indices[entry])
+        return row, column, float(phi.data[entry])
+    is_finite = np.isfinite(phi)
+    row = int(np.argmin(is_finite.all(axis=1)))
+    column = int(np.argmin(is_finite[row]))
     return row, column, float(phi[row, column])
 
 
@@ -162,7 +179,9 @@ def check_indices(name: str, X: Any) -> None:
         for indices, length in _indices_of(X):
             if indices.ndim != 1 or indices.dtype.kind != "i":
                 raise ValueError(f"they are of dtype {indices.dtype} and shape {indices.shape}")
-            if len(indices) and not (indices.min() >= 0 and indices.max() < length):
+            if not len(indices):
+                continue
+            if indices.min() < 0 or indices.max() >= length:
                 raise ValueError("some lie outside")
     except Exception as error:  # its parts may be anything
         raise InvalidInputError(
@@ -176,14 +195,19 @@ def _indices_of(X: Any) -> list[tuple[NDArray[Any], int]]:
     if X.format in ("csr", "csc", "bsr"):
         return [_indices_of_lines(X)]
     if X.format == "dia":
-        _check_fit(X.data.ndim == 2 and len(X.offsets) == len(X.data) == len({*X.offsets.tolist()}))
+        different = {*X.offsets.tolist()}
+        _check_fit(X.data.ndim == 2)
+        _check_fit(len(X.offsets) == len(X.data) == len(different))
         return [(X.offsets + 2**30, 2**31)]  # SciPy cuts the numbers of diagonals off at 32 bits
     if X.format == "lil":
-        _check_fit(len(X.rows) == X.shape[0] and [*map(len, X.rows)] == [*map(len, X.data)])
+        n_rows, n_columns = X.shape
+        _check_fit(len(X.rows) == n_rows)
+        _check_fit([*map(len, X.rows)] == [*map(len, X.data)])
         indices = [0, *itertools.chain.from_iterable(X.rows)]
-        return [(np.array(indices), max(1, X.shape[1]))]
+        return [(np.array(indices), max(1, n_columns))]
     X = X.tocoo()
-    _check_fit(all(len(indices) == len(X.data) for indices in X.coords))
+    for indices in X.coords:
+        _check_fit(len(indices) == len(X.data))
     return list(zip(X.coords, X.shape, strict=True))
 
 
@@ -203,10 +227,14 @@ def _indices_of_lines(X: Any) -> tuple[NDArray[Any], int]:
         length //= width
         dimensions = 3
     ends = X.indptr
-    _check_fit(ends.shape == (n_lines + 1,) and ends.dtype.kind == "i" and X.data.ndim == dimensions)
-    is_rising = ends[0] == 0 and not (np.diff(ends) < 0).any()
-    _check_fit(is_rising and ends[-1] <= len(X.indices) == len(X.data))
-    return X.indices[: ends[-1]], length
+    _check_fit(ends.shape == (n_lines + 1,))
+    _check_fit(ends.dtype.kind == "i")
+    _check_fit(X.data.ndim == dimensions)
+    falls = np.diff(ends) < 0
+    _check_fit(ends[0] == 0 and not falls.any())
+    n_entries = ends[-1]
+    _check_fit(n_entries <= len(X.indices) == len(X.data))
+    return X.indices[:n_entries], length
 
 
 def _check_fit(fit: bool) -> None:
@@ -241,11 +269,12 @@ def rows_of(features: Features, part: slice) -> Features:
         return features[part]
     if not sparse.issparse(features):
         return features.rows(part)
-    if (part.start, part.stop) == (0, features.shape[0]):
+    n_rows, n = features.shape
+    if part.start == 0 and part.stop == n_rows:
         return features
     edges = features.indptr[part.start : part.stop + 1]
     entries = slice(edges[0], edges[-1])
-    rows = sparse.csr_array((len(edges) - 1, features.shape[1]))
+    rows = sparse.csr_array((len(edges) - 1, n))
     rows.data = features.data[entries]
     rows.indices = features.indices[entries]
     rows.indptr = edges - edges[0]
@@ -253,7 +282,11 @@ def rows_of(features: Features, part: slice) -> Features:
 
 
 def product(
-    name: str, phi: Features, weights: Array, intercept: float | Array = 0.0, names: Sequence[str] | None = None
+    name: str,
+    phi: Features,
+    weights: Array,
+    intercept: float | Array = 0.0,
+    names: Sequence[str] | None = None,
 ) -> Array:
     """Return predictions from features; raise InvalidInputError if a feature is not finite, or they overflow.
 
@@ -279,13 +312,15 @@ def values_of(phi: Features, weights: Array) -> Array:
 
 def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
     """Return the product of features of float32, which are converted in batches."""
-    size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
-    batch = np.empty((min(size, len(phi)), phi.shape[1]))
-    values = np.empty((len(phi), *weights.shape[1:]))
-    for first in range(0, len(phi), size):
-        part = phi[first : first + size]
-        batch[: len(part)] = part
-        np.dot(batch[: len(part)], weights, out=values[first : first + size])
+    n_rows, n = phi.shape
+    size = max(1, _ENTRIES_CONVERTED // n)
+    memory = np.empty((min(size, n_rows), n))
+    values = np.empty((n_rows, *weights.shape[1:]))
+    for first in range(0, n_rows, size):
+        rows = slice(first, min(first + size, n_rows))
+        batch = memory[: rows.stop - first]
+        batch[:] = phi[rows]
+        np.dot(batch, weights, out=values[rows])
     return values
 
 
@@ -331,48 +366,65 @@ def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool
     """
     if not sparse.issparse(X):
         return _of_columns(X, weights, about_zero)
-    weights_of_rows = np.ones(X.shape[0]) if weights is None else weights
+    weights_of_rows = weights
+    if weights_of_rows is None:
+        weights_of_rows = np.ones(X.shape[0])
     share = weights_of_rows / weights_of_rows.sum()
-    others = share @ (X != 0.0).astype(np.float64)
+    is_filled = (X != 0.0).astype(np.float64)
+    others = share @ is_filled  # shares of the rows with another value than zero
     square = share @ X.power(2)
-    spread = np.where(square > 0.0, square / np.where(others > 0.0, others, 1.0), 1.0)
+    spread = square / np.where(others > 0.0, others, 1.0)
+    spread[~(square > 0.0)] = 1.0
     numbers = np.stack([np.zeros_like(spread), spread, square])
     (filled,) = np.nonzero(others >= 0.5)
     if len(filled) and not about_zero:
-        numbers[:, filled] = _of_columns(X.tocsc()[:, filled], weights, about_zero)
+        columns = X.tocsc()[:, filled]
+        numbers[:, filled] = _of_columns(columns, weights, about_zero)
     return numbers
 
 
 def _of_columns(X: Features, weights: Array | None, about_zero: bool) -> Array:
     """Return the three numbers of each column, (3, n)."""
-    numbers = np.empty((3, X.shape[1]))
-    step = max(1, ENTRIES // X.shape[0])
-    for first in range(0, X.shape[1], step):
-        x = np.ascontiguousarray(dense(X[:, first : first + step]).T, np.float64)
-        values = np.zeros((1, len(x), 1)) if about_zero else _medians(x, weights)
+    n_rows, n = X.shape
+    numbers = np.empty((3, n))
+    step = max(1, ENTRIES // n_rows)
+    for first in range(0, n, step):
+        columns = slice(first, first + step)
+        x = np.ascontiguousarray(dense(X[:, columns]).T, np.float64)
+        places = np.arange(len(x))
+        values = np.zeros((1, len(x), 1))
+        if not about_zero:
+            values = _medians(x, weights)
         shares = np.average(x != values, axis=2, weights=weights)  # of the rows with another value
         others = shares.min(axis=0)
-        value = values[shares.argmin(axis=0), np.arange(len(x)), 0]
-        common = about_zero | (others <= 0.5)
-        centre = np.where(common, value, np.average(x, axis=1, weights=weights))
-        square = np.average((x - centre[:, np.newaxis]) ** 2, axis=1, weights=weights)
-        spread = square / np.where(common & (others > 0.0), others, 1.0)
-        varies = spread > (_CONSTANT * np.abs(x).max(axis=1)) ** 2
-        numbers[0, first : first + step] = centre
-        numbers[1, first : first + step] = np.where(varies, spread, 1.0)
-        numbers[2, first : first + step] = square
+        value = values[shares.argmin(axis=0), places, 0]
+        is_common = about_zero | (others <= 0.5)
+        mean = np.average(x, axis=1, weights=weights)
+        centre = np.where(is_common, value, mean)
+        deviation = x - centre[:, np.newaxis]
+        square = np.average(deviation**2, axis=1, weights=weights)
+        has_others = is_common & (others > 0.0)
+        spread = square / np.where(has_others, others, 1.0)
+        rounding = _CONSTANT * np.abs(x).max(axis=1)
+        is_constant = ~(spread > rounding**2)
+        spread[is_constant] = 1.0
+        numbers[:, columns] = [centre, spread, square]
     return numbers
 
 
 def _medians(x: Array, weights: Array | None) -> Array:
     """Return the lower and the upper median of each column, (2, n, 1), by weight."""
     if weights is None:
-        middle = [(x.shape[1] - 1) // 2, x.shape[1] // 2]
-        return np.partition(x, middle, axis=1)[:, middle].T[:, :, np.newaxis]
+        n_rows = x.shape[1]
+        middle = [(n_rows - 1) // 2, n_rows // 2]
+        partitioned = np.partition(x, middle, axis=1)
+        return partitioned[:, middle].T[:, :, np.newaxis]
     order = np.argsort(x, axis=1)
     below = np.cumsum(weights[order], axis=1)
     half = 0.5 * below[:, [-1]]
     lower = np.argmax(below >= half, axis=1)
     upper = np.argmax(below > half, axis=1)
-    rows = np.take_along_axis(order, np.stack([lower, upper], axis=1), axis=1)
-    return np.take_along_axis(x, rows, axis=1).T[:, :, np.newaxis]
+    places = np.stack([lower, upper], axis=1)
+    rows = np.take_along_axis(order, places, axis=1)
+    medians = np.take_along_axis(x, rows, axis=1)
+    return medians.T[:, :, np.newaxis]

@@ -27,6 +27,7 @@ age L, S is zero from L on: rows with a + H > L might never be complete, and non
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,7 +44,11 @@ TOLERANCE = 0.01  # a return is complete if the unobserved share is below
 
 
 def discounted_returns(
-    y: ArrayLike, discount: ArrayLike, last: ArrayLike, terminated: ArrayLike, values: ArrayLike = 0.0
+    y: ArrayLike,
+    discount: ArrayLike,
+    last: ArrayLike,
+    terminated: ArrayLike,
+    values: ArrayLike = 0.0,
 ) -> tuple[Array, Array]:
     """Compute discounted returns of rows in time order, (T,) or (T, m), and the share of each not observed, (T,).
 
@@ -61,22 +66,28 @@ def discounted_returns(
     rewards = np.asarray(y, dtype=np.float64)
     ends = np.array(last, dtype=np.bool_)
     ends[-1:] = True
-    horizon = cut_off(ends, np.asarray(terminated, dtype=np.bool_))
-    per_row = horizon.reshape(-1, *[1] * (rewards.ndim - 1))
-    known = np.where(per_row, values, rewards)
-    discounts = np.broadcast_to(discount, len(rewards))
-    sums = run_backwards(np.column_stack([known, horizon]), discounts, ends)
-    returns = np.asarray(sums[:, :-1].reshape(rewards.shape))
-    return returns, np.asarray(sums[:, -1])
+    is_terminated = np.asarray(terminated, dtype=np.bool_)
+    horizon = cut_off(ends, is_terminated)
+    n_rows = len(rewards)
+    of_one_reward = rewards.reshape(n_rows, math.prod(rewards.shape[1:]))
+    completion = np.broadcast_to(values, rewards.shape).reshape(of_one_reward.shape)
+    known = np.where(horizon[:, np.newaxis], completion, of_one_reward)
+    discounts = np.broadcast_to(discount, n_rows)
+    both = np.column_stack([known, horizon])
+    sums = run_backwards(both, discounts, ends)
+    returns = sums[:, :-1].reshape(rewards.shape)
+    return np.asarray(returns), np.asarray(sums[:, -1])
 
 
 def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmbda: float = 1.0) -> Array:
     """Compute λ-returns (T, m) of checked rows from the values of rows and, with `X_next`, of successors (T, m)."""
     if ahead is None:
-        ahead = np.vstack([values[1:], values[-1:]])
+        last = values[-1:]  # of which nothing depends
+        ahead = np.vstack([values[1:], last])
     ends = rows.ends
     decay = lmbda * following_coefficients(rows)
-    bootstrap = np.where(ends, 1.0, 1.0 - decay) * rows.discount
+    share = np.where(ends, 1.0, 1.0 - decay)  # of the value ahead
+    bootstrap = share * rows.discount
     ratios = rows.importance_ratio[:, np.newaxis]
     one_step = rows.y + bootstrap[:, np.newaxis] * ahead
     known = ratios * one_step + (1.0 - ratios) * values
@@ -95,8 +106,10 @@ def unobserved_shares(rows: Rows) -> Array:
     ends = rows.ends
     kept = np.minimum(following_coefficients(rows), 1.0)
     at_end = np.where(rows.full, rows.discount, 1.0)
-    known = np.where(ends, at_end, (1.0 - kept) * rows.discount)
-    return run_backwards(known[:, np.newaxis], kept * rows.discount, ends)[:, 0]
+    within = (1.0 - kept) * rows.discount
+    known = np.where(ends, at_end, within)
+    shares = run_backwards(known[:, np.newaxis], kept * rows.discount, ends)
+    return shares[:, 0]
 
 
 def run_backwards(known: Array, factor: Array, ends: Flags) -> Array:
@@ -106,7 +119,15 @@ def run_backwards(known: Array, factor: Array, ends: Flags) -> Array:
     continued = np.where(ends, 0.0, factor)
     bands = np.ones((2, len(known)))  # the diagonal above the main one, and the main one
     bands[0, 1:] = -continued[:-1]
-    return np.asarray(solve_banded((0, 1), bands, known, overwrite_ab=True, overwrite_b=True, check_finite=False))
+    sums: Array = solve_banded(
+        (0, 1),
+        bands,
+        known,
+        overwrite_ab=True,
+        overwrite_b=True,
+        check_finite=False,
+    )
+    return sums
 
 
 # ------------------------------------------------------------ inverse probability of censoring
@@ -122,22 +143,27 @@ class Cuts:
     """
 
     def __init__(self, lengths: NDArray[np.int64], terminated: Flags) -> None:
-        self._ages, n_cut = np.unique(lengths[~terminated], return_counts=True)
-        n_longer = len(lengths) - np.searchsorted(np.sort(lengths), self._ages, side="right")
+        lengths_of_cut = lengths[~terminated]
+        self._ages, n_cut = np.unique(lengths_of_cut, return_counts=True)
+        n_not_longer = np.searchsorted(np.sort(lengths), self._ages, side="right")
+        n_longer = len(lengths) - n_not_longer
         if len(self._ages) and lengths.max() <= self._ages[-1] + 1:
             n_longer[-1] = 0  # of as many rows as one that was cut: in a log that ends there, none is seen to go on
-        self._survival = np.append(1.0, np.cumprod(n_longer / (n_longer + n_cut)))
+        goes_on = n_longer / (n_longer + n_cut)  # share of those at risk
+        self._survival = np.append(1.0, np.cumprod(goes_on))
         self.reach = np.inf
         if self._survival[-1] == 0.0:
             self.reach = float(self._ages[-1])
 
     def after(self, age: NDArray[np.int64]) -> Array:
         """Return S(age), the probability of a cut after an age."""
-        return self._survival[np.searchsorted(self._ages, age, side="right")]
+        n_before = np.searchsorted(self._ages, age, side="right")
+        return self._survival[n_before]
 
     def not_before(self, age: NDArray[np.int64]) -> Array:
         """Return S(age−), the probability of no cut before an age."""
-        return self._survival[np.searchsorted(self._ages, age, side="left")]
+        n_before = np.searchsorted(self._ages, age, side="left")
+        return self._survival[n_before]
 
     def check_reach(self, needed: float) -> None:
         """Raise InvalidInputError if no return of `needed` steps can be complete with a probability above zero."""
@@ -161,7 +187,8 @@ def steps_to_complete(discount: float, tolerance: float) -> float:
     if discount <= 0.0:
         return 1.0
     steps = np.log(tolerance) / np.log(discount)  # at which the discount is equal to the tolerance
-    return float(max(1, np.floor(steps * (1 + 1e-12)) + 1))
+    n_not_below = np.floor(steps * (1 + 1e-12))
+    return float(max(1, n_not_below + 1))
 
 
 # ------------------------------------------------------------ which rows are scored
@@ -193,7 +220,13 @@ def _ages(rows: Rows) -> tuple[NDArray[np.int64], ...]:
     return age, length, episode
 
 
-def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float, needed: float | None = None) -> Array:
+def row_weights(
+    rows: Rows,
+    unobserved: str,
+    shares: Array,
+    tolerance: float,
+    needed: float | None = None,
+) -> Array:
     """Compute the weight (T,) of each row in a score, zero for rows that are not scored; see the module.
 
     `shares`, (T,), are those of the returns that were not observed. With "ipcw" a return is complete after `needed`
@@ -217,7 +250,8 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float, ne
         )
         return np.asarray(complete, np.float64)
     if needed is None:
-        needed = steps_to_complete(float(rows.discount[full].max()), tolerance)
+        largest = float(rows.discount[full].max())
+        needed = steps_to_complete(largest, tolerance)
     return full * _inverse_probabilities(rows, needed)
 
 
@@ -290,14 +324,18 @@ class ObservedReturns:
         weight = weight[scored]
         returns = self.returns.reshape(-1, m)[scored]
         values = prediction.reshape(-1, m)[scored]
+        unknown = np.full(m, np.nan)
         if not len(returns):
-            return np.full(m, np.nan), np.full(m, np.nan)
+            return unknown, unknown.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.average(returns, axis=0, weights=weight)
-            mse = np.average((returns - values) ** 2, axis=0, weights=weight)
-            spread = np.average((returns - mean) ** 2, axis=0, weights=weight)
-            differ = returns.min(axis=0) < returns.max(axis=0)
-            r2 = 1.0 - np.divide(mse, spread, out=np.full_like(mse, np.nan), where=differ)
+            error = returns - values
+            mse = np.average(error**2, axis=0, weights=weight)
+            deviation = returns - mean
+            spread = np.average(deviation**2, axis=0, weights=weight)
+            least = returns.min(axis=0)
+            differ = least < returns.max(axis=0)
+            r2 = 1.0 - np.divide(mse, spread, out=unknown, where=differ)
         if not np.isfinite(mse).all() or np.isinf(r2).any():
             raise InvalidInputError(
                 "The squares of returns or of errors must not be beyond 1e308. Scale the rewards down, or look for "
@@ -309,11 +347,17 @@ class ObservedReturns:
     def share(self) -> float:
         """Share of the discounted weight of the scored rows that was observed; 0 if there are none."""
         total = self.weight.sum() or 1.0
-        return float(self.weight @ (1.0 - self.unobserved) / total)
+        is_observed = 1.0 - self.unobserved
+        return float(self.weight @ is_observed / total)
 
 
 def observed(
-    rows: Rows, values: Array, ahead: Array | None = None, *, unobserved: str = "predict", tolerance: float = TOLERANCE
+    rows: Rows,
+    values: Array,
+    ahead: Array | None = None,
+    *,
+    unobserved: str = "predict",
+    tolerance: float = TOLERANCE,
 ) -> ObservedReturns:
     """Compute returns of checked rows, completed by `values` of rows and, with `X_next`, `ahead` of successors, (T, m).
 
@@ -333,14 +377,17 @@ def observed(
 
 def _end_of_each(ends: Flags) -> NDArray[np.intp]:
     """Return the row, (T,), with which the future of each row ends."""
-    return np.flatnonzero(ends)[np.cumsum(ends) - ends]
+    places = np.flatnonzero(ends)
+    n_before: NDArray[np.intp] = np.cumsum(ends) - ends  # of ends
+    return places[n_before]
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def mean_squared_residual(rows: Rows, values: Array, ahead: Array | None = None) -> Array:
     """Compute the mean square over full rows of returns, completed as by :func:`observed`, less values, (m,)."""
     residual = completed_returns(rows, values, ahead) - values
-    square: Array = np.average(residual**2, axis=0, weights=rows.full * rows.weight)
+    weight = rows.full * rows.weight
+    square: Array = np.average(residual**2, axis=0, weights=weight)
     return square
 
 
@@ -351,9 +398,11 @@ def horizon_returns(rows: Rows, curve: Array, horizon: int, unobserved: str = "p
     `curve` (horizon, T, m). The share not observed is that of these steps, discounted. Raises as `observed` does.
     """
     full = rows.full[:, np.newaxis]
-    discount = np.where(rows.last, 0.0, rows.discount)[:, np.newaxis]
-    one = np.ones((len(rows), 1))
-    nothing = np.zeros((len(rows), 1))
+    within = np.where(rows.last, 0.0, rows.discount)
+    discount = within[:, np.newaxis]
+    n_rows = len(rows)
+    one = np.ones((n_rows, 1))
+    nothing = np.zeros((n_rows, 1))
     known = np.hstack([rows.y, one, nothing])  # the reward, and a step that is observed
     sums = np.zeros_like(known)  # of rewards, and of steps that are observed and not
     to_go = 0.0
@@ -366,7 +415,8 @@ def horizon_returns(rows: Rows, curve: Array, horizon: int, unobserved: str = "p
     seen = sums[:, -2]
     hidden = sums[:, -1]
     shares = hidden / np.maximum(seen + hidden, 1e-300)
-    weight = row_weights(rows, unobserved, shares, TOLERANCE, float(horizon)) * rows.weight
+    of_treatment = row_weights(rows, unobserved, shares, TOLERANCE, float(horizon))
+    weight = of_treatment * rows.weight
     returns = sums[:, :-2]
     completion = curve[horizon - 1][_end_of_each(rows.last)]
     if rows.single:

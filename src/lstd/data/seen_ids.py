@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -18,11 +18,48 @@ from lstd.data.arguments import shown_id
 from lstd.data.identity import Identity, name_of
 from lstd.data.ids import identities, not_contiguous
 from lstd.data.rows import Rows
+from lstd.types import Flags
 
 _WIDTH = 24  # bytes of a key that is no integer
 _DIGEST = 16  # bytes of its end if it is longer: among 10⁹ ids the chance that any two share a digest is 10⁻²¹
-_Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
-_DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{_WIDTH}"}
+_TEXTS = np.dtype(f"S{_WIDTH}")
+
+
+class Intervals(NamedTuple):
+    """Disjoint intervals of keys, sorted; of texts, each holds one."""
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+
+    @property
+    def n(self) -> int:
+        """Number of intervals."""
+        return len(self.low)
+
+    @classmethod
+    def merged(cls, low: NDArray[Any], high: NDArray[Any]) -> Intervals:
+        """Join intervals of integers that touch or overlap; they are sorted, and no end is below that of one before."""
+        is_apart = low[1:] > high[:-1] + 1
+        begins = np.append(True, is_apart)
+        ends = np.append(is_apart, True)
+        return cls(low[begins], high[ends])
+
+    @classmethod
+    def joined(cls, levels: Sequence[Intervals]) -> Intervals:
+        """Join the intervals of several levels, which share no key."""
+        low = np.concatenate([level.low for level in levels])
+        if low.dtype.kind != "i":
+            low.sort(kind="stable")  # merges two sorted runs in linear time
+            return cls(low, low)
+        high = np.concatenate([level.high for level in levels])
+        order = np.argsort(low, kind="stable")
+        return cls.merged(low[order], high[order])
+
+    def contain(self, keys: NDArray[Any]) -> Flags:
+        """Return whether each key is in an interval."""
+        place = np.searchsorted(self.low, keys, side="right") - 1  # of the last interval that begins at or before it
+        is_contained: Flags = (place >= 0) & (keys <= self.high[place])
+        return is_contained
 
 
 class SeenIds:
@@ -32,37 +69,53 @@ class SeenIds:
     """
 
     def __init__(self) -> None:
-        self._levels: dict[type, list[_Level]] = {int: [], bytes: []}
+        self._levels: dict[type, list[Intervals]] = {int: [], bytes: []}
 
     def copy(self) -> SeenIds:
         """Return a set of the same ids, to which others can be added."""
         other = SeenIds()
-        other._levels = {kind: [*levels] for kind, levels in self._levels.items()}  # arrays are never written to
+        for kind, levels in self._levels.items():
+            other._levels[kind] = [*levels]  # arrays are never written to
         return other
 
     def add(self, keys: Sequence[Identity]) -> int | None:
         """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
         new = _packed(keys)
-        known = any(_contains(self._levels[kind], values).any() for kind, values in new.items())
-        if known or len({*keys}) < len(keys):
-            before: set[Identity] = set()
-            for place, key in enumerate(keys):
-                ((kind, value),) = _packed([key]).items()
-                if key in before or _contains(self._levels[kind], value)[0]:
-                    return place
-                before.add(key)
+        if len({*keys}) < len(keys) or self._contains_any(new):
+            return self._first_seen(keys)
         for kind, values in new.items():
-            level = _joined((values, values))
+            level = Intervals.joined([Intervals(values, values)])
             levels = self._levels[kind]
-            while levels and len(levels[-1][0]) <= 2 * len(level[0]):
-                level = _joined(levels.pop(), level)
+            while levels and levels[-1].n <= 2 * level.n:
+                level = Intervals.joined([levels.pop(), level])
             levels.append(level)
+        return None
+
+    def _contains_any(self, packed: Mapping[type, NDArray[Any]]) -> bool:
+        """Return whether some of the packed keys are present."""
+        for kind, values in packed.items():
+            for level in self._levels[kind]:
+                if level.contain(values).any():
+                    return True
+        return False
+
+    def _first_seen(self, keys: Sequence[Identity]) -> int | None:
+        """Return the place of the first key that is present, or occurs before."""
+        before: set[Identity] = set()
+        for place, key in enumerate(keys):
+            if key in before or self._contains_any(_packed([key])):
+                return place
+            before.add(key)
         return None
 
     def packed(self) -> dict[str, Any]:
         """Return the ids as a JSON document."""
-        integers = [ends for level in self._levels[int] for ends in np.transpose(level).tolist()]
-        texts = [text.hex() for low, _ in self._levels[bytes] for text in low.tolist()]
+        integers: list[list[int]] = []
+        for level in self._levels[int]:
+            integers += np.transpose(level).tolist()
+        texts: list[str] = []
+        for level in self._levels[bytes]:
+            texts += [text.hex() for text in level.low.tolist()]
         return {"integers": integers, "texts": texts}
 
     @classmethod
@@ -70,11 +123,13 @@ class SeenIds:
         """Return the ids of a document; a broken one raises ValueError, TypeError or LookupError."""
         seen = cls()
         if document["texts"]:
-            texts = np.array(sorted(map(bytes.fromhex, document["texts"])), _DTYPES[bytes])
-            seen._levels[bytes] = [(texts, texts)]
+            sorted_texts = sorted(map(bytes.fromhex, document["texts"]))
+            texts = np.array(sorted_texts, _TEXTS)
+            seen._levels[bytes] = [Intervals(texts, texts)]
         if document["integers"]:
-            low, high = np.array(sorted(document["integers"]), dtype=np.int64).T
-            seen._levels[int] = [_merged(low, high)]
+            ends = np.array(sorted(document["integers"]), np.int64)
+            low, high = ends.T
+            seen._levels[int] = [Intervals.merged(low, high)]
         return seen
 
     def then(self, later: SeenIds, common: Identity | None) -> tuple[SeenIds, str | None]:
@@ -89,17 +144,18 @@ class SeenIds:
             every = [*levels, *later._levels[kind]]
             if not every:
                 continue
-            low, high = (np.concatenate(ends) for ends in zip(*every, strict=True))
+            low = np.concatenate([level.low for level in every])
+            high = np.concatenate([level.high for level in every])
             order = np.argsort(low, kind="stable")
             low = low[order]
             high = high[order]
             if kind is int:
                 reach = np.maximum.accumulate(high)
-                level = _merged(low, reach)
+                level = Intervals.merged(low, reach)
             else:
                 reach = high
                 texts = np.unique(low)
-                level = (texts, texts)
+                level = Intervals(texts, texts)
             clash = _clash(low, high, reach, same)
             if clash is not None:
                 again = _shown(clash)
@@ -122,16 +178,22 @@ def _packed(keys: Sequence[Identity]) -> dict[type, NDArray[Any]]:
         return {bytes: _packed_texts(keys)}
     integers = [key for key in keys if isinstance(key, int)]
     texts = [key for key in keys if isinstance(key, str)]
-    found = {int: np.array(integers, np.int64), bytes: _packed_texts(texts)}
-    return {kind: values for kind, values in found.items() if len(values)}
+    packed: dict[type, NDArray[Any]] = {}
+    if integers:
+        packed[int] = np.array(integers, np.int64)
+    if texts:
+        packed[bytes] = _packed_texts(texts)
+    return packed
 
 
 def _packed_texts(keys: Sequence[Any]) -> NDArray[Any]:
-    short = max(map(len, keys), default=0) < len(_TEXT) + _WIDTH
-    if short and {key[: len(_TEXT)] for key in keys} == {_TEXT}:
+    longest = max(map(len, keys), default=0)
+    n = len(_TEXT)
+    if longest < n + _WIDTH and {key[:n] for key in keys} == {_TEXT}:
         with contextlib.suppress(UnicodeEncodeError):  # the same as below, in a third of the time
-            return np.array([key[len(_TEXT) :] + "a" for key in keys], _DTYPES[bytes])
-    return np.array([*map(_packed_text, keys)], _DTYPES[bytes])
+            return np.array([key[n:] + "a" for key in keys], _TEXTS)
+    packed = [_packed_text(key) for key in keys]
+    return np.array(packed, _TEXTS)
 
 
 def _packed_text(key: str) -> bytes:
@@ -155,45 +217,27 @@ def _shown(packed: int | bytes) -> str:
     if letter.isupper():
         return f"{content[:-_DIGEST].decode(errors='replace')!r}…"
     kind = _KINDS[letter[0] - 97]
-    value = str(UUID(bytes=content)) if kind == "uuid" else content.decode("utf-8", "surrogatepass")
+    if kind == "uuid":
+        return shown_id(name_of(f"uuid {UUID(bytes=content)}"))
+    value = content.decode("utf-8", "surrogatepass")
     return shown_id(name_of(f"{kind} {value}"))
 
 
 def _clash(low: NDArray[Any], high: NDArray[Any], reach: NDArray[Any], common: Any) -> Any:
-    """Return a key other than `common` that is in two intervals, which are sorted; None if there is none."""
-    for i in np.flatnonzero(low[1:] <= reach[:-1]).tolist():
+    """Return a key other than `common` that is in two intervals, which are sorted; None if there is none.
+
+    `reach` is the largest end so far.
+    """
+    (begin_within,) = np.nonzero(low[1:] <= reach[:-1])
+    for i in begin_within.tolist():
         first = low[i + 1].item()
-        last = min(reach[i].item(), high[i + 1].item())
+        own_end = high[i + 1].item()
+        last = min(reach[i].item(), own_end)
         if first != common:
             return first
         if last != common:  # the interval of integers holds the next one too
             return first + 1
     return None
-
-
-def _contains(levels: list[_Level], keys: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whether each key is in an interval."""
-    found = np.zeros(len(keys), dtype=np.bool_)
-    for low, high in levels:
-        place = np.searchsorted(low, keys, side="right") - 1
-        found |= (place >= 0) & (keys <= high[place])
-    return found
-
-
-def _joined(*levels: _Level) -> _Level:
-    low, high = (np.concatenate(ends) for ends in zip(*levels, strict=True))
-    if low.dtype.kind != "i":
-        low.sort(kind="stable")  # merges two sorted runs in linear time
-        return low, low
-    order = np.argsort(low, kind="stable")
-    return _merged(low[order], high[order])
-
-
-def _merged(low: NDArray[Any], high: NDArray[Any]) -> _Level:
-    """Join sorted intervals that touch or overlap; no end is below that of an interval before."""
-    begins = np.concatenate(([True], low[1:] > high[:-1] + 1))
-    ends = np.concatenate((begins[1:], [True]))
-    return low[begins], high[ends]
 
 
 def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = False) -> SeenIds | None:
@@ -204,9 +248,17 @@ def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = 
     """
     if rows.groups is None:
         return None
+    if before is None:
+        before = SeenIds()
     starts = np.flatnonzero(rows.begins)
-    remedy = " `fit` takes groups in any order."
-    return _extended(before or SeenIds(), "groups", rows.groups[starts], starts, continues, remedy)
+    return _extended(
+        before,
+        "groups",
+        rows.groups[starts],
+        starts,
+        continues,
+        remedy=" `fit` takes groups in any order.",
+    )
 
 
 def episodes_seen(
@@ -222,13 +274,20 @@ def episodes_seen(
     if before is None:
         return names
     if not isinstance(before, SeenIds):
-        before = _extended(SeenIds(), "episode", before, np.arange(len(before)), False)
-    starts = np.append(0, np.flatnonzero(rows.last) + 1)
+        places = np.arange(len(before))
+        before = _extended(SeenIds(), "episode", before, places, False)
+    ends = np.flatnonzero(rows.last)
+    starts = np.append(0, ends + 1)
     return _extended(before, "episode", names, starts, continues)
 
 
 def _extended(
-    before: SeenIds, what: str, names: NDArray[Any], starts: NDArray[np.intp], continues: bool, remedy: str = ""
+    before: SeenIds,
+    what: str,
+    names: NDArray[Any],
+    starts: NDArray[np.intp],
+    continues: bool,
+    remedy: str = "",
 ) -> SeenIds:
     """Add `names`, of the rows `starts`, to ids, without the first if it `continues`."""
     new = names[continues:]
@@ -238,5 +297,7 @@ def _extended(
     place = seen.add(identities(new))
     if place is not None:
         place += continues
-        raise not_contiguous(what, shown_id(names[place]), int(starts[place]), remedy=remedy)
+        name = shown_id(names[place])
+        row = int(starts[place])
+        raise not_contiguous(what, name, row, remedy=remedy)
     return seen

@@ -255,7 +255,7 @@ def in_units(rows: Rows, settings: Settings) -> tuple[Rows, Settings, float]:
     return rows, settings, unit or 1.0
 
 
-class _Solved(NamedTuple):
+class _WeightsOfGrid(NamedTuple):
     """Solutions for J ridge coefficients; n weights, m rewards, K folds. Those of L trace decays are stacked."""
 
     weights: Array  # from all data, (J, n, m) or (L, J, n, m)
@@ -293,14 +293,14 @@ class _Systems(NamedTuple):
         """Memory of the sums."""
         return sum(system.A.nbytes + system.b.nbytes for system in self.systems)
 
-    def solved(self, alphas: Array, ridge: Array) -> _Solved:
+    def solved(self, alphas: Array, ridge: Array) -> _WeightsOfGrid:
         """Solve with the ridge coefficients α times those of the features, in proportion to the weight of the data."""
         factors = alphas * self.shares[:, np.newaxis]
         ridges = factors[:, :, np.newaxis] * ridge
         stacked = len(ridge) <= _MANY_FEATURES
         weights, conditions = solve_for_ridges(self.systems, ridges, stacked=stacked)
         condition = np.max(conditions, axis=0, where=self.have_weight[:, np.newaxis], initial=0.0)
-        return _Solved(weights[0], weights[1:], condition)
+        return _WeightsOfGrid(weights[0], weights[1:], condition)
 
 
 class _Search:
@@ -372,17 +372,17 @@ class _Search:
         self.condition = joined(self.condition, solved.condition, 1)
         self.quadratic = joined(self.quadratic, np.stack(squares), 2)
 
-    def _solutions(self, alphas: Array, report: OnProgress | None) -> _Solved:
+    def _solutions(self, alphas: Array, report: OnProgress | None) -> _WeightsOfGrid:
         """Solve for all trace decays."""
         tasks = [partial(self._solved, lmbda, alphas) for lmbda in self.lmbdas.tolist()]
         solved = self._in_parallel(tasks, report)
-        return _Solved(
+        return _WeightsOfGrid(
             weights=np.stack([one.weights for one in solved]),
             outside=np.stack([one.outside for one in solved], axis=1),
             condition=np.stack([one.condition for one in solved]),
         )
 
-    def _solved(self, lmbda: float, alphas: Array) -> _Solved:
+    def _solved(self, lmbda: float, alphas: Array) -> _WeightsOfGrid:
         """Solve the systems of one trace decay, whose sums are kept for further ridge coefficients."""
         systems = self.systems.get(lmbda)
         if systems is None:
@@ -600,13 +600,13 @@ class _SearchWithoutMatrix(_Search):
         super().__init__(*args)
         self.solver = replace(solver, tol=max(solver.tol, _TOL_OF_CHOICE))
 
-    def _solutions(self, alphas: Array, report: OnProgress | None) -> _Solved:
+    def _solutions(self, alphas: Array, report: OnProgress | None) -> _WeightsOfGrid:
         """Solve from all data, and without each fold; the counts of products take the place of condition numbers."""
         tasks = [partial(self._solved_without, fold, alphas) for fold in [(0, 0), *self._edges]]
         solved = self._in_parallel(tasks, report)
         weights, *outside = (theta for theta, _ in solved)
         counts = [count for _, count in solved]
-        return _Solved(weights, np.stack(outside), np.maximum.reduce(counts))
+        return _WeightsOfGrid(weights, np.stack(outside), np.maximum.reduce(counts))
 
     def _solved_without(self, fold: tuple[int, int], alphas: Array) -> tuple[Array, Array]:
         """Solve without a fold for all pairs: the rows before it and those after it are two streams."""

@@ -67,7 +67,7 @@ _NO_SPREAD = (
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class HorizonWeights:
     """Weights of all horizons, k with the column of ones, and what intervals need."""
 
     weights: Annotated[Array, "H k m"]
@@ -97,7 +97,7 @@ class HorizonModel(Record):
     bounds: tuple[float | None, float | None] = (None, None)  # of predictions
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
-    known: Solved | None = None  # what a file holds of the weights
+    known: HorizonWeights | None = None  # what a file holds of the weights
     is_reported: bool = False  # whether the warning about the system was given
     warned: frozenset[str] = frozenset()  # faults of the system that the stream has had a warning of
     origin: Origin | None = None
@@ -333,7 +333,7 @@ class HorizonModel(Record):
         return Choice(self.settings.lmbda, self.settings.shared_alpha, {})
 
     @cached_property
-    def solved(self) -> Solved:
+    def solved(self) -> HorizonWeights:
         """Weights and influence of blocks; raises InvalidInputError if there is nothing to choose λ or α by."""
         if self.known is not None:
             return self.known
@@ -344,7 +344,7 @@ class HorizonModel(Record):
         """The recursion of the weights for all data."""
         return self.recursion(self.total, self.choice.lmbda, self.choice.alpha)
 
-    def _solved_by(self, recursion: HorizonSolution) -> Solved:
+    def _solved_by(self, recursion: HorizonSolution) -> HorizonWeights:
         """Return the weights of a recursion, and the influence of blocks on them."""
         theta = recursion.run()
         influence = None
@@ -354,7 +354,7 @@ class HorizonModel(Record):
         except InvalidInputError as error:
             reason = str(error)
         weights = read_only(self.uncentred(theta))
-        return Solved(weights, self.choice.lmbda, self.choice.alpha, read_only(influence), reason)
+        return HorizonWeights(weights, self.choice.lmbda, self.choice.alpha, read_only(influence), reason)
 
     def reported(self) -> HorizonModel:
         """Give the warning about the system, unless the stream has had it; return the solved model with it."""
