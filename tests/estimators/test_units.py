@@ -173,7 +173,7 @@ def texts_of_scales(act):
     with warnings.catch_warnings(record=True) as given_warnings:
         warnings.simplefilter("always")
         act()
-    return [str(one.message) for one in given_warnings if "times less than" in str(one.message)]
+    return [str(one.message) for one in given_warnings if "`alpha` penalises" in str(one.message)]
 
 
 def moved_in_units(make, X, y, columns, ridge, spread):
@@ -218,6 +218,19 @@ def test_lstd_warns_of_scales_once():
         assert text in model.model_.said
     assert not texts_of_scales(lambda: HorizonLSTD(5).fit(X * SMALL, y, **columns))
     assert not texts_of_scales(lambda: LSTD(GAMMA).fit(X * [1e4, 1.0, 1.0], y, **columns))  # which changes nothing
+
+
+def test_features_that_are_all_small_are_penalised_too_much():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 3))
+    y = X @ [1.0, -1.0, 2.0] + random.normal(size=3000)
+    columns = {"terminated": random.random(3000) < 0.5}
+    small = 0.03 * X
+    (text,) = texts_of_scales(lambda: LSTD(GAMMA).fit(small, y, **columns))
+    assert re.match(r"`alpha` penalises features much, as their spreads are small: x\d varies by 0\.03\. In", text)
+    for factor in (1.0, 1e3):
+        assert not texts_of_scales(lambda: LSTD(GAMMA).fit(small / 0.03 * factor, y, **columns))  # noqa: B023
+    assert not texts_of_scales(lambda: LSTD(GAMMA, alpha=1e-3).fit(small, y, **columns))
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")

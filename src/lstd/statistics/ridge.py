@@ -33,6 +33,8 @@ _SMALL_FACTOR = 2.0**-20  # of α, or of A if it is less, at which weights witho
 _SMALLEST_FACTOR = 2.0**-60
 _ALIKE = 10.0  # ratio of penalties, in units of squared spreads, up to which scales do not differ
 _MOVED = 0.02  # mean square by which predictions would move, as a share of that of the residuals, for a warning
+# Of the variance of the predictions: they are a third of those in units, so halving `alpha` moves them by half.
+_MOVES_TOO = 4.0
 _HARDLY = 1e-4  # share of the variance of the predictions: residuals of noise are larger than 50 times that
 _ENTRIES_COMPARED = 2**13  # features whose scales are looked at, but at least 64 rows of them
 _ROWS_COMPARED = 64
@@ -168,7 +170,7 @@ class Scales(NamedTuple):
     @classmethod
     @np.errstate(all="ignore")
     def of(cls, rows: Rows, ridge: Array, *, intercept: bool) -> Scales | None:
-        """Return the scales of some of the rows; None where all features are penalised alike.
+        """Return the scales of some of the rows; None where all features are penalised alike, or hardly.
 
         Spreads are about zero without an `intercept`. `ridge` is (n,), without the column of ones.
         """
@@ -182,7 +184,7 @@ class Scales(NamedTuple):
         _, spread, square = column_spread(X, about_zero=not intercept)[:, :n]
         penalised = (square > 0.0) & (ridge > 0.0)
         penalties = ridge[penalised] / spread[penalised]
-        if not penalties.max(initial=0.0) > _ALIKE * penalties.min(initial=np.inf):
+        if not _may_matter(penalties, ridge[penalised]):
             return None
         relative = np.where(penalised, ridge / spread, np.nan)
         return cls(ridge, np.where(penalised, spread, 1.0), relative, rows.names or [f"x{j}" for j in range(n)])
@@ -248,6 +250,16 @@ class Scales(NamedTuple):
         strongest = int(np.nanargmax(self.relative))
         ratio = self.relative[strongest] / self.relative[least]
         how_far = f"{100.0 * most:.2g} % of the mean squared residual" if most < 1.0 else "more than the residuals"
+        if not ratio > _ALIKE:
+            if np.any(square > _MOVES_TOO * np.var(predictions, axis=0)):
+                return ""  # halving `alpha` moves them as well, and has a warning of its own
+            size = np.sqrt(self.spread[strongest])
+            return (
+                f"`alpha` penalises features much, as their spreads are small: {self.names[strongest]} varies by "
+                f"{size:.1g}. In units of the squared spreads, it would move the predictions by {how_far}. Divide the "
+                "columns by their spreads, or use a smaller `alpha`; LSTDCV, and HorizonLSTD with its default "
+                "`penalty`, have such units."
+            )
         return (
             f"`alpha` penalises {self.names[least]} {ratio:.1g} times less than {self.names[strongest]}: the squares "
             f"of their spreads differ so much. In units of these, it would move the predictions by {how_far}. Divide "
@@ -260,5 +272,10 @@ def _ranges_are_alike(X: Array, ridge: Array, intercept: bool) -> bool:
     """Return whether the ranges of dense features, which are quicker than spreads, show that the scales are alike."""
     size = np.ptp(X, axis=0) if intercept else np.abs(X).max(axis=0)
     wide = (size > 0.0) & (ridge > 0.0)
-    relative = ridge[wide] / size[wide] ** 2
-    return not relative.max(initial=0.0) > _ALIKE * relative.min(initial=np.inf)
+    return not _may_matter(ridge[wide] / size[wide] ** 2, ridge[wide])
+
+
+def _may_matter(relative: Array, ridge: Array) -> bool:
+    """Return whether units may matter: ridge coefficients in units of squares differ, or are far above those given."""
+    most = relative.max(initial=0.0)
+    return bool(most > _ALIKE * relative.min(initial=np.inf) or most > _ALIKE * ridge.max(initial=0.0))
