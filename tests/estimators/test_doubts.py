@@ -118,8 +118,13 @@ def test_a_score_asks_once_whether_ends_were_seen():
     X, y = stream()
     y[99::100] = 0.0
     rows = {"episode": np.arange(400) // 100}
-    model = LSTD(0.5).fit(X, y, **rows, terminated=False)
-    assert told(lambda: [model.score(X, y, **rows) for _ in range(3)]) == [MissingTerminationWarning]
+    for make in (LSTD(0.5), HorizonLSTD(3)):
+        model = make.fit(X, y, **rows, terminated=False)
+        assert told(lambda: [model.score(X, y, **rows) for _ in range(3)]) == [MissingTerminationWarning]  # noqa: B023
+    other = HorizonLSTD(3).fit(X, y, **rows, terminated=False)
+    assert told(lambda: other.observed_returns(X, y, **rows)) == [MissingTerminationWarning]
+    with pytest.raises(InvalidInputError, match=r"`episode` or `terminated` must be given .* 4 episodes"):
+        other.score(X, y)
 
 
 def test_rows_like_those_of_the_fit_give_no_warning(model):

@@ -639,8 +639,7 @@ def compare(
     """
     tolerance = check_treatment(unobserved, tolerance)
     model = estimator._model
-    if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
-        _check_one_stream(model.statistics)
+    check_one_stream(columns, model.statistics.n_episodes, successors=model.statistics.successors)
     rows = comparable_rows(estimator, model, X, y, columns, takes, finite=True)
     if warn and rows.assumed:
         warn_once(model, assumed_cut(), MissingTerminationWarning)
@@ -663,11 +662,13 @@ def mean_r2(observed: ObservedReturns, prediction: Array, weight: Array) -> floa
     return float(np.where(np.isnan(r2), mse == 0.0, r2).mean())
 
 
-def _check_one_stream(statistics: LSTDStatistics) -> None:
-    """Refuse to take rows as one continuing stream if the model was fitted to anything else."""
-    if statistics.n_episodes > 1:
-        was = f"to {statistics.n_episodes} episodes: without them, the rows would be taken as one stream"
-    elif statistics.successors:
+def check_one_stream(columns: Columns, n_episodes: int, *, successors: bool | None = False) -> None:
+    """Refuse to take rows as one continuing stream if the model was fitted to several episodes, or to successors."""
+    if any(columns.get(name) is not None for name in ("episode", "terminated", "X_next")):
+        return
+    if n_episodes > 1:
+        was = f"to {n_episodes} episodes: without them, the rows would be taken as one stream"
+    elif successors:
         was = "with `X_next`: pass `X_next`, or `terminated` with all False if the rows are one continuing stream"
     else:
         return

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_array, check_choice, check_flag, check_integer, check_real, shown
-from lstd.data.doubts import SELF_SCORED, backtest_of, little_observed, with_backtest
+from lstd.data.doubts import SELF_SCORED, assumed_cut, backtest_of, little_observed, with_backtest
 from lstd.data.follow import check_equal
 from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import Columns, PerRow, Rows
@@ -21,8 +21,8 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.data.time_steps import steps_since_earliest
-from lstd.errors import InvalidInputError, UnobservedWarning, warn_once
-from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2
+from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, warn_once
+from lstd.estimators.base import Fitted, Regressor, check_alone, check_one_stream, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -585,6 +585,11 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Returns
         -------
         ObservedReturns
+
+        Warns
+        -----
+        MissingTerminationWarning
+            As by :meth:`fit`, once.
         """
         return self._observed(X, y, columns, _OBSERVED_RETURNS, horizon, unobserved)
 
@@ -594,8 +599,12 @@ class HorizonLSTD(Regressor[HorizonModel]):
         """Check rows, and compute the rewards of their next steps."""
         steps = self._steps(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
-        rows = self._checked(self._model, X, y, columns, takes)
-        return self._model.returns(rows, steps, unobserved)
+        model = self._model
+        check_one_stream(columns, model.n_episodes)
+        rows = self._checked(model, X, y, columns, takes)
+        if rows.assumed:
+            warn_once(model, assumed_cut(), MissingTerminationWarning)
+        return model.returns(rows, steps, unobserved)
 
     def summary(self, level: float = 0.95) -> StepsSummary:
         """Return a table of the coefficients of the longest horizon, and of what decides them and speaks against them.
@@ -733,6 +742,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         -----
         UnobservedWarning
             When less than half of the discounted steps was observed.
+        MissingTerminationWarning
+            As by :meth:`fit`, once.
         """
         observed = self._observed(X, y, columns, _SCORE, horizon, unobserved)
         text = with_backtest(little_observed(observed.share, SELF_SCORED), backtest_of(self))
