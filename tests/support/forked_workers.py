@@ -43,6 +43,7 @@ def start(config, specs):
 
     folder = tempfile.TemporaryDirectory()
     config.add_cleanup(folder.cleanup)
+    config.add_cleanup(njit_tests.start_early(config, folder.name))  # first, or the server does not know of it
     os.environ[ADDRESS] = f"{folder.name}/socket"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.environ[ADDRESS])
@@ -53,7 +54,6 @@ def start(config, specs):
     listener.close()
     compiler = subprocess.Popen([sys.executable, "-c", COMPILES], stderr=subprocess.DEVNULL)
     config.add_cleanup(lambda: (compiler.kill(), compiler.wait(), server.communicate(timeout=60)))
-    config.add_cleanup(njit_tests.start_early(config, folder.name))
     for spec in specs:
         if spec.popen and not spec.python:
             spec.python = shlex.join(asking())
