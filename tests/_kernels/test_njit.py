@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_compilation import SMALLEST, finish, start
+from test_compilation import SMALLEST, run_code  # noqa: F401 - a fixture
 
 import lstd
 import njit_tests
@@ -58,9 +58,14 @@ BREAKAGES = {
 }
 
 
-def run(before="", **variables):
-    """What some kernels give in a process of their own."""
-    return finish(start(SOME_KERNELS.format(before=before, sizes=SIZES), **variables))
+@pytest.fixture(scope="module")
+def run(run_code):
+    """A function that returns what some kernels give in a process of their own."""
+
+    def run(before="", **variables):
+        return run_code(SOME_KERNELS.format(before=before, sizes=SIZES), **variables)
+
+    return run
 
 
 def check(found):
@@ -70,13 +75,13 @@ def check(found):
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory):
+def asked(tmp_path_factory, run):
     """A folder with what `numba.njit` compiles when it is asked to, and what that process found."""
     folder = tmp_path_factory.mktemp("njit") / "cache"
     return folder, run(LSTD_CACHE_DIR=folder, LSTD_KERNELS="njit")
 
 
-def test_asked_for_it_compiles_all_kernels_and_caches_them(asked):
+def test_asked_for_it_compiles_all_kernels_and_caches_them(asked, run):
     folder, first = asked
     check(first)
     assert (first["log"], first["hits"]) == ("", 0)
@@ -86,7 +91,7 @@ def test_asked_for_it_compiles_all_kernels_and_caches_them(asked):
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES)
-def test_it_compiles_where_the_dispatcher_cannot(asked, tmp_path, breakage):
+def test_it_compiles_where_the_dispatcher_cannot(asked, tmp_path, run, breakage):
     """Kernels are those that are in its cache, and one line says why."""
     shutil.copytree(asked[0], tmp_path / "cache")
     found = run(BREAKAGES[breakage], LSTD_CACHE_DIR=tmp_path / "cache")
@@ -95,7 +100,7 @@ def test_it_compiles_where_the_dispatcher_cannot(asked, tmp_path, breakage):
     assert found["log"].count("\n") == 1 + ("lstd: compiling" in found["log"])
 
 
-def test_arguments_of_another_type_are_no_reason(tmp_path):
+def test_arguments_of_another_type_are_no_reason(tmp_path, run):
     found = run(LSTD_CACHE_DIR=tmp_path)
     check(found)
     assert found["log"] == "lstd: compiling its kernels, some seconds at first use\n"
@@ -121,19 +126,24 @@ def package(tmp_path):
     return shutil.copytree(Path(lstd.__file__).parent, tmp_path / "package" / "lstd", ignore=ignored).parent
 
 
-def smallest(before="", **variables):
-    """What the smallest kernel gives in a process of its own."""
-    return finish(start(before + SMALLEST.replace("ARGUMENTS", "(9,)"), LSTD_KERNELS="njit", **variables))
+@pytest.fixture
+def smallest(run_code):
+    """A function that returns what the smallest kernel gives in a process of its own."""
+
+    def run(before="", **variables):
+        return run_code(before + SMALLEST.replace("ARGUMENTS", "(9,)"), LSTD_KERNELS="njit", **variables)
+
+    return run
 
 
-def test_an_empty_name_of_the_folder_turns_the_cache_off(package):
+def test_an_empty_name_of_the_folder_turns_the_cache_off(package, smallest):
     found = smallest(PYTHONPATH=package, LSTD_CACHE_DIR="")
     assert (found["results"], found["hits"], found["misses"]) == ([16], 0, 1)
     assert cached(package) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs folders that cannot be written")
-def test_without_a_folder_that_can_be_written_nothing_is_cached(package):
+def test_without_a_folder_that_can_be_written_nothing_is_cached(package, smallest):
     # root may write everywhere until the process gives up its capabilities
     capset = "ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)())"
     before = f"import ctypes\nassert {capset} == 0\n" if os.geteuid() == 0 else ""

@@ -9,6 +9,7 @@ import platform
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +66,8 @@ def rows(load, monkeypatch):
             monkeypatch.setattr(module, "whole_paper_process", lambda cache: 1.0)
         elif name == "choice":
             monkeypatch.setattr(module, "processor_seconds", lambda code, cache: 1.0)
+            chosen = SimpleNamespace(cv_results_={"alpha": [1.0]})
+            monkeypatch.setattr(module, "_choose", lambda case: chosen)
         elif name == "online":
             monkeypatch.setattr(module, "timed", lambda block, count: 1.0)
         elif name == "scaling":
