@@ -1,15 +1,14 @@
 """The cache of compiled kernels: used when it can be, and never the end of a run."""
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import lstd
+from kernel_processes import finish, start
 from lstd._kernels import dispatcher, inverse, online_step
 from twins import compiled_only
 
@@ -30,74 +29,6 @@ print(json.dumps({
     "package": lstd.__file__,
 }))
 """
-
-
-# Has imported Numba, and compiled something with it, and runs each line of code in a process forked from itself.
-SERVER = """
-import json, os, sys, traceback
-import numba, numba.core.compiler, numba.core.serialize
-numba.njit(lambda n: (n + 1) // 2 * 2)(1)
-for line in sys.stdin:
-    code, variables, output, log = json.loads(line)
-    process = os.fork()
-    if not process:
-        for stream, path in ((1, output), (2, log)):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
-        os.environ |= variables
-        sys.path[:0] = filter(None, [variables.get("PYTHONPATH")])
-        status = 1
-        try:
-            exec(code, {"__name__": "__main__"})
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-"""
-
-
-def environment(**variables):
-    """The variables of a process that says itself where its cache is."""
-    own = {name: value for name, value in os.environ.items() if name not in ("LSTD_CACHE_DIR", "NUMBA_DISABLE_JIT")}
-    return own | {name: str(value) for name, value in variables.items()}
-
-
-def start(code, **variables):
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", code], env=environment(**variables), text=True, **streams)
-
-
-def finish(process):
-    """What the process printed, as a dict, and all it logged."""
-    output, log = process.communicate(timeout=300)
-    return checked(process.returncode, output, log)
-
-
-def checked(status, output, log):
-    assert status == 0, log
-    assert "Traceback" not in log
-    return {**json.loads(output), "log": log}
-
-
-@pytest.fixture(scope="module")
-def run_code(tmp_path_factory):
-    """A function that runs code with further variables, as `finish` and `start` do, but without importing Numba."""
-    if not hasattr(os, "fork"):
-        yield lambda code, **variables: finish(start(code, **variables))
-        return
-    folder = tmp_path_factory.mktemp("output")
-    with start(SERVER) as server:
-
-        def run(code, **variables):
-            paths = [folder / f"{len(list(folder.iterdir()))}-{name}" for name in ("output", "log")]
-            variables = {name: str(value) for name, value in variables.items()}
-            server.stdin.write(json.dumps([code, variables, *map(str, paths)]) + "\n")
-            server.stdin.flush()
-            return checked(int(server.stdout.readline()), *(path.read_text() for path in paths))
-
-        yield run
-        server.stdin.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_compilation import SMALLEST, run_code  # noqa: F401 - a fixture
+from test_compilation import SMALLEST
 
 import lstd
 import njit_tests
