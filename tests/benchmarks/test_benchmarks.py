@@ -67,7 +67,8 @@ def rows(load, monkeypatch):
         elif name == "choice":
             monkeypatch.setattr(module, "processor_seconds", lambda code, cache: 1.0)
             chosen = SimpleNamespace(cv_results_={"alpha": [1.0]})
-            monkeypatch.setattr(module, "_choose", lambda case: chosen)
+            chooser = SimpleNamespace(fit=lambda *rows, **columns: chosen)
+            monkeypatch.setattr(module, "LSTDCV", lambda gamma: chooser)
         elif name == "online":
             monkeypatch.setattr(module, "timed", lambda block, count: 1.0)
         elif name == "scaling":
