@@ -314,7 +314,7 @@ def _ages(rows: Rows) -> Array:
     if rows.own_discounts:
         steps = np.where((rows.discount > 0.0) & (rows.discount < 1.0), rows.discount, np.exp(-1.0))
         passed = np.append(0.0, np.cumsum(-np.log(steps))[:-1])
-    begins = np.append(True, rows.last[:-1])
+    begins = rows.begins_episode
     return np.asarray(passed - passed[begins][np.cumsum(begins) - 1])
 
 
@@ -400,7 +400,7 @@ class _Choices:
             self.means = rows.X[chosen[spread(len(chosen), _FOR_MEANS)]].mean(axis=0)
             at_once = max(1, _AT_ONCE // n_features)
         self.batches = [slice(begin, begin + at_once) for begin in range(0, len(chosen), at_once)]
-        first = np.flatnonzero(np.concatenate([[True], rows.last[:-1]]))
+        first = np.flatnonzero(rows.begins_episode)
         self.step = chosen - first[np.searchsorted(first, chosen, side="right") - 1]
         edges = np.unique(np.quantile(self.step, (0.0, 0.25, 0.5, 0.75), method="lower")) + 1
         part = np.arange(len(chosen)) * parts // len(chosen)

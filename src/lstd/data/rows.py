@@ -241,10 +241,19 @@ class Rows(Record):
     @property
     def begins(self) -> Flags:
         """Whether each row is the first of its group or, without groups, of its episode, (T,)."""
-        last = self.last
-        if self.groups is not None:
-            last = last_rows(self.groups)
-        return np.concatenate([[True] * bool(len(last)), last[:-1]]).astype(np.bool_, copy=False)
+        if self.groups is None:
+            return self.begins_episode
+        return _after(last_rows(self.groups))
+
+    @property
+    def begins_episode(self) -> Flags:
+        """Whether each row is the first of its episode, (T,)."""
+        return _after(self.last)
+
+    @property
+    def episode_number(self) -> NDArray[np.intp]:
+        """Number of each row's episode in these rows, from 0, (T,)."""
+        return np.cumsum(self.begins_episode, dtype=np.intp) - 1
 
     @cached_property
     def full(self) -> Flags:
@@ -261,7 +270,7 @@ class Rows(Record):
     @property
     def age(self) -> NDArray[np.intp]:
         """Steps since each row's episode began in this chunk, (T,)."""
-        begins = np.flatnonzero(np.append(True, self.last[:-1]))[: len(self)]
+        begins = np.flatnonzero(self.begins_episode)
         lengths = np.diff(np.append(begins, len(self)))
         return np.arange(len(self)) - np.repeat(begins, lengths)
 
@@ -506,6 +515,13 @@ class Rows(Record):
         last = self.last[first:end].copy()
         last[-1] = True
         return self.taken(slice(first, end)).changed(last=last, order=None, place=self.place + first)
+
+
+def _after(last: Flags) -> Flags:
+    """Return whether each row comes after a last one, or is the first row of all, (T,)."""
+    begins = np.ones(len(last), np.bool_)
+    begins[1:] = last[:-1]
+    return begins
 
 
 def cut_off(last: Flags, terminated: Flags) -> Flags:

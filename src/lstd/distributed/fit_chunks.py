@@ -203,7 +203,8 @@ def first_rows(chunks: Iterable[Mapping[str, Any]], sums: SumArrays, max_entries
             rows = sums.rows(columns)
         if not len(rows):
             continue
-        begins = np.append(False, rows.last[:-1])  # whether each row begins another episode than that of the row before
+        begins = rows.begins_episode
+        begins[0] = False  # so that the first number is 0
         if last_row is not None:
             with naming_both(last_place, place):
                 begins[0] = not follows(last_row, rows, begins=sums.begins)

@@ -80,7 +80,7 @@ class LoggedRows:
     @cached_property
     def episode(self) -> Places:
         """Number of each transition's episode, (N,)."""
-        return np.concatenate([[0], np.cumsum(self.rows.last[:-1])])[self.full]
+        return self.rows.episode_number[self.full]
 
     @cached_property
     def begins(self) -> Flags:

@@ -223,7 +223,7 @@ class LoggedStates:
     @property
     def first(self) -> Places:
         """First row of each episode, (m,); one that was cut off at once has no transition."""
-        return np.flatnonzero(np.append(True, self.logged.rows.last[:-1]))
+        return np.flatnonzero(self.logged.rows.begins_episode)
 
     def visits(self, start: Array) -> Array:
         """Return û of each transition, (N,), from values to start with."""

@@ -72,7 +72,7 @@ class Evaluation(Comparison):
     @cached_property
     def episode(self) -> NDArray[np.intp]:
         """Number of each row's episode."""
-        return np.concatenate([[0], np.cumsum(self.rows.last[:-1])]).astype(np.intp)
+        return self.rows.episode_number
 
     @property
     def n_panels(self) -> int:
