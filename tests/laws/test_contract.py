@@ -25,6 +25,7 @@ from matplotlib.collections import Collection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from sklearn.base import clone
 
 import lstd
 from lstd import (
@@ -42,6 +43,7 @@ from lstd import (
 from lstd.cli.app import app
 from lstd.cli.app import run as main
 from lstd.data.rows import COLUMNS
+from lstd.data.takes import LACKING
 from lstd.errors import InvalidInputError
 from lstd.inference import ReturnSpread
 from lstd.metrics import backtest, calibration, observed_returns
@@ -369,6 +371,65 @@ def test_each_column_has_its_verdict(name, column, fitted, usual):
             entry.run({column: GIVEN[column]}, fitted)
         if (method := re.search(r"no argument of ([\w.]+)\.", str(refusal.value))) is not None:
             assert method[1].rpartition(".")[2] in name
+
+
+# ------------------------------------------------------------ columns of the fit that the rows then lack
+
+LEFT_OUT = "may be left out for a model that was fitted with"
+MAY_BE_LEFT_OUT = {
+    "LSTD.score": {"X_next", "weight", "groups"},
+    "LSTD.bias_check": {"X_next"},
+    "LSTD.misfit_check": {"X_next"},
+    "ReturnSpread.fit": {"X_next"},
+    "HorizonLSTD.score": {"weight", "groups"},
+    "HorizonLSTD.observed_returns": {"weight", "groups"},
+    "plot_predictions": {"X_next", "weight", "groups"},
+    "plot_calibration": {"X_next", "weight", "groups"},
+    "write_fit_report": {"X_next", "weight", "groups"},
+}
+MODELS = {"lstd": ("LSTD.fit", LSTD(gamma=0.9, lmbda=0.5)), "horizon": ("HorizonLSTD.fit", HorizonLSTD(3))}
+
+
+def model_of(name: str) -> str:
+    """Which fitted model an entry point takes; empty if none."""
+    asked = mock.MagicMock()
+    with contextlib.suppress(Exception):  # of what is not a model
+        ENTRIES[name].run({}, asked)
+    if not asked.__getitem__.called:
+        return ""
+    return asked.__getitem__.call_args.args[0]
+
+
+@cache
+def fitted_with(kind: str, column: str) -> Any:
+    """A model that was fitted with a column."""
+    return clone(MODELS[kind][1]).fit(**rows({column: GIVEN[column]}))
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if model_of(name)])
+def test_what_a_fit_was_given_is_asked_for_or_documented(name, monkeypatch):
+    """Rows that lack a column are refused, or the documentation says that they may."""
+    kind = model_of(name)
+    columns = ENTRIES[MODELS[kind][0]].used
+    documentation = " ".join(inspect.getdoc(documented(name)).split())
+    for column in columns - BASE.keys():
+        models = {kind: fitted_with(kind, column)}
+        if column in MAY_BE_LEFT_OUT.get(name, ()):
+            assert re.search(rf"`{column}`[^.]* {LEFT_OUT}", documentation)
+            ENTRIES[name].run({}, models)
+            continue
+        message = rf"`{column}` must be given for a model that was fitted with it: .*\. Pass"
+        with pytest.raises(InvalidInputError, match=message):
+            ENTRIES[name].run({}, models)
+        if column in ENTRIES[name].used:
+            ENTRIES[name].run({column: GIVEN[column]}, models)
+    monkeypatch.setitem(globals(), "BASE", {})
+    with pytest.raises(InvalidInputError, match="`episode` or `terminated` must be given for a model"):
+        ENTRIES[name].run({}, {kind: fitted_with(kind, "weight")})
+
+
+def test_each_column_of_numbers_says_what_lacking_it_means():
+    assert {*COLUMNS} <= {*LACKING}
 
 
 def equal(one: Any, two: Any) -> bool:

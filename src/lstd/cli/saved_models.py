@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lstd.data.roles import Roles
+from lstd.data.takes import OF_RETURNS, check_not_lacking
 from lstd.errors import InvalidInputError
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from lstd.estimators.horizon_lstd import HorizonLSTD
     from lstd.tables.first_rows import FirstRows
     from lstd.tables.scoring import Score
+
+_NAME_COLUMN = "Name its column."
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class OfReturns:
             raise InvalidInputError(
                 f"`--horizon` needs `--backtest`, or a model of the next steps; {given.model} predicts the sum of all."
             )
-        self.model.check_given(roles.transitions, remedy="Name its column.")
+        self.model.check_given(roles.transitions, remedy=_NAME_COLUMN)
 
     def scores(
         self, tables: Sequence[Any], roles: Roles, given: ScoreOptions, on_progress: OnProgress
@@ -135,8 +138,9 @@ class OfSteps:
         return steps
 
     def check_scored(self, roles: Roles, given: ScoreOptions) -> None:
-        """Refuse to compare more steps than the model has."""
+        """Refuse to compare more steps than the model has, or predictions with returns of another kind."""
         self.horizons(given.horizon)
+        check_not_lacking(self.model.unusual, roles.transitions, OF_RETURNS, _NAME_COLUMN)
 
     def scores(
         self, tables: Sequence[Any], roles: Roles, given: ScoreOptions, on_progress: OnProgress

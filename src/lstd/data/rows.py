@@ -285,6 +285,18 @@ class Rows(Record):
         allowed = usual | self.terminated | ~self.known
         return not allowed.all()
 
+    @property
+    def unusual(self) -> frozenset[str]:
+        """Names of the columns of numbers that make a difference: some known row has another value than the usual."""
+        names = set()
+        if self.own_discounts:
+            names.add("discount")
+        for name in self.given - {"discount"}:
+            is_usual = getattr(self, name) == COLUMNS[name].usual
+            if not (is_usual | ~self.known).all():
+                names.add(name)
+        return frozenset(names)
+
     @cached_property
     def part(self) -> Features:
         """Features of all rows, or of a part of them from all over the log, fewer where they have many features."""

@@ -409,7 +409,8 @@ class Predictor(Regressor[Model]):
         Parameters
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
-            As in :meth:`LSTD.fit`.
+            As in :meth:`LSTD.fit`. All that the fit was given must be given here too, but `X_next`, which may be left
+            out for a model that was fitted with it: the next row of the episode is then the successor.
 
         Returns
         -------
@@ -419,8 +420,8 @@ class Predictor(Regressor[Model]):
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule, there are too few episodes or rows, λ is 1, or γ is 1 and values are infinite,
-            since no end is reached.
+            When an array breaks a rule or is missing, there are too few episodes or rows, λ is 1, or γ is 1 and values
+            are infinite, since no end is reached.
 
         Warns
         -----
@@ -441,7 +442,9 @@ class Predictor(Regressor[Model]):
         Parameters
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
-            As in :meth:`LSTD.fit`; usually the data of `fit`.
+            As in :meth:`LSTD.fit`; usually the data of `fit`. All that the fit was given must be given here too, but
+            `X_next`, which may be left out for a model that was fitted with it: the next row of the episode is then the
+            successor.
 
         Returns
         -------
@@ -451,7 +454,8 @@ class Predictor(Regressor[Model]):
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule, or there are fewer than 10 groups or episodes, or 100 rows of one stream.
+            When an array breaks a rule or is missing, or there are fewer than 10 groups or episodes, or 100 rows of one
+            stream.
 
         Warns
         -----
@@ -503,7 +507,8 @@ class Predictor(Regressor[Model]):
             prediction for `X_next` completes it there. Importance ratios make the returns those of the target policy:
             G_t = v_t + ρ_t (r_{t+1} + γ G_{t+1} − v_t), with predictions v. Their noise is in R², even for exact
             predictions. A trace coefficient c_{t+1} replaces G_{t+1} by c_{t+1} G_{t+1} + (1 − c_{t+1}) v_{t+1}. The
-            weights are those of R².
+            weights are those of R². `X_next`, `weight` and `groups` may be left out for a model that was fitted with
+            them: the next row of the episode is then the successor, and each row counts alike.
         sample_weight : array-like of shape (T,), optional
             Another weight of each row in R², as scikit-learn names it; the two are multiplied.
         unobserved : {"predict", "ipcw", "drop"}, default "predict"
@@ -527,8 +532,8 @@ class Predictor(Regressor[Model]):
         InvalidInputError
             When an array breaks a rule; when fewer than two rows are scored; when "ipcw" would need infinite weights,
             or "drop" a biased sample; when the model was fitted to several episodes, or with `X_next`, and neither
-            `episode` nor `terminated` is given; when it was fitted with importance ratios or discounts and none are
-            given.
+            `episode` nor `terminated` is given; when it was fitted with importance ratios, trace coefficients or
+            discounts and none are given.
 
         Warns
         -----
@@ -639,7 +644,6 @@ def compare(
     """
     tolerance = check_treatment(unobserved, tolerance)
     model = estimator._model
-    check_one_stream(columns, model.statistics.n_episodes, successors=model.statistics.successors)
     rows = comparable_rows(estimator, model, X, y, columns, takes, finite=True)
     if warn and rows.assumed:
         warn_once(model, assumed_cut(), MissingTerminationWarning)
@@ -660,22 +664,6 @@ def mean_r2(observed: ObservedReturns, prediction: Array, weight: Array) -> floa
     """Compute the mean R² of rewards; where all returns are equal, it counts as 1 if they are predicted, else as 0."""
     r2, mse = observed.scores(prediction, weight)
     return float(np.where(np.isnan(r2), mse == 0.0, r2).mean())
-
-
-def check_one_stream(columns: Columns, n_episodes: int, *, successors: bool | None = False) -> None:
-    """Refuse to take rows as one continuing stream if the model was fitted to several episodes, or to successors."""
-    if any(columns.get(name) is not None for name in ("episode", "terminated", "X_next")):
-        return
-    if n_episodes > 1:
-        was = f"to {n_episodes} episodes: without them, the rows would be taken as one stream"
-    elif successors:
-        was = "with `X_next`: pass `X_next`, or `terminated` with all False if the rows are one continuing stream"
-    else:
-        return
-    raise InvalidInputError(
-        f"`episode` or `terminated` must be given for a model that was fitted {was}. In a Pipeline or search, "
-        "route them with set_score_request."
-    )
 
 
 def _too_few(compared: Comparison, tolerance: float, unobserved: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self, Unpack, overload
 
@@ -19,10 +19,10 @@ from lstd.data.returns import UNOBSERVED, ObservedReturns
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
-from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
+from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, OF_RETURNS, Takes, names_given
 from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, warn_once
-from lstd.estimators.base import Fitted, Regressor, check_alone, check_one_stream, mean_r2
+from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -311,6 +311,15 @@ class HorizonLSTD(Regressor[HorizonModel]):
                 raise InvalidInputError(f"`y` must have {m} rewards, as in the fit; got {rows.y.shape[1]}.")
         return rows
 
+    def _comparable(self, X: FeaturesLike, y: Any, columns: Columns, takes: Takes, needed: Sequence[str]) -> Rows:
+        """Check rows to compare with the model, which need some of the columns of its fit.
+
+        Where these are all columns, they are in order of their groups.
+        """
+        model = self._model
+        model.check_given(names_given(columns), needed)
+        return self._checked(model, X, y, columns, takes, sort="groups" in needed)
+
     def _then(self, before: HorizonModel | None, rows: Rows, *, keep_ids: bool = True, **about: Any) -> HorizonModel:
         """Return the model with the next rows of a stream, or of its first rows."""
         parameters = self._parameters()
@@ -574,7 +583,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Parameters
         ----------
         X, y, episode, terminated, discount, weight, groups
-            As in :meth:`fit`; returns do not depend on groups.
+            As in :meth:`fit`; returns do not depend on groups. `weight` and `groups` may be left out for a model that
+            was fitted with them: each row then counts alike.
         horizon : int, optional
             Number of steps, by default that of the model.
         unobserved : {"predict", "ipcw", "drop"}, default "predict"
@@ -599,9 +609,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         """Check rows, and compute the rewards of their next steps."""
         steps = self._steps(horizon)
         check_choice("unobserved", unobserved, UNOBSERVED)
+        rows = self._comparable(X, y, columns, takes, OF_RETURNS)
         model = self._model
-        check_one_stream(columns, model.n_episodes)
-        rows = self._checked(model, X, y, columns, takes)
         if rows.assumed:
             warn_once(model, assumed_cut(), MissingTerminationWarning)
         return model.returns(rows, steps, unobserved)
@@ -645,7 +654,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Parameters
         ----------
         X, y, time, episode, terminated, discount, weight, groups
-            As in :meth:`fit`; usually the data of `fit`.
+            As in :meth:`fit`; usually the data of `fit`. All that the fit was given must be given here too.
 
         Returns
         -------
@@ -677,7 +686,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         >>> check.misfit, check.of_age
         (True, True)
         """
-        rows = self._checked(self._model, X, y, columns, _MISFIT_CHECK, sort=True)
+        rows = self._comparable(X, y, columns, _MISFIT_CHECK, OF_FIT)
         if time is not None:
             times = times_of(time, rows)
             check_equal(times, rows)
@@ -694,7 +703,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Parameters
         ----------
         X, y, episode, terminated, discount, weight, groups
-            As in :meth:`fit`; usually the data of `fit`.
+            As in :meth:`fit`; usually the data of `fit`. All that the fit was given must be given here too.
 
         Returns
         -------
@@ -711,7 +720,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         BiasWarning
             When the result is `biased`.
         """
-        rows = self._checked(self._model, X, y, columns, _BIAS_CHECK, sort=True)
+        rows = self._comparable(X, y, columns, _BIAS_CHECK, OF_FIT)
         return check_bias_of_steps(Refit.of(self._model, rows))
 
     def score(
@@ -729,7 +738,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Parameters
         ----------
         X, y, horizon, unobserved, episode, terminated, discount, weight, groups
-            As in :meth:`observed_returns`; R² does not depend on groups.
+            As in :meth:`observed_returns`; R² does not depend on groups. `weight` and `groups` may be left out for a
+            model that was fitted with them.
         sample_weight : array-like of shape (T,), optional
             Another weight of each row.
 

@@ -11,7 +11,7 @@ others: ``benchmarks/next_steps.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
@@ -28,6 +28,7 @@ from lstd.data.read_only import read_only
 from lstd.data.returns import ObservedReturns, horizon_returns
 from lstd.data.rows import Record, Rows
 from lstd.data.settings import ALPHA, AUTO, LMBDA, RAW, SPREAD, Settings
+from lstd.data.takes import check_not_lacking, check_one_stream
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
@@ -96,6 +97,7 @@ class HorizonModel(Record):
     age: AgeColumns | None = None  # the columns that replace the age, if one of the features is
     bounds: tuple[float | None, float | None] = (None, None)  # of predictions
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
+    unusual: frozenset[str] = frozenset()  # columns of which some row has another value than the usual one
     kept: tuple[float, float] | None = None  # λ and α that were chosen before the model was loaded from a file
     known: HorizonWeights | None = None  # what a file holds of the weights
     is_reported: bool = False  # whether the warning about the system was given
@@ -143,6 +145,7 @@ class HorizonModel(Record):
             names=rows.names,
             limits=_limits_of(Limits.of_rows(rows), age),
             age=age,
+            unusual=rows.unusual,
             **about,
         )
         if not len(rows):
@@ -180,6 +183,7 @@ class HorizonModel(Record):
             stream=stream,
             limits=_limits_of(limits, age),
             age=age,
+            unusual=self.unusual | rows.unusual,
             known=None,
             is_reported=False,
             checks=None,
@@ -238,6 +242,14 @@ class HorizonModel(Record):
     def total(self) -> LagSums:
         """Sums over all data."""
         return self.stream.total.closed
+
+    def check_given(self, given: Collection[str], needed: Sequence[str]) -> None:
+        """Refuse rows that lack a column which the model was fitted with, of those `needed` to compare them with it."""
+        fitted = self.unusual
+        if self.stream.total.n_groups is not None:
+            fitted |= {"groups"}
+        check_one_stream(self.n_episodes, False, given)
+        check_not_lacking(fitted, given, needed)
 
     def check_weighted(self) -> None:
         """Refuse data to fit to without a full transition, or with none that has a weight."""

@@ -304,6 +304,7 @@ class LSTD(Predictor):
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
             As in :meth:`fit`, with the same errors and warnings; those of missing flags and broken episodes come once.
+            Rows of a chunk without one of the columns of numbers have its usual value, whatever other chunks have.
         forgetting : float in (0, 1], default 1.0
             Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
             sample. With 0.9 and one chunk per day, a row from k days ago counts 0.9^k. The ridge term does not fade.

@@ -8,7 +8,7 @@ model that remembers them, so that a stream has each of them once.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -35,6 +35,7 @@ from lstd.data.returns import mean_squared_residual
 from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
+from lstd.data.takes import OF_RETURNS, check_not_lacking
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,
@@ -67,8 +68,6 @@ _GONE = (
     "Intervals need the blocks of the data, which files do not keep: this model was loaded and fitted further. Fit it "
     "to all data at once."
 )
-_PASS_RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
-_PASS_DISCOUNTS = "Pass the discounts of these rows, or a single number."
 
 
 @dataclass(frozen=True, eq=False)
@@ -516,14 +515,12 @@ class Model(Record):
             return self
         return self.described(said=said)
 
-    def check_given(self, given: Collection[str], remedy: str = "") -> None:
-        """Refuse to compare predictions with returns of another kind: neither argument of the fit may be left out."""
-        sample = self.statistics.counts.sample
-        off_policy = sample is not None and sample.off_policy
-        if off_policy and "importance_ratio" not in given:
-            raise InvalidInputError(_not_given("importance_ratio", "another policy", remedy or _PASS_RATIOS))
-        if self.statistics.about.own_discounts and "discount" not in given:
-            raise InvalidInputError(_not_given("discount", "other discounts", remedy or _PASS_DISCOUNTS))
+    def check_given(self, given: Collection[str], needed: Sequence[str] = OF_RETURNS, remedy: str = "") -> None:
+        """Refuse rows that lack a column which the model was fitted with, of those `needed` to compare them with it."""
+        fitted = self.statistics.about.unusual
+        if self.statistics.n_groups is not None:
+            fitted |= {"groups"}
+        check_not_lacking(fitted, given, needed, remedy)
 
 
 def _system_of(statistics: LSTDStatistics, settings: Settings) -> System:
@@ -570,13 +567,6 @@ class _InfluenceOfBlocks:
         vectors = settings.uncentred(influence.vectors)
         shift = settings.uncentred(influence.shift)
         return replace(influence, vectors=vectors, shift=shift)
-
-
-def _not_given(name: str, kind: str, remedy: str) -> str:
-    return (
-        f"`{name}` must be given for a model that was fitted with it: without it, predictions would be "
-        f"compared with returns of {kind}. {remedy}"
-    )
 
 
 def warned_of(

@@ -44,7 +44,7 @@ from lstd.data.feature_arrays import Features, dense, product, rows_of
 from lstd.data.read_only import read_only
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows
-from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
+from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, Takes
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn_once
 from lstd.estimators.base import Predictor
 from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
@@ -209,7 +209,9 @@ class ReturnSpread(Saved):
         Parameters
         ----------
         X, y, episode, terminated, discount, weight, groups
-            As in :meth:`lstd.LSTD.fit`.
+            As in :meth:`lstd.LSTD.fit`. All that the fit of the model was given must be given here too, but `X_next`,
+            which may be left out for a model that was fitted with it: the next row of the episode is then the
+            successor.
 
         Returns
         -------
@@ -492,7 +494,7 @@ def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: FeaturesLike,
     """Hold out each fold from a HorizonLSTD, of the same λ and ridge coefficients."""
     state = estimator._model
     steps = estimator._steps(horizon)
-    rows = estimator._checked(state, X, y, columns, _FIT, sort=True)
+    rows = estimator._comparable(X, y, columns, _FIT, OF_FIT)
     rows = completed(state.prepared(rows))
     _, places = _folds(rows)
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])

@@ -12,7 +12,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.convert import check_values_known, is_lazy
 from lstd.data.feature_arrays import Features, by_name, check_features, check_finite, column_names
 from lstd.data.rows import Columns, Rows
-from lstd.data.takes import Takes
+from lstd.data.takes import OF_FIT, OF_RETURNS, Takes, check_one_stream, names_given
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.types import FeaturesLike
@@ -60,10 +60,14 @@ def comparable_rows(
 ) -> Rows:
     """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the fitted model predicts.
 
-    With `ones`, they are in order of their groups, and have the column of ones if the model has an intercept.
+    With `ones`, they are those of the fit, or like them: in order of their groups, with the column of ones if the model
+    has an intercept, and with all columns that the fit was given.
     """
+    statistics = model.statistics
+    given = names_given(columns)
+    check_one_stream(statistics.n_episodes, bool(statistics.successors), given)
     rows = checked_rows(estimator, X, y, columns, takes, gamma=model.settings.gamma, sort=ones, **options)
-    model.check_given(rows.given)
+    model.check_given(given, OF_FIT if ones else OF_RETURNS)
     m = model.statistics.n_rewards
     if rows.y.shape[1] != m:
         raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")

@@ -85,6 +85,7 @@ def write_fit_report(
         curves of rows that are still active, and calibration at a quarter, half and all of its steps.
     X, y, **data
         As in :func:`plot_predictions`: rows to compare the model with, if possible other than those it was fitted to.
+        `X_next`, `weight` and `groups` may be left out for a model that was fitted with them.
     title : str, optional
         Heading of the page.
     backtest : Backtest, optional

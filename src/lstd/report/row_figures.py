@@ -63,7 +63,8 @@ def plot_predictions(
         Where to draw: one for each reward that is drawn. By default a new figure, ``artists[0].figure``, outside of
         pyplot.
     episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups, unobserved, tolerance
-        Also as in :meth:`lstd.LSTD.score`. This figure does not depend on groups, nor on weights above 0.
+        Also as in :meth:`lstd.LSTD.score`. This figure does not depend on groups, nor on weights above 0. `X_next`,
+        `weight` and `groups` may be left out for a model that was fitted with them.
     level : float in (0, 1), default 0.95
         Level of the intervals. They are left out if there is too little data for them.
     rewards : sequence of str, optional
@@ -241,7 +242,8 @@ def plot_calibration(
     ----------
     model, X, y, ax, **data
         As in :func:`plot_predictions`, with the same errors. This figure does not depend on `time`, and it depends on
-        weights and on `groups`.
+        weights and on `groups`. `X_next`, `weight` and `groups` may be left out for a model that was fitted with them:
+        each row then counts alike, and episodes as independent.
     n_bins : int, default 10
         Most bins; see :func:`lstd.metrics.calibration`.
 

@@ -290,7 +290,7 @@ class About:
     feature_names: tuple[str, ...] | None = None  # without the column of ones
     intercept: bool | None = None  # whether the last feature is the column of ones
     labels: frozenset[str] = frozenset()
-    own_discounts: bool = False  # whether some row has another discount than `gamma`
+    unusual: frozenset[str] = frozenset()  # columns of which some row has another value than the usual one
 
     def merged(self, other: About) -> About:
         """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
@@ -320,7 +320,7 @@ class About:
             feature_names=others if names is None else names,
             intercept=other.intercept if self.intercept is None else self.intercept,
             labels=self.labels | other.labels,
-            own_discounts=self.own_discounts or other.own_discounts,
+            unusual=self.unusual | other.unusual,
         )
 
 

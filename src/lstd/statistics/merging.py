@@ -279,7 +279,7 @@ class LSTDStatistics(ReadOnly, Saved):
     @classmethod
     def empty_like(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
         """Statistics of no data, for data like `rows`."""
-        about = About(rows.names, rows.intercept, own_discounts=rows.own_discounts)
+        about = About(rows.names, rows.intercept, unusual=rows.unusual)
         return _empty(rows.n_features, rows.y.shape[1], rows.gamma, lmbda, rows.single, about)
 
     @classmethod
@@ -617,7 +617,7 @@ class LSTDStatistics(ReadOnly, Saved):
     @property
     def has_discounts_of_one(self) -> bool:
         """Whether some transition may have a discount of 1, at which terms of A cancel."""
-        return self.gamma == 1.0 or self.about.own_discounts
+        return self.gamma == 1.0 or "discount" in self.about.unusual
 
     def boundary_at(self, j: int) -> float:
         """Return entry (j, j) of the boundary terms at all cuts, the end of the data among them."""
