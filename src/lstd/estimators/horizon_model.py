@@ -529,8 +529,14 @@ class HorizonModel(Record):
         windows = Windows.of(horizons, self.stream.horizon, self.reward_names)
         of_features, of_ones = self.parts
         coef = windows.differences(of_features.reshape(-1, self.n_features))
-        intercept = windows.differences(of_ones.reshape(-1, 1))[:, 0]
+        intercepts = windows.differences(of_ones.reshape(-1, 1))[:, 0]
+        intercept: float | Array = intercepts
         low, high = self._bounds_of(windows)
+        if single:
+            coef = coef[0]
+            intercept = float(intercepts[0])
+            low = _of_first(low)
+            high = _of_first(high)
 
         def find_influence() -> Influence:
             """Return the influence on these horizons, only when intervals are asked for."""
@@ -541,7 +547,7 @@ class HorizonModel(Record):
             shift = windows.differences(influence.shift)
             return replace(influence, vectors=vectors, shift=shift)
 
-        linear = Linear(
+        return Linear(
             coef,
             intercept,
             self.names,
@@ -554,9 +560,6 @@ class HorizonModel(Record):
             high=high,
             find_noise=partial(self._noise, windows),
         )
-        if single:
-            return linear.of_one_value()
-        return linear
 
     def _noise(self, windows: Windows, columns: Features) -> Noise:
         """Return how the returns of windows scatter about predictions, from columns that have weights."""
@@ -673,6 +676,13 @@ class HorizonModel(Record):
         return values
 
 
+def _of_first(bound: float | Array | None) -> float | Array | None:
+    """Return the bound of the first value, where there is one for each."""
+    if isinstance(bound, np.ndarray):
+        return float(bound[0])
+    return bound
+
+
 class Windows(NamedTuple):
     """Windows (a, b) of the steps a + 1, …, b, and where the values of all horizons and rewards have their ends."""
 
@@ -680,6 +690,7 @@ class Windows(NamedTuple):
     rewards: tuple[str, ...]  # names
     ends: list[int]  # place of b steps, for each window and reward
     starts: list[int]  # place of a steps; negative if a is 0, of which the values are 0
+    begin_at_once: bool  # with the first step, all of them: values are sums of horizons, and not differences
 
     @classmethod
     def of(cls, horizons: Sequence[int | tuple[int, int]], longest: int, rewards: tuple[str, ...]) -> Windows:
@@ -693,16 +704,14 @@ class Windows(NamedTuple):
         for a, b in pairs:
             ends += range((b - 1) * m, b * m)
             starts += range((a - 1) * m, a * m)
-        return cls(pairs, rewards, ends, starts)
-
-    @property
-    def begin_at_once(self) -> bool:
-        """Whether all windows begin with the first step, so that values are sums of horizons and not differences."""
-        return all(a == 0 for a, _ in self.pairs)
+        begin_at_once = max(starts) < 0
+        return cls(pairs, rewards, ends, starts, begin_at_once)
 
     def differences(self, values: Array) -> Array:
         """Return values of b steps less those of a, along the last axis but one: of all horizons and rewards."""
         of_windows = values[..., self.ends, :]
+        if self.begin_at_once:
+            return of_windows
         for place, start in enumerate(self.starts):
             if start >= 0:
                 of_windows[..., place, :] -= values[..., start, :]

@@ -137,16 +137,6 @@ class Linear:
             return str(error)
         return ""
 
-    def of_one_value(self) -> Linear:
-        """Return the function of the first value alone, whose values have shape (T,)."""
-        return replace(
-            self,
-            coef=self.coef[0],
-            intercept=float(np.ravel(self.intercept)[0]),
-            low=_first(self.low),
-            high=_first(self.high),
-        )
-
     # ------------------------------------------------------------ values
 
     def predict(self, phi: Features) -> Array:
@@ -333,10 +323,3 @@ class Linear:
             "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
             "fit to rows like these."
         )
-
-
-def _first(bound: float | Array | None) -> float | Array | None:
-    """Return the bound of the first value."""
-    if isinstance(bound, np.ndarray):
-        return float(bound[0])
-    return bound
