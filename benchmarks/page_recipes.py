@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 from lstd import LSTD, LSTDCV, HorizonLSTD, Trajectories
-from lstd.errors import LSTDWarning
+from lstd.errors import InvalidInputError, LSTDWarning
 from lstd.metrics import backtest
 from page_logs import EventLog, SubjectLog, TrackLog
 from page_verdicts import Fitted
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 Settings = dict[str, Any]
 STEPS = 12  # of the window of a survival log
 MISFIT = "MisfitWarning"
+NAIVE = "MisfitWarning, naive forecast"  # that it is better than the model
 
 
 class Recipe(NamedTuple):
@@ -41,8 +42,15 @@ def caught(fit: Callable[[], tuple[Array, Any]]) -> Fitted:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", LSTDWarning)
         predicted, total = fit()
-    said = {one.category.__name__: str(one.message) for one in given if issubclass(one.category, LSTDWarning)}
+    said = {kind_of(one): str(one.message) for one in given if issubclass(one.category, LSTDWarning)}
     return Fitted(predicted, float(total.prediction), float(total.lower), float(total.upper), said, {})
+
+
+def kind_of(given: warnings.WarningMessage) -> str:
+    """Return the kind of a warning; a MisfitWarning may be about the naive forecast."""
+    if given.category.__name__ == MISFIT and "repeats what as many steps before brought" in str(given.message):
+        return NAIVE
+    return given.category.__name__
 
 
 def with_products(X: pd.DataFrame) -> pd.DataFrame:
@@ -59,21 +67,14 @@ class Steps(NamedTuple):
     """Rows of a log of events, as `Trajectories.from_events` makes them, and what came after its end."""
 
     log: EventLog
-    table: pd.DataFrame  # features of `from_events`, subject, y
+    table: pd.DataFrame  # totals of `from_events`, subject, y
     now: NDArray[np.bool_]  # last rows
     came: Array
 
     @classmethod
     def of(cls, log: EventLog) -> Steps:
         """Make the rows."""
-        steps = Trajectories.from_events(
-            log.events,
-            episode="id",
-            time="time",
-            amount="amount",
-            step=log.step,
-            until=log.until,
-        )
+        steps = from_log(log, amount="amount")
         table = steps.to_arrays(frame="pandas")["X"].assign(subject=steps.episode, y=steps.y)
         end = log.until + log.horizon * log.step
         later = log.events[log.events["time"].between(log.until, end, inclusive="left")]
@@ -82,11 +83,14 @@ class Steps(NamedTuple):
         return cls(log, table, now, came)
 
     @property
-    def recent(self) -> pd.Series:
-        """What was received in the steps before, the latest with the largest weight."""
-        subject = self.table["subject"]
-        before = self.table.groupby("subject")["y"].shift().fillna(0.0)
-        return before.groupby(subject).transform(lambda y: y.ewm(alpha=0.1, adjust=False).mean())
+    def window(self) -> int:
+        """A third of the horizon, with which the pages begin."""
+        return max(1, round(self.log.horizon / 3))
+
+    @property
+    def length(self) -> int:
+        """Steps of the log."""
+        return int(self.back.max())
 
     @property
     def back(self) -> NDArray[np.int64]:
@@ -96,36 +100,34 @@ class Steps(NamedTuple):
     @property
     def tested(self) -> int:
         """Steps of a backtest: the horizon, if it is at most a third of the log."""
-        return min(self.log.horizon, max(1, int(self.back.max()) // 3))
+        return min(self.log.horizon, max(1, self.length // 3))
 
-    def of_window(self, nearest: int, steps: int) -> pd.Series:
-        """What each subject received in some steps, of which the last is `nearest` rows before the end."""
-        inside = (self.back >= nearest) & (self.back < nearest + steps)
-        return self.table["y"][inside].groupby(self.table["subject"][inside]).sum()
+    def rates(self, window: int) -> pd.DataFrame:
+        """Features that `from_events` gives with a window; of counts, if each event counts one."""
+        amount = "amount"
+        if self.log.of_counts:
+            amount = None
+        X: pd.DataFrame = from_log(self.log, amount=amount, window=window).to_arrays(frame="pandas")["X"]
+        return X
 
-    def naive_r2(self) -> float:
-        """R² of the forecast that the steps after the cut of the backtest bring what those before it brought."""
-        at_cut = self.table["subject"][self.back == self.tested]
-        before = self.of_window(self.tested + 1, self.tested).reindex(at_cut).fillna(0.0).to_numpy()
-        after = self.of_window(1, self.tested).reindex(at_cut).fillna(0.0).to_numpy()
-        return float(1.0 - np.mean((after - before) ** 2) / np.var(after))
+    def naive(self) -> Array:
+        """Predict that the next steps bring what as many steps before brought, or as many as there are."""
+        inside = (self.back > 0) & (self.back <= self.log.horizon)
+        mean = self.table["y"][inside].groupby(self.table["subject"][inside]).mean()
+        predicted = self.log.horizon * mean.reindex(self.table["subject"][self.now]).fillna(0.0)
+        return np.asarray(predicted.to_numpy())
 
-    def naive(self) -> Fitted:
-        """Predict that the next steps bring what as many steps before brought; there is no interval."""
-        subjects = self.table["subject"][self.now]
-        predicted = self.of_window(1, self.log.horizon).reindex(subjects).fillna(0.0).to_numpy()
-        total = float(predicted.sum())
-        return Fitted(predicted, total, total, total, {}, {})
-
-    def backtested(self, X: pd.DataFrame) -> float:
-        """R² of a backtest of `HorizonLSTD`."""
+    def backtested(self, X: pd.DataFrame) -> list[Any]:
+        """Return backtests of `HorizonLSTD` at up to three cuts, the latest one last."""
         back = self.back.astype(float)
         steps = self.tested
+        cuts = [-float(steps + more) for more in (steps // 2, steps // 4, 0)]
+        cuts = [*dict.fromkeys(cut for cut in cuts if -cut < self.length)]
         roles = {"episode": self.table["subject"], "terminated": False, "time": -back}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = backtest(HorizonLSTD(steps, low=0.0), X, self.table["y"], cut=-float(steps), steps=steps, **roles)
-        return float(found.r2)
+            found = backtest(HorizonLSTD(steps, low=0.0), X, self.table["y"], cut=cuts, steps=steps, **roles)
+        return [*found.earlier, found]
 
     def fitted(self, X: pd.DataFrame, **settings: Any) -> Fitted:
         """Fit `HorizonLSTD` to the rows, and predict the last ones."""
@@ -133,8 +135,7 @@ class Steps(NamedTuple):
         def fit() -> tuple[Array, Any]:
             model = HorizonLSTD(self.log.horizon, **settings)
             model.fit(X, self.table["y"], episode=self.table["subject"], terminated=False)
-            weights = np.ones(self.now.sum())
-            return model.predict(X[self.now]), model.predict_interval(X[self.now], weights=weights)
+            return model.predict(X[self.now]), to_come(model, X[self.now], np.ones(self.now.sum()))
 
         return caught(fit)
 
@@ -142,6 +143,9 @@ class Steps(NamedTuple):
         """Fit as a page does, or as a warning about that advises."""
         changed = dict(settings)
         aged = "age" in settings
+        if advice == NAIVE:
+            plain = self.fitted(X, **settings)
+            return plain._replace(predicted=self.naive())
         if advice == MISFIT and not aged:
             X = X.assign(since_first=self.table["since_first"])
             changed["age"] = "since_first"
@@ -159,6 +163,26 @@ class Steps(NamedTuple):
         return self.fitted(X, **changed)
 
 
+def from_log(log: EventLog, **settings: Any) -> Trajectories:
+    """Make equal steps of a log."""
+    return Trajectories.from_events(
+        log.events,
+        episode="id",
+        time="time",
+        step=log.step,
+        until=log.until,
+        **settings,
+    )
+
+
+def to_come(model: HorizonLSTD, X: pd.DataFrame, weights: Array) -> Any:
+    """Return the interval of what some subjects will bring together; of the mean where that is not known."""
+    try:
+        return model.predict_interval(X, weights=weights, of="return")
+    except InvalidInputError:
+        return model.predict_interval(X, weights=weights)
+
+
 SETTINGS_ADVISED: dict[str, Settings] = {
     "BiasWarning": {"lmbda": 1.0},
     "BoundsWarning": {"low": 0.0},
@@ -168,97 +192,60 @@ SETTINGS_ADVISED: dict[str, Settings] = {
 
 
 def readme(steps: Steps, advice: str | None = None) -> Fitted:
-    """README: a mean of recent amounts, and a limited recency."""
-    X = pd.DataFrame({"recent": steps.recent, "recency": steps.table["since_last"].clip(upper=13)})
-    return steps.advised(X, advice, {"low": 0.0})
+    """README, and coming-from for shops: rates with a window of a third of the horizon."""
+    return steps.advised(steps.rates(steps.window), advice, {"low": 0.0})
 
 
-def of_sizes(steps: Steps, advice: str | None) -> Fitted:
-    """Return spending as first-model advises: purchases times a mean size of each subject's, drawn towards the mean."""
-    days = steps.log.events.assign(amount=1.0)
-    purchases = Steps.of(steps.log._replace(events=days, of_counts=True))
-    fitted = purchases.advised(rates(purchases), advice, {"low": 0.0})
-    known = steps.log.events[steps.log.events["time"] < steps.log.until].groupby("id")["amount"]
-    mean = known.sum().sum() / known.count().sum()
-    size = ((known.sum() + 3 * mean) / (known.count() + 3)).reindex(steps.table["subject"][steps.now]).to_numpy()
-    predicted = fitted.predicted * size
-    factor = predicted.sum() / fitted.predicted.sum()  # the interval leaves out what sizes vary
-    return fitted._replace(
-        predicted=predicted,
-        total=fitted.total * factor,
-        lower=fitted.lower * factor,
-        upper=fitted.upper * factor,
-    )
-
-
-def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
-    """Features of the pages about logs of events: a shrunken rate, a limited recency, their product, the first amount.
-
-    The mean rate is that of all subjects half-way through the log, where the first cut of a backtest may be.
-    """
-    table = steps.table
-    of_counts = steps.log.of_counts
-    repeats = table["n_repeat"] if of_counts else table["repeat_amount"]
-    back = table.groupby("subject").cumcount(ascending=False)
-    half = back == back.max() // 2
-    mean = repeats[half].sum() / table["since_first"][half].sum()
-    rate = (repeats + b * mean) / (table["since_first"] + b)
-    recency = table["since_last"].clip(upper=13)
-    X = pd.DataFrame({"rate": rate, "recency": recency, "active": rate * np.exp(-table["since_last"] / 8)})
-    return X if of_counts else X.assign(first=table["first_amount"])
+def naive_forecast(steps: Steps, plain: Fitted) -> Fitted:
+    """Take the naive forecast, for which there is no interval, in place of a model."""
+    predicted = steps.naive()
+    total = float(predicted.sum())
+    return Fitted(predicted, total, np.nan, np.nan, {}, {NAIVE: plain.predicted})
 
 
 def first_model(steps: Steps, advice: str | None = None) -> Fitted:
-    """first-model: the naive forecast if a backtest prefers it; else rates and recency.
+    """first-model: as README; the naive forecast where `fit` says that it is better.
 
     Where the check finds a misfit, the page adds an age, unless that extrapolates.
     """
-    if steps.log.field == "retail" and not steps.log.of_counts:
-        return of_sizes(steps, advice)
-    X = rates(steps)
-    if steps.naive_r2() > steps.backtested(X):
-        return steps.naive()
+    X = steps.rates(steps.window)
     settings = {"low": 0.0}
     plain = steps.fitted(X, **settings)
+    if NAIVE in plain.warned:
+        return naive_forecast(steps, plain)
     if MISFIT not in plain.warned:
         if advice is None:
             return plain
         return steps.advised(X, advice, settings)
-    X = X.assign(since_first=steps.table["since_first"])
-    aged = steps.fitted(X, **settings, age="since_first")
+    X_aged = X.assign(since_first=steps.table["since_first"])
+    aged = steps.fitted(X_aged, **settings, age="since_first")
     if "ExtrapolationWarning" in aged.warned:
         if advice is None:
             return plain
-        return steps.advised(rates(steps), advice, settings)
+        return steps.advised(X, advice, settings)
     if advice is not None:
-        aged = steps.advised(X, advice, settings | {"age": "since_first"})
+        aged = steps.advised(X_aged, advice, settings | {"age": "since_first"})
     return aged._replace(before={MISFIT: plain.predicted})
 
 
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
-    """never-goodbye: rates and recency with the b that predicts best in a backtest, or the naive forecast."""
-    if steps.log.field == "retail" and not steps.log.of_counts:
-        return of_sizes(steps, advice)
-    scores = {b: steps.backtested(rates(steps, b)) for b in (10.0, 10.0 / 3, 30.0)}
-    best = max(scores, key=scores.__getitem__)
-    if steps.naive_r2() > scores[best]:
-        return steps.naive()
-    return steps.advised(rates(steps, best), advice, {"low": 0.0})
+    """never-goodbye: rates with the window that predicts best in a backtest; the naive forecast if it is better there.
+
+    Better is what is so at each cut.
+    """
+    most = max(1, steps.length // 3)
+    windows = [*dict.fromkeys(min(most, max(1, round(share * steps.log.horizon))) for share in (1 / 3, 2 / 3, 1.0))]
+    found = {window: steps.backtested(steps.rates(window)) for window in windows}
+    best = max(windows, key=lambda window: found[window][-1].r2)
+    X = steps.rates(best)
+    if all(one.naive_r2 > one.r2 for one in found[best]):
+        return naive_forecast(steps, steps.fitted(X, low=0.0))
+    return steps.advised(X, advice, {"low": 0.0})
 
 
 def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
-    """next-twelve-months: rates and recency, λ and α chosen from the data."""
-    if steps.naive_r2() > steps.backtested(rates(steps)):
-        return steps.naive()
-    return steps.advised(rates(steps), advice, {"lmbda": "auto", "alpha": "auto", "low": 0.0})
-
-
-def coming_from(steps: Steps, advice: str | None = None) -> Fitted:
-    """coming-from: rates, the first purchase, and recency."""
-    X = rates(steps)
-    if "first" not in X:
-        X = X.assign(first=steps.table["first_amount"])
-    return steps.advised(X, advice, {"low": 0.0})
+    """next-twelve-months: rates, λ and α chosen from the data."""
+    return steps.advised(steps.rates(steps.window), advice, {"lmbda": "auto", "alpha": "auto", "low": 0.0})
 
 
 # --------------------------------------------------------------------------------- the time to an event, from entry on
@@ -320,7 +307,7 @@ def by_horizon(
     def fit() -> tuple[Array, Any]:
         model = HorizonLSTD(STEPS, **settings)
         model.fit(X, table["lived"], episode=table["subject"], terminated=table["ended"])
-        return unit * model.predict(entry), scaled(model.predict_interval(entry, weights=weight), unit)
+        return unit * model.predict(entry), scaled(to_come(model, entry, weight), unit)
 
     return caught(fit)
 
@@ -418,7 +405,7 @@ def causes(
     def fit() -> tuple[Array, Any]:
         model = HorizonLSTD(STEPS, **settings)
         model.fit(X, came, episode=table["subject"], terminated=table["ended"])
-        total = model.predict_interval(entry, weights=weight)
+        total = to_come(model, entry, weight)
         first = Total(total.prediction[0], total.lower[0], total.upper[0])
         return model.predict(entry)[:, 0], first
 
@@ -472,11 +459,10 @@ def features_page(
 
 
 ON_EVENTS = (
-    Recipe("README", readme),
+    Recipe("README; coming-from, shop", readme),
     Recipe("first-model", first_model),
     Recipe("never-goodbye", never_goodbye),
     Recipe("next-twelve-months", next_twelve_months),
-    Recipe("coming-from, shop", coming_from),
 )
 ON_SUBJECTS = (
     Recipe("remaining-time, windows", windows),

