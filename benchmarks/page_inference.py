@@ -57,7 +57,7 @@ def arms(steps: Steps) -> Rows:
     begins = np.append(True, subject[1:] != subject[:-1])
     number = np.cumsum(begins) - 1
     n_subjects = int(number[-1]) + 1
-    settings = {"gamma": 0.97, "lmbda": 0.5, "alpha": 0.01}
+    settings: dict[str, Any] = {"gamma": 0.97, "lmbda": 0.5, "alpha": 0.01}
     at = {"X": X[begins], "weights": np.full(n_subjects, 1.0 / n_subjects)}
 
     def fitted(inside: NDArray[np.bool_], factor: float = 1.0) -> LSTD:

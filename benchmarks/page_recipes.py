@@ -104,9 +104,7 @@ class Steps(NamedTuple):
 
     def rates(self, window: int) -> pd.DataFrame:
         """Features that `from_events` gives with a window; of counts, if each event counts one."""
-        amount = "amount"
-        if self.log.of_counts:
-            amount = None
+        amount = None if self.log.of_counts else "amount"
         X: pd.DataFrame = from_log(self.log, amount=amount, window=window).to_arrays(frame="pandas")["X"]
         return X
 
