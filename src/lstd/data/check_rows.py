@@ -221,7 +221,7 @@ def _ends_of_episodes(ids: NDArray[Any] | None, ended: Flags) -> Flags:
     """Return whether each row is the last one of its episode, (T,), as the last of all is."""
     other_id = None
     if ids is not None:
-        other_id = last_rows(ids)[:-1]
+        other_id = ids[1:] != ids[:-1]
     last = np.ones(len(ended), np.bool_)
     last[:-1] = next_begins(other_id, ended[:-1])
     return last
