@@ -849,12 +849,27 @@ def value_by_table(episodes, discounts):
     return np.mean(values), (np.array(values) - np.mean(values)) / m / np.sqrt(1.0 - 1.0 / m)
 
 
+def persistence(errors, episode, action, group):
+    """u_e of each group: products of errors with what is new in those of the row before with the same action.
+
+    `errors` has, for each way to deal out folds, two pairs of the errors and of what is foreseen of the row before.
+    """
+    u = dict.fromkeys(group, 0.0)
+    for (one, foreseen_one), (two, foreseen_two) in errors:
+        for t in range(len(one)):
+            before = [0.0, 0.0]
+            if t and episode[t] == episode[t - 1] and action[t] == action[t - 1]:
+                before = [one[t - 1], two[t - 1]]
+            u[group[t]] += two[t] * (before[0] - foreseen_one[t]) + one[t] * (before[1] - foreseen_two[t])
+    return [*u.values()]
+
+
 def first_choice(choice, estimate, per_decision, error, chance_if_nothing_is_hidden, times_wider=1.0):
-    """The value where the state may hide something: a mean of both if that is sure and the second is no noise.
+    """The value where the state may hide something: a mean of both if that is likely and the second is no noise.
 
     `choice` is the shrunk value of `estimate`, and `error` are contributions to the difference of the two estimates.
     """
-    if chance_if_nothing_is_hidden >= 0.01 or times_wider > 10.0:
+    if chance_if_nothing_is_hidden >= 0.05 or times_wider > 10.0:
         return choice
     s2 = sum(x**2 for x in error)
     w = max(0.5, 1.0 - 2.0 * s2 / (per_decision - estimate) ** 2)
