@@ -849,18 +849,20 @@ def value_by_table(episodes, discounts):
     return np.mean(values), (np.array(values) - np.mean(values)) / m / np.sqrt(1.0 - 1.0 / m)
 
 
-def persistence(errors, episode, action, group):
-    """u_e of each group: products of errors with what is new in those of the row before with the same action.
+def persistence(rewards, predictions, episode, action, group):
+    """u_e of each group: products of successive errors of two predictions with the same action.
 
-    `errors` has, for each way to deal out folds, two pairs of the errors and of what is foreseen of the row before.
+    `predictions` has two of each row, for each way to deal out folds; each is shrunk towards its mean.
     """
     u = dict.fromkeys(group, 0.0)
-    for (one, foreseen_one), (two, foreseen_two) in errors:
-        for t in range(len(one)):
-            before = [0.0, 0.0]
-            if t and episode[t] == episode[t - 1] and action[t] == action[t - 1]:
-                before = [one[t - 1], two[t - 1]]
-            u[group[t]] += two[t] * (before[0] - foreseen_one[t]) + one[t] * (before[1] - foreseen_two[t])
+    for pair in predictions:
+        one, two = (
+            rewards - p.mean() - np.clip(rewards @ (p - p.mean()) / np.sum((p - p.mean()) ** 2), 0, 1) * (p - p.mean())
+            for p in pair
+        )
+        for t in range(1, len(rewards)):
+            if episode[t] == episode[t - 1] and action[t] == action[t - 1]:
+                u[group[t]] += one[t] * two[t - 1] + two[t] * one[t - 1]
     return [*u.values()]
 
 

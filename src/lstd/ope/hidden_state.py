@@ -2,36 +2,31 @@
 
 Given a state in the sense of Markov, what is unusual about a reward says nothing about the next one. Let ε_t and ε'_t
 be the reward of a transition less two predictions from the raw columns of the state and the action: by boosted trees
-and by extremely randomised trees, fitted to different thirds of the groups, neither of which holds the transition. Let
-h_t = ε_{t−1} if the row before is of the same episode and has the same action, otherwise 0, and ĥ_t what the state and
-the action of row t say of it; the same for h'_t. For each of E groups or episodes,
+and by extremely randomised trees, fitted to different thirds of the groups, neither of which holds the transition, and
+shrunk towards their mean as far as they do not predict. For each of E groups or episodes,
 
-    u_e = Σ_t [ε_t (h'_t − ĥ'_t) + ε'_t (h_t − ĥ_t)],   z = Σ_e u_e / √Σ_e u_e²,
+    u_e = Σ_t (ε_t ε'_{t−1} + ε'_t ε_{t−1}) 1[a_t = a_{t−1}],   z = Σ_e u_e / √Σ_e u_e²,
 
 summed over both ways to deal out the thirds. What is hidden and lasts makes z large: the same action fails again. Only
-the same action counts, where effects of what is hidden agree. If nothing is hidden, the chance of a larger z is that of
-Student's t with n − 1 degrees of freedom, n = (Σ_e u_e²)² / Σ_e u_e⁴: where a few groups decide, in states that are
-rare and badly predicted, z is large by chance, and n is small.
+pairs with the same action count, where effects of what is hidden agree. If nothing is hidden, the chance of a larger z
+is about that of Student's t with n − 1 degrees of freedom, n = (Σ_e u_e²)² / Σ_e u_e⁴: where a few groups decide, in
+states that are rare and badly predicted, z is large by chance, and n is small.
 
 With one prediction for both errors, its own error is in both, and z is large where states differ little from row to
-row; the errors of two kinds of trees, from different data, hardly agree. Without ĥ, an error of the prediction counts
-where the state shows what the reward before was. With it, only the product of both errors does (Shah and Peters 2020).
-
-R. D. Shah and J. Peters, "The hardness of conditional independence testing and the generalised covariance measure",
-Annals of Statistics 48, 2020.
+row; the errors of two kinds of trees, from different data, hardly agree.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special
 from threadpoolctl import threadpool_limits
 
-from lstd.ope.logged_states import N_FOLDS, ROUNDING, LoggedStates, boosting, shrinkage
-from lstd.types import Array, Flags
+from lstd.ope.logged_states import N_FOLDS, ROUNDING, LoggedStates, shrinkage
+from lstd.types import Array
 
 CHANCE = 0.05  # of a warning where nothing is hidden
 
@@ -72,23 +67,16 @@ class HiddenStateCheck:
         return f"successive errors of rewards: z = {self.z:.2g} (p = {self.p_value:.2g})"
 
 
-class RewardErrors(NamedTuple):
-    """Errors of predicted rewards, and what the next state says of them."""
-
-    error: Array  # (N,) ε
-    foreseen: Array  # (N,) ĥ, of the error of the row before with the same action
-
-
 def hidden_state_check(log: LoggedStates) -> HiddenStateCheck:
     """Compare errors of predicted rewards with those of the row before, with the same action."""
     logged = log.logged
-    same = with_same_action(log)
+    same = ~logged.begins  # whether the row before is of the same episode and has the same action
+    same[1:] &= logged.codes[1:] == logged.codes[:-1]
     products = np.zeros(len(same))
     if same.any() and np.ptp(logged.rewards) > 0.0:
         for one, two in reward_errors(log):
-            products += one.error * (_of_row_before(two.error, same) - two.foreseen)
-            products += two.error * (_of_row_before(one.error, same) - one.foreseen)
-    u = np.bincount(logged.group, products)
+            products += one * np.roll(two, 1) + two * np.roll(one, 1)
+    u = np.bincount(logged.group, np.where(same, products, 0.0))
     size = float(np.linalg.norm(u))
     if not size:
         return HiddenStateCheck(0.0, 1.0)
@@ -97,54 +85,43 @@ def hidden_state_check(log: LoggedStates) -> HiddenStateCheck:
     return HiddenStateCheck(z, float(special.stdtr(max(n - 1.0, 1.0), -z)))
 
 
-def with_same_action(log: LoggedStates) -> Flags:
-    """Return whether the row before each transition is of the same episode and has the same action, (N,)."""
-    logged = log.logged
-    same = ~logged.begins
-    same[1:] &= logged.codes[1:] == logged.codes[:-1]
-    return np.asarray(same)
+def reward_errors(log: LoggedStates) -> list[tuple[Array, Array]]:
+    """Return the errors of boosted and of randomised trees, (N,) each, for both ways to deal out the other folds."""
+    rewards = log.logged.rewards
+    return [(_errors(rewards, one), _errors(rewards, two)) for one, two in predicted_rewards(log)]
 
 
-def _of_row_before(error: Array, same: Flags) -> Array:
-    """Return h, the error of the row before with the same action, 0 without one."""
-    return np.where(same, np.roll(error, 1), 0.0)
-
-
-def reward_errors(log: LoggedStates) -> list[tuple[RewardErrors, RewardErrors]]:
-    """Return the errors of boosted and of randomised trees, for both ways to deal out the other folds.
-
-    What rounding may leave of an error is zero.
-    """
+def predicted_rewards(log: LoggedStates) -> list[tuple[Array, Array]]:
+    """Return predictions by boosted and by randomised trees, (N,) each, for both ways to deal out the other folds."""
     pairs = log.pairs(_without_nan(log.at), log.logged.codes)
     found = []
     with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
         for ahead in (1, 2):
             boosted, randomised = _trees()
-            one = _errors_of(log, pairs, boosted, ahead)
-            two = _errors_of(log, pairs, randomised, -ahead)
+            one = _predicted(log, pairs, boosted, ahead)
+            two = _predicted(log, pairs, randomised, -ahead)
             found.append((one, two))
     return found
 
 
-def _errors_of(log: LoggedStates, pairs: Array, trees: Any, ahead: int) -> RewardErrors:
-    """Return the errors of trees fitted to the fold `ahead` of each; the third fold says what the next state shows."""
+def _predicted(log: LoggedStates, pairs: Array, trees: Any, ahead: int) -> Array:
+    """Return predictions for each fold by trees that are fitted to the fold `ahead` of it."""
     rewards = log.logged.rewards
-    rounding = ROUNDING * float(np.abs(rewards).max())
-    same = with_same_action(log)
-    error = np.empty(len(rewards))
-    foreseen = np.empty(len(rewards))
+    predicted = np.empty(len(rewards))
     for k in np.unique(log.fold):
         own = log.fold == k
         taught = log.fold == (k + ahead) % N_FOLDS
-        third = log.fold == (k - ahead) % N_FOLDS
         trees.fit(pairs[taught], rewards[taught])
-        of_all = rewards - trees.predict(pairs)
-        of_all[np.abs(of_all) <= rounding] = 0.0
-        error[own] = of_all[own]
-        before = _of_row_before(of_all, same)
-        foreseen[own] = boosting().fit(pairs[third], before[third]).predict(pairs[own])
-    mean, slope = shrinkage(_of_row_before(error, same), foreseen)
-    return RewardErrors(error, mean + slope * (foreseen - mean))
+        predicted[own] = trees.predict(pairs[own])
+    return predicted
+
+
+def _errors(rewards: Array, predicted: Array) -> Array:
+    """Return rewards less predictions, shrunk as far as they do not predict; what rounding may leave is zero."""
+    mean, slope = shrinkage(rewards, predicted)
+    error = rewards - (mean + slope * (predicted - mean))
+    rounding = ROUNDING * float(np.abs(rewards).max())
+    return np.where(np.abs(error) <= rounding, 0.0, error)
 
 
 def _trees() -> tuple[Any, Any]:
