@@ -1154,6 +1154,43 @@ def forecast_of_steps_before(rewards, t, k, window, gamma):
     return sum(gamma**j * sum(before) / len(before) for j in range(k))
 
 
+def horizon_squared_error(fold, theta, reference, lmbda, phi, rewards, discounts, last, terminated, weight):
+    """Mean over horizons h and rewards of Σ_t w_t (φ_tᵀθ_h − G_{t,h})² on the rows of a fold, in units of h E[r²].
+
+    `reference` are weights (H, n, m) that complete the λ-returns.
+    """
+    full = [t for t in range(len(phi)) if terminated[t] or not last[t]]
+    mean_square = sum(weight[t] * rewards[t] ** 2 for t in full) / sum(weight[t] for t in full)
+    completes = [np.zeros_like(reference[0]), *reference]
+    errors = []
+    for h in range(1, len(theta) + 1):
+        squares = np.zeros(rewards.shape[1])
+        for t in full:
+            if t in fold:
+                g = horizon_return(t, h, phi, rewards, discounts, last, terminated, lmbda, completes)
+                squares = squares + weight[t] * (phi[t] @ theta[h - 1] - g) ** 2
+        errors.append(squares / (h * mean_square))
+    return float(np.mean(errors))
+
+
+def horizon_choice(errors, defaults, first, horizon):
+    """Number of the pair of λ and α that is chosen, and the costs of all pairs.
+
+    `errors(decay, reference)` are those of all pairs on K folds, (K, pairs), on λ-returns that the weights of one pair
+    complete. `defaults` and `first` are numbers of pairs.
+    """
+    pair = first
+    for _ in range(2):
+        pair = int(errors(max(0.0, 1.0 - 3.0 / horizon), pair).sum(axis=0).argmin())
+    observed = errors(1.0, defaults).sum(axis=0)
+    if observed[defaults] < observed[pair]:
+        pair = defaults
+    of_pairs = errors(1.0, pair)
+    difference = of_pairs - of_pairs[:, [pair]]
+    cost = difference.sum(axis=0) + np.sqrt(len(of_pairs)) * difference.std(axis=0, ddof=1)
+    return int(cost.argmin()), cost
+
+
 def horizon_units(x, weight, intercept):
     """The squared spread of a column of full rows and its mean square about its centre, by weight.
 

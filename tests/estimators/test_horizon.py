@@ -193,6 +193,59 @@ def test_without_decay_it_is_ridge_regression_on_complete_windows():
     assert n > 0
 
 
+@pytest.mark.parametrize("settings", [{"lmbda": 0.7, "alpha": "auto"}, {"lmbda": "auto", "alpha": 0.5}])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_choice_is_that_of_the_definition(seed, settings):
+    data = stream(seed, n_episodes=16)
+    X, *rest = arguments(data, True)
+    *_, last, terminated, weight = rest
+    full = terminated | ~last
+    folds = [data["episode"] // 4 == k for k in range(4)]
+    model = HorizonLSTD(HORIZON, **settings, penalty="raw", n_blocks=4).fit(**data)
+    grid = model.cv_results_
+    shares = [(weight * full)[fold].sum() / (weight * full).sum() for fold in folds]
+    outside = [
+        [
+            naive.horizon_weights_of_pairs(X, *rest, lmbda, ridge(alpha * (1.0 - share), True), HORIZON, ~fold)
+            for lmbda, alpha in zip(grid["lmbda"], grid["alpha"], strict=True)
+        ]
+        for fold, share in zip(folds, shares, strict=True)
+    ]
+
+    def errors(decay, reference):
+        rows = [set(np.flatnonzero(fold)) for fold in folds]
+        return np.array(
+            [
+                [naive.horizon_squared_error(some, theta, own[reference], decay, X, *rest) for theta in own]
+                for some, own in zip(rows, outside, strict=True)
+            ]
+        )
+
+    near_default = np.abs(grid["lmbda"] - 0.9) + np.abs(np.log(grid["alpha"]))
+    defaults = int(near_default.argmin())
+    first = defaults
+    if settings["alpha"] == "auto":
+        first = 6  # 1 of 2⁻¹², 2⁻¹⁰, …, 2¹⁰ units
+    place, cost = naive.horizon_choice(errors, defaults, first, HORIZON)
+    assert_close(grid["cost"], cost, "solve")
+    assert (model.lmbda_, model.alpha_) == (grid["lmbda"][place], grid["alpha"][place])
+
+
+def test_a_choice_that_only_bootstrapped_returns_prefer_is_left_for_the_defaults():
+    random = np.random.default_rng(2)
+    rate = random.gamma(1.0, 1.0, (300, 1))  # of a subject, which no feature shows whole
+    y = random.poisson(rate, (300, 7)).astype(float)
+    y[:, -1] = np.nan
+    before = np.cumsum(np.pad(np.nan_to_num(y), ((0, 0), (1, 0))), axis=1)[:, :-1]
+    X = np.column_stack([before.ravel(), np.tile(np.arange(7.0), 300)])
+    data = {"X": X, "y": y.ravel(), "episode": np.repeat(np.arange(300), 7), "terminated": np.zeros(2100, bool)}
+    model = HorizonLSTD(3, lmbda="auto", alpha="auto").fit(**data)
+    came = rate[:, 0] * 3
+    now = X[6::7]
+    errors = [np.mean((one.predict(now) - came) ** 2) for one in (model, HorizonLSTD(3).fit(**data))]
+    assert errors[0] <= errors[1] * 1.01
+
+
 def test_units_of_features_make_no_difference_to_a_choice():
     random = np.random.default_rng(1)
     X, episode = random.normal(size=(600, 4)), np.repeat(np.arange(60), 10)
