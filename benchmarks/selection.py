@@ -25,6 +25,13 @@ and α = 1. The first includes what the choice adds to the error of the weights,
 
 measures a remedy on further seeds: to the variance of each prediction is added the jackknife variance of the choice,
 (K − 1)/K Σ (v_k − v̄)², where v_k is the prediction with the pair of the best mean score without fold k.
+
+    python benchmarks/selection.py --held-out [--seeds 8] [--docs]
+
+measures seven kinds of problems that made no rule, those of `held_out.py`, on seeds of their own: for `LSTDCV`, and for
+`HorizonLSTD` with λ and α chosen. Pairs have the penalties of `LSTDCV`. The error is that of predictions of rows beside
+the best linear fit of their values, divided by the variance of that fit; with horizons, its mean over a quarter of the
+horizon, half of it and all of it.
 """
 
 from __future__ import annotations
@@ -45,12 +52,13 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from lstd import LSTD, LSTDCV, LSTDStatistics
+from held_out import KINDS, Problem
+from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
 from lstd.estimators import choose_settings
 from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
 from lstd.metrics import observed_returns
 from lstd.statistics.system import System
-from pages import RESULTS, newest, show, store, write_between
+from pages import RESULTS, measure_or_write, newest, show, store, write_between
 from problems import OTHER_DRAWS, Case, Data, cut_cases, episodic_cases, other_cases, paper_cases, wide_cases
 from provenance import describe_machine, printed_by
 from ratios import Ratio, in_turn, timed
@@ -67,6 +75,8 @@ N_FOLDS = 10
 FIRST_SEED = 40_000
 COVERAGE_SEED = 60_000
 FOLDS_SEED = 70_000
+HELD_OUT_SEED = 97_000
+MOST_EXCESS = 1.16  # the goal of a kind
 WAYS = (
     "LSTDCV",
     "LSTDCV, earlier constants",
@@ -91,7 +101,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="some of the data")
     parser.add_argument("--coverage", action="store_true", help="measure intervals of models with chosen settings")
     parser.add_argument("--folds", action="store_true", help="measure intervals that add the choices of the folds")
+    parser.add_argument("--held-out", action="store_true", help="measure kinds of problems that made no rule")
     arguments = parser.parse_args()
+    results = Path(__file__).resolve().parents[1] / "docs" / "results" / "selection.md"
+    if arguments.held_out:
+        measure_or_write(
+            "held-out",
+            "benchmarks/selection.py --held-out",
+            results,
+            partial(on_held_out, arguments.seeds),
+            held_out_table,
+            docs=arguments.docs,
+        )
+        return
     if arguments.folds:
         page = "\n".join(folds_table(arguments))
         print(page)
@@ -107,7 +129,6 @@ def main() -> None:
     if not arguments.docs:
         for name in arguments.only:
             add_to_store(name, measured(name, arguments.seeds, arguments.runs), arguments)
-    results = Path(__file__).resolve().parents[1] / "docs" / "results" / "selection.md"
     show("\n".join(tables(newest("selection"))), "benchmarks/selection.py", results if arguments.docs else None)
 
 
@@ -332,6 +353,113 @@ def left_out(data: Data, gamma: float, grid: dict[float, dict[float, Array]], al
                 best = off
                 chosen = grid[lmbda][alpha]
     return chosen
+
+
+# ---------------------------------------------------------------- kinds that made no rule
+
+
+def on_held_out(n_seeds: int) -> dict[str, Any]:
+    """Measure the excess of choices and of the defaults over the best pair in hindsight, by problem."""
+    rows = []
+    for kind, problems in KINDS.items():
+        found: dict[str, list[dict[str, Any]]] = {}
+        for seed in range(HELD_OUT_SEED, HELD_OUT_SEED + n_seeds):
+            for problem in problems(seed):
+                found.setdefault(problem.name, []).append(on_problem(problem, seed))
+        for name, draws in found.items():
+            row: dict[str, Any] = {"kind": kind, "problem": name}
+            for model in ("LSTDCV", "HorizonLSTD"):
+                pairs = np.mean([draw[f"{model} pairs"] for draw in draws], axis=0)
+                for what in ("chosen", "defaults"):
+                    errors = np.array([draw[f"{model} {what}"] for draw in draws])
+                    row[f"{model} {what}"] = float(errors.mean() / pairs.min())
+            rows.append(row)
+            print(f"{kind} | {name} | {row['LSTDCV chosen']:.2f} | {row['HorizonLSTD chosen']:.2f}", flush=True)
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"date": date, "seeds": n_seeds, "machine": describe_machine(), "rows": rows}
+
+
+def on_problem(problem: Problem, seed: int) -> dict[str, Any]:
+    """Compute the errors of both models, with settings chosen and with the defaults, and of all pairs, on one draw."""
+    data = problem.draw(seed)
+    test = problem.test()
+    ones = np.column_stack([test.X, np.ones(len(test.X))])
+    error = error_beside_best_fit(ones, test.weight, [test.value])
+    chosen = LSTDCV(problem.gamma, n_blocks=0).fit(data.X, data.y, **data.columns)
+    defaults = LSTD(problem.gamma, n_blocks=0).fit(data.X, data.y, **data.columns)
+    found: dict[str, Any] = {
+        "LSTDCV chosen": error([chosen.predict(test.X)]),
+        "LSTDCV defaults": error([defaults.predict(test.X)]),
+        "LSTDCV pairs": [error([ones @ weights]) for weights in pairs_of(chosen, data)],
+    }
+
+    h = problem.horizon
+    some = [max(1, h // 4), h // 2, h]
+    error = error_beside_best_fit(ones, test.weight, [test.steps[k] for k in some])
+    for what, settings in (("chosen", {"lmbda": "auto", "alpha": "auto"}), ("defaults", {})):
+        model = HorizonLSTD(h, check=False, **settings).fit(data.X, data.y, **data.columns)
+        found[f"HorizonLSTD {what}"] = error([model.predict(test.X, horizon=k) for k in some])
+        if what == "chosen":
+            found["HorizonLSTD pairs"] = [
+                error([ones @ weights[k - 1] for k in some]) for weights in all_horizons(model)
+            ]
+    return found
+
+
+def error_beside_best_fit(ones: Array, weight: Array, values: list[Array]) -> Callable[[list[Array]], float]:
+    """Return what computes the mean squared distance of predictions from the best linear fits, by their variance."""
+    root = np.sqrt(weight)[:, np.newaxis]
+    fits = [ones @ np.linalg.lstsq(ones * root, value * root[:, 0], rcond=None)[0] for value in values]
+    units = [weight @ (fit - weight @ fit) ** 2 for fit in fits]
+
+    def error(predictions: list[Array]) -> float:
+        off = [weight @ (one - fit) ** 2 for one, fit in zip(predictions, fits, strict=True)]
+        return float(np.mean(np.array(off) / units))
+
+    return error
+
+
+def pairs_of(chosen: LSTDCV, data: Data) -> Iterator[Array]:
+    """Yield the weights of all pairs with the penalties of a choice, the intercept last."""
+    full = ~np.isnan(data.y)
+    penalty = np.append(chosen.ridge_ / chosen.alpha_, 0.0)
+    variance = np.var(data.X[full], axis=0)
+    unit = float(np.sum(variance / penalty[:-1]))
+    ones = np.column_stack([data.X, np.ones(len(data.X))])
+    rewards = np.nan_to_num(data.y)
+    for lmbda in LMBDAS.tolist():
+        sums = LSTDStatistics.from_arrays(ones, rewards, gamma=chosen.gamma, lmbda=lmbda, **data.columns)
+        system = System.of(sums, "boyan", np.zeros(len(penalty)), intercept=False)
+        for alpha in ALPHAS.tolist():
+            yield system.with_ridge(alpha * unit * penalty).solve().weights[:, 0]
+
+
+def all_horizons(model: HorizonLSTD) -> Iterator[Array]:
+    """Yield the weights of all horizons, (H, n + 1), for all pairs of the grid."""
+    state = model.model_
+    results = model.cv_results_
+    for lmbda, alpha in zip(results["lmbda"], results["alpha"], strict=True):
+        theta = state.recursion(state.total, float(lmbda), float(alpha)).run()
+        yield state.uncentred(theta)[:, :, 0]
+
+
+def held_out_table(found: dict[str, Any]) -> Iterator[str]:
+    """Yield a row for each kind, and one for each problem."""
+    columns = ("LSTDCV chosen", "LSTDCV defaults", "HorizonLSTD chosen", "HorizonLSTD defaults")
+    kinds = list(dict.fromkeys(row["kind"] for row in found["rows"]))
+    yield f"Measured by `python benchmarks/selection.py --held-out --seeds {found['seeds']}` on {found['date']}. Seeds"
+    yield f"from {HELD_OUT_SEED}. Errors are divided by those of the best pair in hindsight."
+    yield ""
+    yield f"| kind | problem | `LSTDCV` | λ = 0.9, α = 1 | `HorizonLSTD` | its defaults | goal ≤ {MOST_EXCESS} |"
+    yield "|---|---|---|---|---|---|---|"
+    for kind in kinds:
+        rows = [row for row in found["rows"] if row["kind"] == kind]
+        means = [float(np.exp(np.mean(np.log([row[column] for row in rows])))) for column in columns]
+        both = [means[0] <= MOST_EXCESS, means[2] <= MOST_EXCESS]
+        met = " and ".join("met" if one else "missed" for one in both)
+        yield f"| **{kind}** | geometric mean | {' | '.join(f'{mean:.2f}' for mean in means)} | {met} |"
+        for row in rows:
+            yield f"| | {row['problem']} | {' | '.join(f'{row[column]:.2f}' for column in columns)} | |"
 
 
 # ---------------------------------------------------------------- tables
