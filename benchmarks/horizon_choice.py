@@ -153,8 +153,8 @@ def tables(found: dict[str, Any]) -> Iterator[str]:
     seen = worse_before["z"] > 0.0
     yield ""
     yield f"The former rule had more error than the defaults in {len(worse_before)} of {len(rows)} cases. In"
-    yield f"{int(seen.sum())} of these, observed returns of held-out folds of the same log say so: its pair is worse there, by"
-    yield f"{worse_before['z'][seen].min():.1f} to {worse_before['z'][seen].max():.1f} standard errors over the folds."
+    yield f"{int(seen.sum())} of these, observed returns of held-out folds of the same log say so: its pair is worse there"
+    yield f"by {worse_before['z'][seen].min():.1f} to {worse_before['z'][seen].max():.1f} standard errors over the folds."
     yield ""
     yield f"| log | steps to predict | {' | '.join(COLUMNS)} | best pair in hindsight, mean |"
     yield "|---|---|" + "---|" * (len(COLUMNS) + 1)
