@@ -149,12 +149,12 @@ def tables(found: dict[str, Any]) -> Iterator[str]:
             worse = int((ratio > 1.0 + NOTED).sum())
             mean = np.exp(np.log(ratio).mean())
             yield f"| {name} | {which} | {better} of {len(ratio)} | {worse} | {mean:.3f} | {ratio.max():.3f} |"
-    worse_before = rows[rows["former"] > 1.0 + NOTED]
-    seen = worse_before["z"] > 0.0
+    lost = rows[rows["former"] > 1.0 + NOTED]
+    seen = lost["z"][lost["z"] > 0.0]
     yield ""
-    yield f"The former rule had more error than the defaults in {len(worse_before)} of {len(rows)} cases. In"
-    yield f"{int(seen.sum())} of these, observed returns of held-out folds of the same log say so: its pair is worse there"
-    yield f"by {worse_before['z'][seen].min():.1f} to {worse_before['z'][seen].max():.1f} standard errors over the folds."
+    yield f"The former rule had more error than the defaults in {len(lost)} of {len(rows)} cases. In {len(seen)} of these,"
+    yield "observed returns of held-out folds of the same log say so: its pair is worse there by"
+    yield f"{seen.min():.1f} to {seen.max():.1f} standard errors over the folds."
     yield ""
     yield f"| log | steps to predict | {' | '.join(COLUMNS)} | best pair in hindsight, mean |"
     yield "|---|---|" + "---|" * (len(COLUMNS) + 1)
