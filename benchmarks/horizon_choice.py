@@ -152,9 +152,9 @@ def tables(found: dict[str, Any]) -> Iterator[str]:
     lost = rows[rows["former"] > 1.0 + NOTED]
     seen = lost["z"][lost["z"] > 0.0]
     yield ""
-    yield f"The former rule had more error than the defaults in {len(lost)} of {len(rows)} cases. In {len(seen)} of these,"
-    yield "observed returns of held-out folds of the same log say so: its pair is worse there by"
-    yield f"{seen.min():.1f} to {seen.max():.1f} standard errors over the folds."
+    yield f"The former rule had more error than the defaults in {len(lost)} of {len(rows)} cases."
+    yield f"In {len(seen)} of these, observed returns of held-out folds of the same log say so: its pair is worse there"
+    yield f"by {seen.min():.1f} to {seen.max():.1f} standard errors over the folds."
     yield ""
     yield f"| log | steps to predict | {' | '.join(COLUMNS)} | best pair in hindsight, mean |"
     yield "|---|---|" + "---|" * (len(COLUMNS) + 1)
