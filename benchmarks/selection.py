@@ -396,13 +396,11 @@ def on_problem(problem: Problem, seed: int) -> dict[str, Any]:
     h = problem.horizon
     some = [max(1, h // 4), h // 2, h]
     error = error_beside_best_fit(ones, test.weight, [test.steps[k] for k in some])
-    for what, settings in (("chosen", {"lmbda": "auto", "alpha": "auto"}), ("defaults", {})):
-        model = HorizonLSTD(h, check=False, **settings).fit(data.X, data.y, **data.columns)
-        found[f"HorizonLSTD {what}"] = error([model.predict(test.X, horizon=k) for k in some])
-        if what == "chosen":
-            found["HorizonLSTD pairs"] = [
-                error([ones @ weights[k - 1] for k in some]) for weights in all_horizons(model)
-            ]
+    model = HorizonLSTD(h, lmbda="auto", alpha="auto", check=False).fit(data.X, data.y, **data.columns)
+    usual = HorizonLSTD(h, check=False).fit(data.X, data.y, **data.columns)
+    found["HorizonLSTD chosen"] = error([model.predict(test.X, horizon=k) for k in some])
+    found["HorizonLSTD defaults"] = error([usual.predict(test.X, horizon=k) for k in some])
+    found["HorizonLSTD pairs"] = [error([ones @ theta[k - 1] for k in some]) for theta in all_horizons(model)]
     return found
 
 
