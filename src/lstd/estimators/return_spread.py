@@ -47,12 +47,13 @@ from lstd.data.rows import Columns, Rows
 from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, Takes
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn_once
 from lstd.estimators.base import Predictor
-from lstd.estimators.folds import are_whole, check_enough, folds_of, held_out_weights, times_weights
+from lstd.estimators.folds import check_enough, folds_of, held_out_weights, times_weights
 from lstd.estimators.horizon_lstd import HorizonLSTD
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
 from lstd.estimators.model import Model, SavedModel
 from lstd.estimators.saved_kinds import estimator_of_record
+from lstd.estimators.step_spread import FLOOR, beyond_chance, independent_groups
 from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
@@ -66,7 +67,6 @@ from lstd.types import Array, FeaturesLike
 _NEAREST = 0.1  # share of the full rows
 _LEAST = 1e-3  # discount below which a cut ends the path
 _MOST_CUTS = 10_000  # of one path
-_FLOOR = 0.05  # of the mean variance
 _MOST_DRAWN = 10_000  # rows that paths go on from
 _WINDOWS = 256  # places of the nearest rows, at most
 _FEWEST = (20, 200)  # groups or episodes, and rows of one stream
@@ -516,13 +516,11 @@ def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: FeaturesLike,
 def _groups(held: _Held) -> NDArray[np.intp]:
     """Number the groups of rows, (T,); in a stream, blocks of the horizon, or of 1/(1 − γ) steps."""
     rows = held.rows
-    if are_whole(rows) or rows.begins.sum() > 1:
-        return np.asarray(np.cumsum(rows.begins) - 1)
     length = held.steps
     if length is None:
         least = 1.0 / len(rows)  # of 1 − γ
         length = max(1, round(1.0 / max(1.0 - rows.gamma, least)))
-    return np.arange(len(rows)) // length
+    return independent_groups(rows, length)
 
 
 # ------------------------------------------------------------ returns that are followed on
@@ -727,9 +725,9 @@ def scale_of(squares: Array, weight: Array, group: NDArray[np.intp]) -> float:
     mean = float(np.average(squares, weights=weight))
     of_groups = np.bincount(group, weight * (squares - mean))
     squared_error = float(np.sum(of_groups**2) / weight.sum() ** 2)
-    if mean > 0.0 and (mean - 1.0) ** 2 > squared_error:
-        return mean - squared_error / (mean - 1.0)
-    return 1.0
+    if not mean > 0.0:
+        return 1.0
+    return beyond_chance(mean, squared_error)
 
 
 def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
@@ -751,5 +749,5 @@ def variances_of(held: _Held, V: Array) -> tuple[Array, Array, float]:
         rest = whole.without(A, b).with_ridge(ridge)
         variances.append(rows_of(held.rows.X, fold) @ rest.solve().weights[:, 0])
     weights = held.uncentred(whole.solve().weights[:, 0])
-    floor = _FLOOR * float(weight @ V / total)
+    floor = FLOOR * float(weight @ V / total)
     return weights, np.concatenate(variances), floor

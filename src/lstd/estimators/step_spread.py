@@ -178,7 +178,7 @@ def _factor(paths: _Paths, weight: Array, group: NDArray[np.intp]) -> Array:
         if correlation < 0.0:
             per_correlation = total_more / observed
         error = np.sqrt(np.sum((by_group[:, 0] - correlation * by_group[:, 1]) ** 2)) / total_more
-        factors.append(beyond_chance(1.0 + correlation * per_correlation, error * per_correlation))
+        factors.append(beyond_chance(1.0 + correlation * per_correlation, (error * per_correlation) ** 2))
     return np.array(factors)
 
 
@@ -199,10 +199,10 @@ def _freedom(variance: Array, weight: Array, group: NDArray[np.intp]) -> Array:
     return np.asarray(freedom[0])
 
 
-def beyond_chance(factor: float, error: float) -> float:
-    """Return a factor as far from 1 as chance does not explain; `error` is its standard error."""
-    if (factor - 1.0) ** 2 > error**2:
-        return factor - error**2 / (factor - 1.0)
+def beyond_chance(factor: float, squared_error: float) -> float:
+    """Return a factor as far from 1 as chance does not explain; the error is its standard error."""
+    if (factor - 1.0) ** 2 > squared_error:
+        return factor - squared_error / (factor - 1.0)
     return 1.0
 
 
