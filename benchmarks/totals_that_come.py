@@ -25,7 +25,7 @@ from provenance import describe_machine
 
 Array = NDArray[np.float64]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "intervals.md"
-LOGS = 300
+LOGS = 150
 FIRST_SEED = 70_000
 
 
@@ -43,9 +43,9 @@ class Shop(NamedTuple):
 
 SHOPS = (
     Shop("200 customers", 0.2, 1.0, False, 200, 20, 8),
-    Shop("2000 customers", 0.2, 1.0, False, 2000, 20, 8),
+    Shop("1000 customers", 0.2, 1.0, False, 1000, 20, 8),
     Shop("200, heavier tails", 0.2, 1.5, False, 200, 20, 8),
-    Shop("2000, heavier tails", 0.2, 1.5, False, 2000, 20, 8),
+    Shop("1000, heavier tails", 0.2, 1.5, False, 1000, 20, 8),
     Shop("400, as many steps ahead as in the log", 0.1, 1.0, False, 400, 26, 26),
     Shop("400, a hidden part of the rate", 0.2, 1.0, True, 400, 20, 8),
     Shop("400, hidden, as many steps ahead", 0.1, 1.0, True, 400, 26, 26),

@@ -227,6 +227,18 @@ def test_what_changes_with_the_calendar_is_found_where_times_are_given(name):
     assert HorizonLSTD(6).fit(**data).misfit_check_.of_time is False
 
 
+def test_a_model_of_all_that_comes_finds_it_too():
+    data, time = joining(300, 0, EFFECTS["step"])
+    data |= {"groups": data["episode"] // 2}
+    model = LSTD(gamma=0.8).fit(**data)
+    dates = np.datetime64("2025-01-06", "D") + 7 * time
+    for times in (time, dates):
+        assert model.misfit_check(**data, time=times).of_time is True
+    assert model.misfit_check(**data).of_time is False
+    with pytest.raises(InvalidInputError, match="`time` must have one entry per row"):
+        model.misfit_check(**data, time=time[:-1])
+
+
 def test_where_nothing_changes_with_the_calendar_nothing_is_found():
     found = [HorizonLSTD(6).fit(**data, time=time).misfit_check_ for data, time in (joining(120, k) for k in range(20))]
     assert not any(check.of_time or check.misfit for check in found)

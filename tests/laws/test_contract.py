@@ -282,7 +282,7 @@ ENTRIES = {
     "LSTD.partial_fit": Entry(lambda c, _: of_chunks(LSTD(gamma=0.9, lmbda=0.5), c), LSTD_ROWS),
     "LSTD.score": Entry(lambda c, m: m["lstd"].score(**rows(c)), SCORED | {"sample_weight"}, silent=NOT_IN_R2),
     "LSTD.bias_check": Entry(check("bias_check"), LSTD_ROWS),
-    "LSTD.misfit_check": Entry(check("misfit_check"), LSTD_ROWS),
+    "LSTD.misfit_check": Entry(check("misfit_check"), LSTD_ROWS | {"time"}),
     "LSTDCV.fit": Entry(fit_cv, LSTD_ROWS),
     "HorizonLSTD.fit": Entry(fit_horizon, PLAIN, {"time"}),
     "HorizonLSTD.partial_fit": Entry(lambda c, _: of_chunks(HorizonLSTD(3), c), PLAIN, {"time"}),

@@ -21,6 +21,7 @@ from lstd.data.read_only import read_only
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
 from lstd.data.takes import LSTD_COLUMNS, Takes
+from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import (
     BoundsWarning,
     InvalidInputError,
@@ -42,6 +43,7 @@ from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.intervals import MEAN, OF, SCALES, Interval, check_level
 from lstd.statistics.merging import LSTDStatistics
+from lstd.trajectories.joining import parse_times
 from lstd.types import Array, FeaturesLike
 
 T = TypeVar("T")
@@ -432,12 +434,15 @@ class Predictor(Regressor[Model]):
         rows = comparable_rows(self, self._model, X, y, columns, _BIAS_CHECK, ones=True)
         return check_bias(rows, self._model)
 
-    def misfit_check(self, X: FeaturesLike, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
+    def misfit_check(
+        self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]
+    ) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
-        Squares and products of the features, functions of the steps since the episode began, and a small boosted tree
-        are fitted beside the features with λ = 1, and tested with groups or episodes as independent. Intervals leave
-        such a misfit out, and more data does not reduce it. :meth:`bias_check` looks for what a larger λ would change.
+        Squares and products of the features, functions of the steps since the episode began and, with `time`, since the
+        log began, and a small boosted tree are fitted beside the features with λ = 1, and tested with groups or
+        episodes as independent. Intervals leave such a misfit out, and more data does not reduce it.
+        :meth:`bias_check` looks for what a larger λ would change.
 
         Parameters
         ----------
@@ -445,11 +450,14 @@ class Predictor(Regressor[Model]):
             As in :meth:`LSTD.fit`; usually the data of `fit`. All that the fit was given must be given here too, but
             `X_next`, which may be left out for a model that was fitted with it: the next row of the episode is then the
             successor.
+        time : array-like of shape (T,), optional
+            Numbers or dates of the rows, such as `time` of :class:`lstd.Trajectories`, which says whether returns
+            changed in the course of the log, unless all episodes began at once.
 
         Returns
         -------
         MisfitCheck
-            With `systematic`, `expected`, `standard_error`, `residual`, `p_value`, `of_age` and `misfit`.
+            With `systematic`, `expected`, `standard_error`, `residual`, `p_value`, `of_age`, `of_time` and `misfit`.
 
         Raises
         ------
@@ -481,6 +489,8 @@ class Predictor(Regressor[Model]):
         """
         self._needs_matrix("misfit_check")
         rows = comparable_rows(self, self._model, X, y, columns, _MISFIT_CHECK, ones=True)
+        if time is not None:
+            rows = rows.changed(time=steps_since_earliest(times_of(time, rows), rows.last))
         return check_misfit(rows, self._model)
 
     def score(
@@ -648,6 +658,16 @@ def compare(
     if warn and rows.assumed:
         warn_once(model, assumed_cut(), MissingTerminationWarning)
     return Comparison.of(model.linear, rows, unobserved=unobserved, tolerance=tolerance)
+
+
+def times_of(time: Any, rows: Rows) -> NDArray[Any]:
+    """Return times that were given, (T,), numbers or times of NumPy, in the order of the rows."""
+    times = parse_times("time", time)
+    if times.shape != (len(rows),):
+        raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
+    if rows.order is not None:
+        times = times[rows.order]
+    return times
 
 
 def check_alone(**others: bool) -> None:

@@ -22,7 +22,7 @@ from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, OF_RETURNS, Takes, names_given
 from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, warn_once
-from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2
+from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2, times_of
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -31,7 +31,6 @@ from lstd.estimators.step_checks import Refit, check_bias_of_steps, check_misfit
 from lstd.estimators.summary import StepsSummary
 from lstd.estimators.validate_data import checked_features, checked_rows
 from lstd.statistics.intervals import MEAN, OF, SCALES, Interval, check_level
-from lstd.trajectories.joining import parse_times
 from lstd.types import Array, FeaturesLike
 
 _LONGEST = 10_000  # steps
@@ -823,13 +822,3 @@ class HorizonLSTD(Regressor[HorizonModel]):
 def _place(age: AgeColumns | None) -> int | None:
     """Return the number of the feature that is the age, if there is one."""
     return None if age is None else age.place
-
-
-def times_of(time: Any, rows: Rows) -> NDArray[Any]:
-    """Return times that were given, (T,), numbers or times of NumPy, in the order of the rows."""
-    times = parse_times("time", time)
-    if times.shape != (len(rows),):
-        raise InvalidInputError(f"`time` must have one entry per row of `X`, shape ({len(rows)},); got {times.shape}.")
-    if rows.order is not None:
-        times = times[rows.order]
-    return times

@@ -195,7 +195,9 @@ class MisfitCheck(_PerReward):
             )
         return (
             f"Returns depend on the features in ways that no weighted sum of them can follow: {share}. Add features "
-            "such as squares, products or bins, or an intercept if the model has none; a larger `lmbda` does not help."
+            "such as squares, products or bins, or an intercept if the model has none. Keep them if a backtest "
+            "(`lstd.metrics.backtest`) is better: of features that grow with time, they extrapolate more. A larger "
+            "`lmbda` does not help."
         )
 
 

@@ -328,7 +328,7 @@ def _can_be_read(tables: Tables) -> bool:
 
 def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
     """Yield the rows of a reader with names of features, after a check that steps are equal."""
-    from lstd.estimators.horizon_lstd import times_of
+    from lstd.estimators.base import times_of
 
     clock = None
     for chunk in reader.chunks():
