@@ -16,7 +16,9 @@ import numpy as np
 
 GAMMA = 0.99
 PROBLEMS = {"small": (10, 3, 0.1, 100), "large": (100, 10, 0.1, 1000), "deterministic": (100, 3, 0.0, 1000)}
-VARIANTS = ("boyan", "uncorrected", "mixed")
+# Share of the boundary term γ z_{T−1} φ_Tᵀ that each variant subtracts from A where the data end, from λ
+SHARES = {"boyan": lambda lmbda: 1.0, "uncorrected": lambda lmbda: 0.0, "mixed": lambda lmbda: 1.0 - lmbda}
+VARIANTS = tuple(SHARES)
 
 
 def _stream(phi, discounts, rho):
@@ -209,7 +211,7 @@ def weights_every_step_grouped(variant, phi, rewards, lmbda, alpha, discounts, r
     """
     phi, discounts, rho = _stream(phi, discounts, rho)
     n_steps, n = len(phi) - 1, phi.shape[1]
-    end_share = {"uncorrected": 0.0, "boyan": 1.0, "mixed": 1 - lmbda}[variant]
+    end_share = SHARES[variant](lmbda)
     A, b, z = np.zeros((n, n)), np.zeros(n), np.zeros(n)
     result = [np.zeros(n)]
     for t in range(n_steps):
@@ -702,7 +704,7 @@ def action_value_system(phi, successors, rewards, lmbda, discounts, coefficients
     `discounts` (T,) on leaving. An episode that was cut off loses φ̄_T by Uncorrected, and the share λ of it by Mixed.
     """
     A, b = np.zeros((phi.shape[1], phi.shape[1])), np.zeros(phi.shape[1])
-    kept = {"boyan": 1.0, "mixed": 1.0 - lmbda, "uncorrected": 0.0}[variant]
+    kept = SHARES[variant](lmbda)
     for t in range(len(phi)):
         share = kept if t == len(phi) - 1 else 1.0
         for i in range(t + 1):

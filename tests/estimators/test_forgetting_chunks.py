@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import naive
 from lstd import LSTD
 from lstd.errors import InvalidInputError
 from tolerances import assert_close
@@ -22,7 +23,7 @@ def chunks(seed=0, m=None, n=3):
     return rows, np.repeat(np.arange(len(SIZES))[::-1], SIZES)
 
 
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 @pytest.mark.parametrize("m", [None, 2])
 def test_chunks_with_forgetting_are_rows_with_weights(variant, m):
     rows, age = chunks(m=m)

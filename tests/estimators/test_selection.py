@@ -127,7 +127,7 @@ def chosen_by_definition(stream, count, variant, stages):
     return pair, 1 - squared / counts[:, np.newaxis, np.newaxis] / G[full].var()
 
 
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 @pytest.mark.parametrize("episodes", [0, 10])
 def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
     monkeypatch.setattr(rule, "STAGES", (0.8, 0.9, 1.0))  # so that rewards far away count, and all stages differ

@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 import lstd
+import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
 from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom, observed_returns
@@ -43,7 +44,7 @@ def repeated(X, y, columns, times):
 # ---------------------------------------------------------------- weights of rows
 
 
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 def test_integer_weights_are_repeated_episodes(variant):
     X, y, columns = logs()
     times = np.random.default_rng(1).integers(0, 4, 40)

@@ -77,7 +77,7 @@ def test_sparse_rows_give_what_dense_rows_give(n):
         z = (0.0 if t % 50 == 0 else 0.9 * 0.7) * z + x
         b += reward * z
         for variant in VARIANTS:
-            share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - 0.7}[variant] if end or t + 1 == n_steps else 1.0
+            share = naive.SHARES[variant](0.7) if end or t + 1 == n_steps else 1.0
             A[variant] += np.outer(z, x - share * 0.9 * x_next)
     for variant in VARIANTS:
         expected = np.linalg.solve(A[variant], b)

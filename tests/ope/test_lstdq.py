@@ -17,7 +17,7 @@ from tolerances import assert_close
 
 
 @pytest.mark.parametrize("trace", TRACES)
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 def test_weights_are_those_of_the_definition(trace, variant):
     data = logged()
     model = LSTDQ(0.9, 0.7, trace, 0.5, False, variant, weighting="none").fit(**data)
@@ -75,7 +75,7 @@ def without_arrays(monkeypatch):
 
 
 @pytest.mark.parametrize("trace", TRACES)
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 def test_weights_of_pairs_without_arrays_are_those_of_the_definition(trace, variant, monkeypatch):
     without_arrays(monkeypatch)
     data, random = logged(), np.random.default_rng(2)

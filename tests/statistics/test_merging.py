@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lstd
+import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
 from lstd.errors import InvalidInputError, MissingTerminationWarning, UnusedRewardWarning
 from streams import cut, streams
@@ -139,7 +140,7 @@ def nights(count=12, episodes=4, *, seed=0, **options):
     return found, X, y, columns
 
 
-@pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 def test_each_of_several_statistics_is_a_block(variant):
     found, X, y, columns = nights()
     settings = {"gamma": 0.9, "lmbda": 0.8, "variant": variant, "fit_intercept": True}

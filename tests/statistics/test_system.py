@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import naive
 from lstd import LSTD, LSTDStatistics
 from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning
 from lstd.metrics import effective_degrees_of_freedom
@@ -102,7 +103,7 @@ def has_ends(variant, ends):
 @pytest.mark.parametrize("alpha", [0.0, 1e-9, 2.0])
 @pytest.mark.parametrize("kind", ["normal", "one-hot", "constant"])
 @pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("variant", naive.VARIANTS)
 def test_at_discount_one_intervals_are_the_jackknife_or_refused(variant, ends, kind, alpha):
     """No weight comes from the rounding of a sum that is zero, nor a standard error."""
     phi = features(kind)

@@ -10,12 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
+import naive
 from lstd.errors import IllConditionedWarning
 from streams import draw_rows
 from tolerances import TOLERANCES
 from twins import python_bodies
 
-VARIANTS = ("boyan", "uncorrected", "mixed")
+VARIANTS = naive.VARIANTS
 PLACES = ("blocked", "change_detection", "traces", "inverse", "online_step", "td_update")
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 
@@ -105,7 +106,7 @@ def trace(stream, t, lmbda):
 
 
 def share(variant, lmbda):
-    return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - lmbda}[variant]
+    return naive.SHARES[variant](lmbda)
 
 
 def system(stream, variant, lmbda):
@@ -145,7 +146,7 @@ def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50,
             b = b + weight * Decimal(float(step.reward)) * z
             unc = unc + weight * np.outer(z, phi)
             if t in steps:
-                parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}
+                parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}  # of Decimal
                 systems = {v: unc - part * (ends + end) for v, part in parts.items()}
                 result.append({v: (M.astype(float), _solve_exactly(M, b)) for v, M in systems.items()})
             within = not (step.terminated or step.truncated)

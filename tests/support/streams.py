@@ -195,7 +195,7 @@ def all_streams(draw, *, rows=(0, 1, 2, 5, 12, 24), forms=tuple(FORMS), rewards=
         terminated=terminated if kind in ("ids", "flags") else None,
         X_next=random.normal(size=(n_rows, n)).astype(np.float32).astype(float) if given else None,
         groups=np.repeat(np.cumsum(random.uniform(size=len(lengths)) < 0.5), lengths) if draw(st.booleans()) else None,
-        variant=draw(st.sampled_from(["boyan", "uncorrected", "mixed"])),
+        variant=draw(st.sampled_from(naive.VARIANTS)),
         fit_intercept=draw(st.booleans()),
         form=draw(st.sampled_from(forms)),
         **{name: random.choice(those, n_rows) for name, those in values.items() if random.uniform() < share},
