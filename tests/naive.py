@@ -17,7 +17,8 @@ import numpy as np
 GAMMA = 0.99
 PROBLEMS = {"small": (10, 3, 0.1, 100), "large": (100, 10, 0.1, 1000), "deterministic": (100, 3, 0.0, 1000)}
 # Share of the boundary term γ z_{T−1} φ_Tᵀ that each variant subtracts from A where the data end, from λ
-SHARES = {"boyan": lambda lmbda: 1.0, "uncorrected": lambda lmbda: 0.0, "mixed": lambda lmbda: 1.0 - lmbda}
+# (of integers, so that λ may be of any type of number)
+SHARES = {"boyan": lambda lmbda: 1, "uncorrected": lambda lmbda: 0, "mixed": lambda lmbda: 1 - lmbda}
 VARIANTS = tuple(SHARES)
 
 

@@ -146,7 +146,7 @@ def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50,
             b = b + weight * Decimal(float(step.reward)) * z
             unc = unc + weight * np.outer(z, phi)
             if t in steps:
-                parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}  # of Decimal
+                parts = {v: Decimal(naive.SHARES[v](lmbda)) for v in variants}
                 systems = {v: unc - part * (ends + end) for v, part in parts.items()}
                 result.append({v: (M.astype(float), _solve_exactly(M, b)) for v, M in systems.items()})
             within = not (step.terminated or step.truncated)

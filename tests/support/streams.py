@@ -239,6 +239,6 @@ def matrix_with_successors(phi, X_next, lmbda, discounts, rho, weight, variant, 
     A, last = np.zeros((phi.shape[1],) * 2), len(X_next) - 1
     for t in range(len(X_next)):
         z = naive.trace(phi, t, lmbda, discounts, rho)
-        share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda_of_stream}[variant] if t == last else 1.0
+        share = naive.SHARES[variant](lmbda_of_stream) if t == last else 1.0
         A += weight[t] * np.outer(z, phi[t] - share * discounts[t + 1] * X_next[t])
     return A
