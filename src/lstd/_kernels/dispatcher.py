@@ -94,7 +94,8 @@ class Kernel(CPUDispatcher):  # type: ignore[misc,unused-ignore]
     """
 
     def __init__(self, function: Callable[..., Any], returns_arrays: bool) -> None:
-        options = OPTIONS | {"nopython": True}
+        # No kernel has an expression of whole arrays for Numba to rewrite, and none is called from C.
+        options = OPTIONS | {"nopython": True, "no_rewrites": True, "no_cfunc_wrapper": True}
         if not returns_arrays:
             options["_nrt"] = False
         super().__init__(function, targetoptions=options, pipeline_class=_NoAlias)
