@@ -216,7 +216,7 @@ def roles_of(given: FitOptions) -> Roles:
         raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not given.reward:
         raise InvalidInputError("`--reward` must name a column.")
-    columns = {role: getattr(given, role) for role in NAMED}
+    columns = {name: value for name, value in vars(given).items() if name in NAMED}  # those that are options
     if given.no_terminated:
         if columns["terminated"] is not None:
             raise InvalidInputError("either `--terminated` or `--no-terminated` may be given, and not both.")
