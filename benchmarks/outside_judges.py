@@ -50,6 +50,7 @@ OURS = (
     "state values",
     "weighted state values",
     "doubly robust",
+    "table of pairs",
     "least-variance mean",
     "per-decision doubly robust",
 )
