@@ -9,7 +9,7 @@ from logged_actions import PROCESS, DecisionProcess
 from lstd.ope import LSTDQ, compare_policies, evaluate_policy
 from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import LoggedStates
-from lstd.ope.pair_table import places_of_rows, value_by_table
+from lstd.ope.pair_table import LoggedPairs, places_of_rows, value_by_table
 from tolerances import assert_close
 
 GAMMA = 0.9
@@ -53,6 +53,7 @@ def test_the_value_is_that_of_the_definition(given):
     data, state = simulated(p_end=0.1)
     if given == "few actions in a state":
         data["actions"][data["X"][:, 2] > 0.0] = 1
+        data["target_policy"][data["X"][:, 2] > 0.0] = [0.04, 0.9, 0.06]
     if given == "a state at cuts alone":
         cut = np.isnan(data["y"]) & (data["episode"] % 4 == 0)
         data["X"] = np.column_stack([data["X"], cut]) * np.column_stack([*[~cut] * 4, cut])
@@ -207,6 +208,34 @@ def test_where_pairs_do_not_recur_there_is_no_table(why):
     found = evaluate_policy(gamma=GAMMA, state=state, **data, **options)
     assert TABLE not in found.candidates
     assert found.method in ("doubly robust", "least-variance mean", "weighted state values")
+
+
+def forks(n=150, n_states=40, seed=0):
+    """Single steps from one of many states; the second of two actions costs 10, and is rarely logged."""
+    random = np.random.default_rng(seed)
+    state = random.integers(n_states, size=n * 3)
+    actions = (random.uniform(size=n * 3) < 0.03).astype(int)
+    return {
+        "X": np.ones((n * 3, 1)),
+        "y": np.where(actions == 1, -10.0, 1.0),
+        "actions": actions,
+        "episode": np.arange(n * 3),
+        "terminated": np.ones(n * 3, np.bool_),
+        "target_policy": np.full((n * 3, 2), 0.5),
+        "behavior_probability": np.where(actions == 1, 0.03, 0.97),
+    }, state[:, np.newaxis] * 1.0
+
+
+def test_actions_that_few_states_logged_leave_no_table():
+    data, state = forks()
+    log = LoggedStates.of(logged_data(data, GAMMA), GAMMA, state)
+    pairs = LoggedPairs.of(log)
+    assert pairs.recur
+    assert value_by_table(log) is None
+    data["actions"] = np.arange(450) % 2
+    data |= {"y": np.where(data["actions"] == 1, -10.0, 1.0), "behavior_probability": np.full(450, 0.5)}
+    found = table_of(data, state)
+    assert abs(found.value + 4.5) < 0.1
 
 
 def test_a_process_that_never_ends_has_no_table():

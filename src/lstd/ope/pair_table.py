@@ -15,7 +15,8 @@ with the discounted visits d of the policy to pairs. The errors δ_t of q sum to
 depend on the pair alone, such as ratios and visits, correct nothing: the value is its own doubly robust one. Episode e
 of m contributes v(s_0) / m + Σ_{t∈e} g_t δ_t.
 
-A process with many pairs that were seldom logged, or never, is not the one that frequencies show. The same sum with
+A process with many pairs that were seldom logged, or never, is not the one that frequencies show. If more than 0.05 of
+the discounted visits are to pairs that were never logged, there is no value. The same sum with
 action values of the other folds, Σ_e (v₋(s_0) / m + Σ_{t∈e} g_t δ₋_t), then has another value, by more than chance.
 """
 
@@ -31,6 +32,7 @@ from scipy import linalg, sparse
 from lstd.data.feature_arrays import Features
 from lstd.ope.logged_rows import Places
 from lstd.ope.logged_states import CHANCE, LoggedStates, chance_of, least_difference
+from lstd.ope.policy_value import FEW_OF_ROWS
 from lstd.ope.value_by_blocks import ValueByBlocks, combined
 from lstd.types import Array, Flags
 
@@ -100,9 +102,7 @@ class ObservedProcess:
     """The process with the frequencies of some transitions, and action values of the target policy in it."""
 
     count: Array  # (S · n_actions,) numbers of transitions n_p
-    stand_ins: (
-        Any  # sparse (S · n_actions, K): values of pairs of a state with a logged action, from those of logged ones
-    )
+    stand_ins: Any  # sparse (S · n_actions, K), see `stand_ins_of`
     factors: tuple[Array, Array]  # LU decomposition of B
     q: Array  # (S, n_actions)
 
@@ -183,24 +183,40 @@ def value_by_table(log: LoggedStates) -> ValueByBlocks | None:
     start = np.zeros((pairs.n_states, pairs.n_actions))
     np.add.at(start, pairs.first, logged.policy_of(log.first) / m)
     g = process.visits(start.ravel())[pairs.pair] / process.count[pairs.pair]
-    found = summed(log, g, *pairs.values_of(process.q))
+    if unlogged_visits(pairs, process, g, start) > FEW_OF_ROWS * g.sum():
+        return None
+    delta, v_first = pairs.values_of(process.q)
+    found = summed(log, g, delta, v_first)
+    if _is_contradicted(pairs, g, found):
+        return None
+    return found
 
+
+def unlogged_visits(pairs: LoggedPairs, process: ObservedProcess, g: Array, start: Array) -> float:
+    """Return discounted visits of the policy to pairs that were never logged, from `start` (S, n_actions)."""
+    logged = pairs.log.logged
+    never = (process.count == 0.0).reshape(start.shape)
+    chosen_next = (logged.successors * never[pairs.after]).sum(axis=1)
+    return float(g @ (logged.discount * chosen_next)) + float(start[never].sum())
+
+
+def _is_contradicted(pairs: LoggedPairs, g: Array, found: ValueByBlocks) -> bool:
+    """Say whether the sum with action values of other folds is another one, or these show a process without end."""
+    log = pairs.log
     delta = np.empty(len(g))
-    v_first = np.empty(m)
+    v_first = np.empty(len(log.first))
     for k in np.unique(log.fold):
         own = log.fold == k
         others = ObservedProcess.of(pairs, ~own)
         if others is None:
-            return None
+            return True
         delta[own], of_others = pairs.values_of(others.q, own)
         begun = log.folds[log.first] == k
         v_first[begun] = of_others[begun]
     by_others = summed(log, g, delta, v_first)
     difference = found.value - by_others.value
     chance = chance_of(difference, found.blocks - by_others.blocks, log.plain.fitted.influence.shares)
-    if chance < CHANCE and abs(difference) > least_difference(log):
-        return None
-    return found
+    return chance < CHANCE and abs(difference) > least_difference(log)
 
 
 def summed(log: LoggedStates, g: Array, delta: Array, v_first: Array) -> ValueByBlocks:
