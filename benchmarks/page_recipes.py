@@ -109,7 +109,7 @@ class Steps(NamedTuple):
         return X
 
     def naive(self) -> Array:
-        """Predict that the next steps bring what as many steps before brought, or as many as there are."""
+        """Predict that each of the next steps brings the mean of up to the same number of steps before."""
         inside = (self.back > 0) & (self.back <= self.log.horizon)
         mean = self.table["y"][inside].groupby(self.table["subject"][inside]).mean()
         predicted = self.log.horizon * mean.reindex(self.table["subject"][self.now]).fillna(0.0)

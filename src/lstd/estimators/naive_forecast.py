@@ -3,7 +3,7 @@
 Of each row that has at least half of the horizon before it in its episode, and as much after it or an end, the rewards
 of the next k steps are compared, those that were observed of the horizon. Of an episode that was cut off, these are
 rows within the horizon of the cut, as predictions are for rows that have as much behind them; of a stream, all. The
-naive forecast is the mean reward of the steps before, at most as many as the horizon, in each of the k steps,
+naive forecast is the mean reward of up to H steps before, those of the horizon, in each of the k steps,
 discounted. Where predictions have the larger error, the features leave out what each subject has received.
 
 The test is whether the sum of the differences of squared errors is above 0, with groups or episodes as independent, or

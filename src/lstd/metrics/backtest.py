@@ -74,7 +74,7 @@ class Backtest:
     level : float
         Level of intervals.
     naive : ndarray
-        A naive forecast of `observed`: the mean reward of the k steps before the cut, or of as many as there are, in
+        A naive forecast of `observed`: the mean reward of up to k steps before the cut, in
         each of the steps after it; of a subject without any, the mean forecast of the others.
     of_steps : bool
         Whether the model predicts the sum over k steps itself, as :class:`lstd.HorizonLSTD` does.
