@@ -17,7 +17,7 @@ from lstd.inference import ReturnSpread, difference
 from page_recipes import Steps
 
 Array = NDArray[np.float64]
-SPLITS = 200  # of the subjects of a log into two arms
+SPLITS = 100  # of the subjects of a log into two arms
 PLANTED = 0.2  # share by which rewards of one arm are larger
 Rows = dict[str, Any]
 

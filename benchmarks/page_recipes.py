@@ -229,14 +229,14 @@ def first_model(steps: Steps, advice: str | None = None) -> Fitted:
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
     """never-goodbye: rates with the window that predicts best in a backtest; the naive forecast if it is better there.
 
-    Better is what is so at each cut.
+    It must be better at each cut, and better than the mean.
     """
     most = max(1, steps.length // 3)
     windows = [*dict.fromkeys(min(most, max(1, round(share * steps.log.horizon))) for share in (1 / 3, 2 / 3, 1.0))]
     found = {window: steps.backtested(steps.rates(window)) for window in windows}
     best = max(windows, key=lambda window: found[window][-1].r2)
     X = steps.rates(best)
-    if all(one.naive_r2 > one.r2 for one in found[best]):
+    if all(one.naive_r2 > max(one.r2, 0.0) for one in found[best]):
         return naive_forecast(steps, steps.fitted(X, low=0.0))
     return steps.advised(X, advice, {"low": 0.0})
 
