@@ -61,7 +61,7 @@ class Broken(NamedTuple):
 def next_begins(other_id: Signs | None, ended: Signs) -> Signs:
     """Return whether the row after each row begins another episode: `other_id` says where ids differ.
 
-    Without ids, which is None, the row after one in which an episode `ended` does.
+    Where `other_id` is None, there are no ids, and the row after one in which an episode `ended` does.
     """
     if other_id is None:
         return ended
