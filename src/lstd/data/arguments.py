@@ -111,7 +111,10 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
     """Return `value` as an int in [low, high], or raise InvalidInputError."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidInputError(f"`{name}` must be an integer; got {shown(value)}.")
-    number = int(value)
+    try:
+        number = int(value)
+    except TypeError as error:  # a duration of NumPy, which is an integer for Python
+        raise InvalidInputError(f"`{name}` must be an integer; got {shown(value)}.") from error
     if number < low or (high is not None and number > high):
         rule = f"at least {low}"
         if high is not None:

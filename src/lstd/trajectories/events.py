@@ -53,6 +53,7 @@ class Events(NamedTuple):
     is_first: Flags  # (E,) whether it is at the earliest time of the id
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `_check_sums` reports overflow
 def read_events(
     source: Any,
     columns: dict[str, Any],
@@ -114,8 +115,13 @@ def read_events(
     else:
         place = _place_of_mean(known.edge, edges, mean_moment, mean_at)
         recent = _recent(events, known, window, apart=apart)
-        names = rate_names(amount_names, known.at_first.shape[1] > 0, age)
+        names = rate_names(amount_names, known.at_first.shape[1] > 0)
+        if age in names:
+            raise InvalidInputError(f"`age` must be the name of a new feature; got {shown(age)}, which is one already.")
+        if age is not None:
+            names.append(age)
         arrays["X"] = rate_features(known, recent, known.edge == place, window, with_age=age is not None)
+    _check_sums(arrays)
     moments = edges
     if dates:
         moments = edges.astype("M8[us]")
@@ -156,7 +162,7 @@ def _table_of(source: Any, roles: dict[str, list[str]]) -> FrameRows:
 def _check_window(window: object, mean_at: object, age: object) -> None:
     """Check `window`, and what needs it."""
     if window is not None:
-        check_integer("window", window, 1)
+        check_integer("window", window, 1, _MOST_EDGES)
     elif mean_at is not None:
         raise InvalidInputError(f"`mean_at` must be None without `window`, whose rates need a mean; got {mean_at!s}.")
     elif age is not None:
@@ -349,7 +355,7 @@ def _parsed_step(step: Any) -> tuple[int, str]:
 
 def _check_length(step: Any, length: float, whole: float) -> None:
     """Refuse steps of a length that are too many for the whole time of the log."""
-    if not whole / length < _MOST_EDGES:
+    if not whole < _MOST_EDGES * length:
         raise InvalidInputError(f"`step` must divide the time of the log into at most {_MOST_EDGES} steps; got {step}.")
 
 
@@ -479,6 +485,16 @@ def _rows(
     y = np.where(cut_off(is_last, terminated)[:, np.newaxis], np.nan, y)
     arrays = {"y": y, "episode": events.names[who], "terminated": terminated, "time": edge}
     return arrays, Known(who, edge, known, at_first, since)
+
+
+def _check_sums(arrays: dict[str, Any]) -> None:
+    """Refuse features and rewards that overflowed."""
+    if np.isfinite(arrays["X"]).all() and not np.isinf(arrays["y"]).any():
+        return
+    raise InvalidInputError(
+        "Sums of `amount` must be below 1e308 in absolute value; they overflowed. Correct huge amounts, or give all in a "
+        "larger unit."
+    )
 
 
 def _counted(events: Events, *, apart: bool) -> Array:

@@ -38,16 +38,14 @@ class Recent(NamedTuple):
     n_steps: NDArray[np.intp]  # (T,)
 
 
-def rate_names(amounts: Sequence[str], has_first: bool, age: str | None) -> list[str]:
-    """Return the names of the features, in order."""
+def rate_names(amounts: Sequence[str], has_first: bool) -> list[str]:
+    """Return the names of the features, in order, without the age."""
     names = []
     for suffix in ("", *(f"_{amount}" for amount in amounts)):
         names += [f"rate{suffix}", f"recent{suffix}", f"active{suffix}"]
     if has_first:
         names += [f"first_{amount}" for amount in amounts]
     names.append("recency")
-    if age is not None:
-        names.append(age)
     return names
 
 
