@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 
 from fuzz_arguments import BREAKS, N, Unreadable, broken_sparse, mutated, scalar, valid
-from lstd import LSTD, LSTDCV, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
+from lstd import LSTD, LSTDCV, TD, HorizonLSTD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
 
 CASES = 60
@@ -264,7 +264,18 @@ def test_data_of_any_size_gives_finite_results_or_our_errors(size, of):
     done = (size, of)
     if attempt(lambda: model.fit(X, y, **ends), done) is None:
         model.fit(np.clip(X, -1.0, 1.0), np.clip(y, -1.0, 1.0), **ends)
+    of_steps = HorizonLSTD(3, gamma=0.9, lmbda=0.5)
+    if attempt(lambda: of_steps.fit(X, y, **ends), done) is None:
+        of_steps.fit(np.clip(X, -1.0, 1.0), np.clip(y, -1.0, 1.0), **ends)
     for call in (
+        lambda: of_steps.predict(X, return_std=True),
+        lambda: of_steps.predict_interval(X, of="return").upper,
+        lambda: of_steps.predict_interval(X, of="return", weights=np.ones(120)).degrees_of_freedom,
+        lambda: of_steps.score(X, y, **ends),
+        lambda: of_steps.bias_check(X, y, **ends).p_value,
+        lambda: of_steps.misfit_check(X, y, **ends).p_value,
+        lambda: HorizonLSTD(3, lmbda="auto", alpha="auto").fit(X, y, **ends).coef_,
+        lambda: HorizonLSTD(3, alpha=size, penalty="raw", fit_intercept=False).fit(X, y, **ends).coef_,
         lambda: model.predict(X, return_std=True),
         lambda: model.coef_covariance_,
         lambda: model.predict_interval(X).upper,
@@ -275,3 +286,46 @@ def test_data_of_any_size_gives_finite_results_or_our_errors(size, of):
     ):
         found = attempt(call, done)
         assert found is None or np.isfinite(found[0]).all()
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("size", [1e-140, 1e-80, 1e80, 1e150])
+def test_the_unit_of_rewards_makes_no_difference(size):
+    """Each square of a square is in range then, as are squares; the log has what all of the checks look for."""
+    random = np.random.default_rng(3)
+    lengths = random.integers(8, 25, 60)
+    episode = np.repeat(np.arange(60), lengths)
+    T = len(episode)
+    X = random.normal(size=(T, 2))
+    y = X @ [1.0, 0.5] + X[:, 0] ** 2 + random.gamma(1.0, size=60)[episode] + random.normal(size=T)
+    last = np.append(np.diff(episode) > 0, True)
+    ends = {"episode": episode, "terminated": last & (random.random(T) < 0.5)}
+    results = []
+    for unit in (1.0, size):
+        model = HorizonLSTD(5).fit(X, unit * y, **ends)
+        of_rows = model.predict_interval(X[:5], of="return")
+        total = model.predict_interval(X, of="return", weights=np.ones(T))
+        found = [model.model_.held_out.score, model.misfit_check_.p_value, model.bias_check_.p_value]
+        found += [*model.model_.naive.ratio, *model.model_.naive.p_value]
+        found += [*of_rows.standard_error / unit, *of_rows.degrees_of_freedom, *of_rows.upper / unit]
+        results.append([*found, total.standard_error / unit, total.degrees_of_freedom, total.lower / unit])
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "misfit_check"])
+def test_no_rows_with_times(method):
+    model = HorizonLSTD(2)
+    nothing = {"X": np.empty((0, N)), "y": np.empty(0), "time": np.empty(0)}
+    if method == "partial_fit":
+        assert model.partial_fit(**nothing).n_transitions_ == 0
+        return
+    if method == "misfit_check":
+        model.fit(X, Y[:, 0])
+    with pytest.raises(InvalidInputError, match=r"`X` must hold a full transition|needs at least 10 episodes"):
+        getattr(model, method)(**nothing)
+
+
+@pytest.mark.parametrize("times", [[-1e308, 1e308, 1.5e308], [0.0, 1e-320, 1e308], [2**63, 2**63 + 1, 2**63 + 2]])
+def test_times_of_any_size(times):
+    with pytest.raises(InvalidInputError, match=r"Steps must be equal|`time` must increase"):
+        HorizonLSTD(2).fit(X[:3], Y[:3, 0], time=np.array(times))

@@ -283,11 +283,14 @@ class Clock(NamedTuple):
     last: Rows  # of length one
 
 
-def check_equal(times: NDArray[Any], rows: Rows, before: Clock | None = None) -> Clock:
+@np.errstate(over="ignore", invalid="ignore")  # steps beyond float64 are not equal
+def check_equal(times: NDArray[Any], rows: Rows, before: Clock | None = None) -> Clock | None:
     """Refuse times (T,) that do not increase in equal steps within each episode, and return the clock.
 
-    The rows `before` may have begun the first episode.
+    The rows `before` may have begun the first episode. Without rows, the clock stays as it was.
     """
+    if not len(rows):
+        return before
     times, ticks = exact_numbers(times)
     goes_on = before is not None and follows(before.last, rows)
     first_step = 0.0

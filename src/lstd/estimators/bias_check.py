@@ -117,6 +117,7 @@ def _check_bounded(*models: Model) -> None:
             )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
 def compared(with_lmbda: Linear, with_one: Linear, gram: Array, residual: Array) -> BiasCheck:
     """Compare the predictions of two fits to the same blocks, with λ and with λ = 1.
 
@@ -136,9 +137,9 @@ def compared(with_lmbda: Linear, with_one: Linear, gram: Array, residual: Array)
         W = changes @ gram @ changes.T
         expected[j] = np.trace(W)
         p_value[j] = _p_value(difference[j], W, one.shares, len(gram))
-    size = np.sqrt(np.einsum("mi,ij,mj->m", weights, gram, weights))
-    check_range(difference, expected, size)
-    error = np.sqrt(np.einsum("emi,ij,emj->m", other.vectors, gram, other.vectors))
+    size = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", weights, gram, weights), 0.0))
+    error = np.sqrt(np.maximum(np.einsum("emi,ij,emj->m", other.vectors, gram, other.vectors), 0.0))
+    check_range(difference, expected, size, error, residual)
     is_clear = p_value < SIGNIFICANT
     is_beside_intervals = np.sqrt(difference) > _OF_ERROR * error
     biased = is_clear & is_beside_intervals & (difference >= MATERIAL * residual)

@@ -490,7 +490,7 @@ class _Search:
 
         penalty = np.full(self.condition.shape, gain * self.counts.sum())
         if caution:
-            penalty += caution * self._spread()
+            penalty += self._caution(caution)
         penalty[i, j] = 0.0
         self.cost = np.where(self.allowed, self.difference.sum(axis=0) + penalty, np.inf)
         least = self.cost.min()
@@ -500,11 +500,11 @@ class _Search:
             i, j = min(ties, key=lambda tie: (-tie[1], tie[0]))
             self.pair = (i, j)
 
-    def _spread(self) -> Array:
-        """Compute the standard error of the sum of the differences over the folds, (λ, α)."""
+    def _caution(self, caution: float) -> Array:
+        """Compute so many standard errors of the sum of the differences over the folds, (λ, α)."""
         with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
-            spread = np.sqrt(len(self.folds)) * self.difference.std(axis=0, ddof=1)
-        return np.asarray(np.nan_to_num(spread, nan=np.inf))
+            spread = caution * (np.sqrt(len(self.folds)) * self.difference.std(axis=0, ddof=1))
+        return np.where(np.isnan(spread), np.inf, spread)
 
     # ------------------------------------------------------------ errors and scores
 

@@ -49,6 +49,7 @@ from lstd.statistics.horizon_grid import weights_of_grid
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units, lag_sums
 from lstd.statistics.intervals import FEWEST_BLOCKS, RETURN, Influence, Noise, check_count
 from lstd.statistics.ridge import Scales
+from lstd.statistics.solve import check_range
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 
@@ -299,9 +300,12 @@ class HorizonModel(Record):
         """Unit of the ridge coefficients to choose from: Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ, times the mean weight."""
         n = self.n_features
         factors = self.factors[:n]
-        terms = np.divide(self.units.square, factors, out=np.zeros(n), where=factors > 0.0)
-        mean_weight = self.total.weight / self.total.n_full
-        return float(terms.sum()) * mean_weight or 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = np.divide(self.units.square, factors, out=np.zeros(n), where=factors > 0.0)
+            mean_weight = self.total.weight / self.total.n_full
+            unit = float(terms.sum()) * mean_weight
+        check_range(np.array(unit))
+        return unit or 1.0
 
     @cached_property
     def penalty(self) -> Array:
@@ -328,7 +332,9 @@ class HorizonModel(Record):
 
         It is over as many steps as the sums have lags.
         """
-        ridge = self.factors * self._in_proportion(alpha, sums)
+        with np.errstate(over="ignore", invalid="ignore"):
+            ridge = self.factors * self._in_proportion(alpha, sums)
+        check_range(ridge)
         system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
         return HorizonSolution.of_system(system, len(sums.full))
 
@@ -843,6 +849,7 @@ def _folds(model: HorizonModel) -> list[LagSums]:
     return folds
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is out of range is refused, or never chosen
 def choose(model: HorizonModel) -> Choice:
     """Choose λ and α by the errors on held-out folds; raises InvalidInputError if there is nothing to hold out."""
     search = Search.of(model)
@@ -930,21 +937,27 @@ class Search(NamedTuple):
         return pair
 
     def errors(self, decay: float, reference: Pair) -> Array:
-        """Compute the errors of λ*-returns that the weights of a pair complete, but for a constant, (K, λ, α)."""
+        """Compute the errors of λ*-returns that the weights of a pair complete, but for a constant, (K, λ, α).
+
+        They are infinite where they are out of range.
+        """
         i, j = reference
         along = [_along(fold, decay, self.outside[k, i, j], self.compared) for k, fold in enumerate(self.folds)]
         held = self.outside[:, :, :, self.compared]
         product = np.einsum("klahim,khim->klahm", held, np.array(along), optimize=True)  # θᵀ Φᵀ G
         in_units = (self.quadratic - 2.0 * product) / self.unit
-        return np.asarray(in_units.mean(axis=(3, 4)))
+        errors = in_units.mean(axis=(3, 4))
+        return np.where(np.isfinite(errors), errors, np.inf)
 
     def cost(self, decay: float, pair: Pair, caution: float) -> Array:
         """Compute by how much each pair is worse than this one, plus so many standard errors over folds, (λ, α)."""
         errors = self.errors(decay, pair)
         i, j = pair
+        check_range(errors[:, i, j])
         difference = errors - errors[:, i, j][:, np.newaxis, np.newaxis]
         spread = np.sqrt(len(self.folds)) * difference.std(axis=0, ddof=1)
-        return np.asarray(difference.sum(axis=0) + caution * spread)
+        cost = difference.sum(axis=0) + caution * spread
+        return np.where(np.isfinite(cost), cost, np.inf)
 
     def is_better(self, pair: Pair, other: Pair) -> bool:
         """Return whether a pair has less error than another on observed returns, which its weights complete."""

@@ -286,9 +286,11 @@ class Selection:
             return None
         folds = np.array([self.results[f"split{k}_test_score"] for k in range(self.n_folds)])
         chosen = np.flatnonzero((lmbdas == self.lmbda) & (self.results["alpha"] == self.alpha))[0]
-        difference = folds[:, [chosen]] - folds[:, best]
-        error = difference.std(axis=0, ddof=1) / np.sqrt(self.n_folds)
-        if np.any(np.abs(difference.mean(axis=0)) > special.stdtrit(self.n_folds - 1, 0.975) * error):
+        with np.errstate(over="ignore", invalid="ignore"):  # of scores without a bound, which chance does not explain
+            difference = folds[:, [chosen]] - folds[:, best]
+            error = difference.std(axis=0, ddof=1) / np.sqrt(self.n_folds)
+            is_chance = np.abs(difference.mean(axis=0)) <= special.stdtrit(self.n_folds - 1, 0.975) * error
+        if not is_chance.all():
             return None
         return float(mean[best].min()), float(mean[best].max())
 

@@ -25,6 +25,8 @@ from lstd.errors import MisfitWarning, warn
 from lstd.estimators.folds import are_whole
 from lstd.estimators.model_parts import SIGNIFICANT
 from lstd.estimators.step_spread import independent_groups
+from lstd.statistics.intervals import power_of_two
+from lstd.statistics.solve import check_range
 from lstd.types import Array, Flags
 
 WORSE = 1.05  # ratio of the errors above which there is a warning
@@ -127,10 +129,12 @@ def compare(rows: Rows, curve: Iterable[Array], rewards_of_steps: Array, horizon
     square_of_naive = (came - naive) ** 2
     worse = weight[:, np.newaxis] * (square - square_of_naive)
     by_group = np.array([np.bincount(group, column) for column in worse.T])  # (m, groups)
+    by_group /= power_of_two(np.abs(by_group).max(axis=1, keepdims=True))  # so that no square is out of range
     error = np.sqrt(np.sum(by_group**2, axis=1))
     t = np.divide(by_group.sum(axis=1), error, out=np.zeros(len(error)), where=error > 0.0)
     p_value = special.stdtr(group.max(), -t)
     mean_square = weight @ square
     of_naive = weight @ square_of_naive
+    check_range(mean_square, of_naive)
     ratio = np.sqrt(np.divide(mean_square, of_naive, out=np.ones(len(of_naive)), where=of_naive > 0.0))
     return NaiveForecast(ratio, np.asarray(p_value), len(place), horizon)

@@ -45,7 +45,7 @@ def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
     """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it."""
     some = rows_of_check(rows, model.n_features)
     note = note_of_check(len(some), model.stream.layout.n_rows, len(rows))
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is not known
         warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
         try:
             refit = Refit.of(model, some)
@@ -61,11 +61,15 @@ def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
         curve = held.curve()
         if len(some) < model.stream.layout.n_rows:  # many columns would be fitted to too few rows
             curve = (np.asarray(refit.rows.X @ theta) for theta in model.solved.weights)
-        naive = naive_forecast(refit, curve)
+        try:
+            naive = naive_forecast(refit, curve)
+            score = HeldOut(_score(refit, held), len(some), len(held.places))
+            spread = _spread(refit, held)
+        except InvalidInputError:  # squares overflow, as those of the weights do not
+            return model.described(checks=checks)
         if naive is not None:
             naive.warn(note)
-        score = HeldOut(_score(refit, held), len(some), len(held.places))
-        return model.described(checks=checks, held_out=score, naive=naive, spread=_spread(refit, held))
+        return model.described(checks=checks, held_out=score, naive=naive, spread=spread)
 
 
 # ------------------------------------------------------------ returns
@@ -190,6 +194,7 @@ def check_misfit_of_steps(refit: Refit, note: str = "") -> MisfitCheck:
     return result(tests, scores, errors, note=note, single=refit.model.single)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `compared` reports overflow
 def check_bias_of_steps(refit: Refit, note: str = "") -> BiasCheck:
     """Compare predictions of H steps with λ and with λ = 1, both fitted to the rows; a warning ends with `note`."""
     lmbda = refit.model.solved.lmbda

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.rows import Rows
 from lstd.estimators.folds import are_whole, times_weights
-from lstd.statistics.intervals import degrees_of_freedom
+from lstd.statistics.intervals import degrees_of_freedom, power_of_two
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.types import Array
@@ -177,7 +177,9 @@ def _factor(paths: _Paths, weight: Array, group: NDArray[np.intp]) -> Array:
         per_correlation = weight @ more_reached[:, j] / whole
         if correlation < 0.0:
             per_correlation = total_more / observed
-        error = np.sqrt(np.sum((by_group[:, 0] - correlation * by_group[:, 1]) ** 2)) / total_more
+        unit = power_of_two(total_more)  # so that no square is out of range
+        left = (by_group[:, 0] - correlation * by_group[:, 1]) / unit
+        error = np.sqrt(np.sum(left**2)) / (total_more / unit)
         factors.append(beyond_chance(1.0 + correlation * per_correlation, (error * per_correlation) ** 2))
     return np.array(factors)
 

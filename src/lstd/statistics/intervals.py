@@ -119,6 +119,15 @@ class Interval:
         return replace(self, **arrays)
 
 
+def power_of_two(size: ArrayLike) -> Array:
+    """Return the largest power of two that is at most `size`, which is at least 0; a half for 0.
+
+    Numbers in this unit, and their squares, are near one, with the same rounding errors as before.
+    """
+    _, exponent = np.frexp(size)
+    return np.asarray(np.ldexp(0.5, exponent))
+
+
 class Noise(NamedTuple):
     """How returns scatter about their expected values; T rows, m rewards."""
 
@@ -137,11 +146,14 @@ class Noise(NamedTuple):
 
     def added_to(self, error: Array, freedom: Array) -> tuple[Array, Array]:
         """Return standard errors and degrees of freedom, (T, m), of predictions beside what comes."""
-        square = error**2
-        total = square + self.variance
-        parts = square**2 / freedom + self.variance**2 / self.freedom
+        largest = np.maximum(error, np.sqrt(self.variance))
+        unit = power_of_two(largest)  # so that no square is out of range
+        square = (error / unit) ** 2
+        variance = self.variance / unit / unit
+        total = square + variance
+        parts = square**2 / freedom + variance**2 / self.freedom
         together = np.divide(total**2, parts, out=np.array(freedom), where=parts > 0.0)
-        return np.sqrt(total), together
+        return unit * np.sqrt(total), together
 
 
 def summed(phi: Features, values: Array, weights: ArrayLike | None) -> tuple[Features, Array, float]:

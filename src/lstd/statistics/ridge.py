@@ -194,6 +194,7 @@ class Scales(NamedTuple):
         """Ridge coefficients in units of the squared spreads, (n,)."""
         return self.ridge * self.spread
 
+    @np.errstate(all="ignore")  # what overflows may move
     def may_move(self, diagonal: Array, condition_number: float) -> bool:
         """Return whether other units may move predictions at all; else nothing need be solved.
 
@@ -209,7 +210,7 @@ class Scales(NamedTuple):
         """
         change = np.abs(self.in_units - self.ridge)
         size = np.abs(diagonal)
-        bound = condition_number**2 * change
+        bound = condition_number * condition_number * change
         return not bool(np.all(bound <= np.sqrt(_HARDLY) * size))
 
     @np.errstate(all="ignore")
