@@ -492,8 +492,8 @@ def _check_sums(arrays: dict[str, Any]) -> None:
     if np.isfinite(arrays["X"]).all() and not np.isinf(arrays["y"]).any():
         return
     raise InvalidInputError(
-        "Sums of `amount` must be below 1e308 in absolute value; they overflowed. Correct huge amounts, or give all in a "
-        "larger unit."
+        "Sums of `amount` must be below 1e308 in absolute value; they overflowed. Correct huge amounts, or give them "
+        "in a larger unit."
     )
 
 
