@@ -12,6 +12,7 @@ compile at once. If the cache fails, kernels are compiled again. Deleting the fo
 # mypy: disable-error-code="attr-defined,no-untyped-call"
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import os
@@ -19,7 +20,8 @@ import pickle
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -107,7 +109,8 @@ class Kernel(CPUDispatcher):  # type: ignore[misc,unused-ignore]
         """Compile for argument types or load from the cache; where the inner classes fail, by `numba.njit`."""
         if not _failures:
             try:
-                return super().compile(sig)
+                with _without_collections():
+                    return super().compile(sig)
             except Exception as error:  # of whatever in Numba has changed; or the types of the arguments are wrong
                 failure = error
         public = public_twin(self)
@@ -141,6 +144,18 @@ class Kernel(CPUDispatcher):  # type: ignore[misc,unused-ignore]
             target.target_context.insert_user_function(part.fndesc, part.fndesc, [part.library])
             parts[args] = part
         return parts[args]
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Let Python's garbage collector wait: it would look at the compiler's many objects again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @cache
