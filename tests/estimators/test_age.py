@@ -61,7 +61,7 @@ def test_a_model_with_an_age_is_that_of_the_columns(form, m):
 def test_columns_have_names_and_features_keep_theirs(tmp_path):
     data = log()
     frame = pd.DataFrame(data["X"], columns=["spend", "since_first", "size"])
-    model = HorizonLSTD(HORIZON, age="since_first").fit(**data | {"X": frame})
+    model = HorizonLSTD(HORIZON, check=False, age="since_first").fit(**data | {"X": frame})
     assert model.feature_names_in_.tolist() == ["spend", "since_first", "size"]
     assert model.coef_names_.tolist() == [
         "spend", "size", "exp(-since_first)", "exp(-since_first/4)",
@@ -76,7 +76,7 @@ def test_columns_have_names_and_features_keep_theirs(tmp_path):
     np.testing.assert_array_equal(loaded.predict(frame), model.predict(frame))
     again = loaded.fit(**data | {"X": frame})
     assert_close(again.coef_, model.coef_, "sums")
-    unnamed = HorizonLSTD(3, age=AGE).fit(**data)
+    unnamed = HorizonLSTD(3, check=False, age=AGE).fit(**data)
     assert unnamed.coef_names_.tolist() == ["x0", "x2", "exp(-x1)", "x0 * exp(-x1)", "x2 * exp(-x1)"]
     unnamed.save(tmp_path / "unnamed")
     assert lstd.load(tmp_path / "unnamed").age == AGE
@@ -84,7 +84,7 @@ def test_columns_have_names_and_features_keep_theirs(tmp_path):
 
 def test_any_split_gives_the_same_model():
     data = log(1)
-    whole, parts = HorizonLSTD(HORIZON, age=AGE).fit(**data), HorizonLSTD(HORIZON, age=AGE)
+    whole, parts = HorizonLSTD(HORIZON, check=False, age=AGE).fit(**data), HorizonLSTD(HORIZON, check=False, age=AGE)
     for first, end in ((0, 1), (1, 90), (90, 91), (91, 400), (400, len(data["y"]))):
         parts.partial_fit(**{name: values[first:end] for name, values in data.items()})
     assert_close(parts.coef_, whole.coef_, "solve")
@@ -96,16 +96,19 @@ def test_any_split_gives_the_same_model():
 
 def test_penalties_of_features_are_those_of_their_columns():
     data, alpha = log(), np.array([2.0, 0.5, 0.0])
-    model = HorizonLSTD(HORIZON, alpha=alpha, penalty="raw", age=AGE).fit(**data)
+    model = HorizonLSTD(HORIZON, check=False, alpha=alpha, penalty="raw", age=AGE).fit(**data)
     assert_close(model.ridge_, np.array([2.0, 0.0, 0.5, 0.5, 2.0, 0.0, 2.0, 0.0]), "sums")
     with pytest.raises(InvalidInputError, match="one for each of the 3 features"):
-        HorizonLSTD(HORIZON, alpha=np.ones(8), age=AGE).fit(**data)
+        HorizonLSTD(HORIZON, check=False, alpha=np.ones(8), age=AGE).fit(**data)
 
 
 @pytest.mark.parametrize("m", [1, 2])
 def test_products_count_with_their_feature_in_contributions(m):
     data = log(m=m)
-    model, by_columns = HorizonLSTD(HORIZON, age=AGE).fit(**data), HorizonLSTD(HORIZON).fit(**by_hand(data))
+    model, by_columns = (
+        HorizonLSTD(HORIZON, check=False, age=AGE).fit(**data),
+        HorizonLSTD(HORIZON, check=False).fit(**by_hand(data)),
+    )
     rows = np.flatnonzero(data["X"][:, AGE] > 0.0)[:5]
     X, columns = data["X"][rows], by_hand(data)["X"][rows]
     found, of_columns = model.contributions(X), by_columns.contributions(columns)
@@ -138,7 +141,7 @@ def test_rows_at_entry_give_no_warning_and_rows_as_old_as_the_oldest_do():
         episode = np.repeat(np.arange(200), lengths)
         data = {"X": X, "y": random.normal(size=len(age)), "episode": episode, "terminated": np.zeros(len(age), bool)}
         with warnings.catch_warnings(record=True, action="always") as found:
-            model = HorizonLSTD(HORIZON, age=1, check=False).fit(**data)
+            model = HorizonLSTD(HORIZON, check=False, age=1).fit(**data)
         assert not [one for one in found if one.category is ExtrapolationWarning]
         last = np.append(np.diff(episode) > 0, True)
         with warnings.catch_warnings(action="error"):
@@ -158,9 +161,9 @@ def test_rows_at_entry_give_no_warning_and_rows_as_old_as_the_oldest_do():
 def test_the_spread_of_one_return_and_tables_know_the_age(tmp_path):
     pytest.importorskip("pyarrow")
     data = log()
-    model = HorizonLSTD(HORIZON, age=AGE).fit(**data)
+    model = HorizonLSTD(HORIZON, check=False, age=AGE).fit(**data)
     spread = ReturnSpread(model).fit(**data)
-    expected = ReturnSpread(HorizonLSTD(HORIZON).fit(**by_hand(data))).fit(**by_hand(data))
+    expected = ReturnSpread(HorizonLSTD(HORIZON, check=False).fit(**by_hand(data))).fit(**by_hand(data))
     assert_close(spread.predict_std(data["X"][:5]), expected.predict_std(by_hand(data)["X"][:5]), "solve")
     frame = pd.DataFrame(data["X"], columns=["a", "since", "b"])
     frame = frame.assign(r=data["y"], who=data["episode"], end=data["terminated"].astype(int))
@@ -183,12 +186,12 @@ def test_the_spread_of_one_return_and_tables_know_the_age(tmp_path):
 )
 def test_what_is_no_age_is_refused(age, message):
     with pytest.raises(InvalidInputError, match=message):
-        HorizonLSTD(HORIZON, age=age).fit(**log())
+        HorizonLSTD(HORIZON, check=False, age=age).fit(**log())
 
 
 def test_bad_rows_are_named_as_they_were_given():
     data = log()
-    model = HorizonLSTD(HORIZON, age=AGE).fit(**data)
+    model = HorizonLSTD(HORIZON, check=False, age=AGE).fit(**data)
     X = data["X"][:4].copy()
     X[2, 2] = np.nan
     with pytest.raises(InvalidInputError, match="row 2 has nan in column 2"):

@@ -49,7 +49,7 @@ def test_two_causes(lmbda, options):
     exits, causes = subjects(0)
     step, y, columns = rows_of(exits, causes)
     settings = {"lmbda": lmbda, "alpha": 1e-12, "fit_intercept": False, "low": 0.0, "high": 1.0}
-    model = HorizonLSTD(HORIZON, **settings | options).fit(one_hot(step), y, **columns)
+    model = HorizonLSTD(HORIZON, check=False, **settings | options).fit(one_hot(step), y, **columns)
     curve = model.predict_curve(one_hot(step)[:1])
     expected = [naive.aalen_johansen(exits, causes, 2, h) for h in range(1, HORIZON + 1)]
     assert_close(curve[0], expected, "solve")
@@ -60,7 +60,7 @@ def test_from_any_step_on(lmbda):
     """The prediction of a later row is the probability for those who are still there at its step."""
     exits, causes = subjects(1)
     step, y, columns = rows_of(exits, causes)
-    model = HorizonLSTD(5, lmbda=lmbda, alpha=1e-12, fit_intercept=False).fit(one_hot(step), y, **columns)
+    model = HorizonLSTD(5, check=False, lmbda=lmbda, alpha=1e-12, fit_intercept=False).fit(one_hot(step), y, **columns)
     for begin in (0, 3, 7):
         later = exits > begin
         expected = naive.aalen_johansen(exits[later] - begin, causes[later], 2, 5)
@@ -71,7 +71,9 @@ def test_from_any_step_on(lmbda):
 def test_one_cause_is_kaplan_meier(lmbda):
     exits, causes = subjects(2, n_causes=1)
     step, y, columns = rows_of(exits, causes)
-    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=1e-12, fit_intercept=False).fit(one_hot(step), y[:, 0], **columns)
+    model = HorizonLSTD(HORIZON, check=False, lmbda=lmbda, alpha=1e-12, fit_intercept=False).fit(
+        one_hot(step), y[:, 0], **columns
+    )
     survival = 1.0
     for h, predicted in enumerate(model.predict_curve(one_hot(step)[:1])[0], start=1):
         survival *= 1.0 - ((exits == h) & (causes == 1)).sum() / (exits >= h).sum()
@@ -83,7 +85,9 @@ def test_subjects_that_are_seen_late():
     exits, causes = subjects(3)
     entries = np.where(np.arange(len(exits)) % 3 == 0, np.minimum(2, exits - 1), 0)
     step, y, columns = rows_of(exits, causes, entries)
-    model = HorizonLSTD(HORIZON, lmbda=0.0, alpha=1e-12, fit_intercept=False).fit(one_hot(step), y, **columns)
+    model = HorizonLSTD(HORIZON, check=False, lmbda=0.0, alpha=1e-12, fit_intercept=False).fit(
+        one_hot(step), y, **columns
+    )
     expected = naive.aalen_johansen(exits, causes, 2, HORIZON, entries)
     assert_close(model.predict(np.eye(step.max() + 1)[:1])[0], expected, "solve")
 
@@ -119,7 +123,9 @@ def test_several_states():
             y.append(np.eye(2)[state])
             columns["episode"].append(number)
             columns["terminated"].append(path[-1] == 2 and u == len(alive) - 1)
-    model = HorizonLSTD(horizon, lmbda=0.0, alpha=1e-12, fit_intercept=False).fit(np.array(features), y, **columns)
+    model = HorizonLSTD(horizon, check=False, lmbda=0.0, alpha=1e-12, fit_intercept=False).fit(
+        np.array(features), y, **columns
+    )
     start = np.zeros((1, 24))
     start[0, 0] = 1.0
     curve = model.predict_curve(start)[0]
@@ -133,7 +139,9 @@ def test_standard_errors_are_about_those_of_greenwood():
     for seed in range(4):
         exits, causes = subjects(seed, n=600, n_causes=1)
         step, y, columns = rows_of(exits, causes)
-        model = HorizonLSTD(HORIZON, alpha=1e-12, fit_intercept=False).fit(one_hot(step), y[:, 0], **columns)
+        model = HorizonLSTD(HORIZON, check=False, alpha=1e-12, fit_intercept=False).fit(
+            one_hot(step), y[:, 0], **columns
+        )
         for h in (3, 6, HORIZON):
             n = np.array([(exits >= u).sum() for u in range(1, h + 1)])
             d = np.array([((exits == u) & (causes == 1)).sum() for u in range(1, h + 1)])

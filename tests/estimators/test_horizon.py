@@ -75,7 +75,7 @@ def weights_of(model):
 def test_weights_are_those_of_the_definition(seed, lmbda, intercept, form):
     data = stream(seed, m=1 + seed % 2)
     expected = naive.horizon_weights(*arguments(data, intercept), lmbda, ridge(0.3, intercept), HORIZON)
-    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, fit_intercept=intercept, penalty="raw")
+    model = HorizonLSTD(HORIZON, check=False, lmbda=lmbda, alpha=0.3, fit_intercept=intercept, penalty="raw")
     model.fit(**data | {"X": form(data["X"])})
     assert_close(weights_of(model), expected, "solve")
     curve = model.predict_curve(form(data["X"]))
@@ -93,8 +93,8 @@ def test_any_split_gives_the_same_model(seed, kind):
         data["y"] = np.nan_to_num(data["y"])
     if kind == "groups":
         data["groups"] = data["episode"] // 3
-    whole = HorizonLSTD(HORIZON, lmbda=0.7, alpha="auto").fit(**data)
-    parts = HorizonLSTD(HORIZON, lmbda=0.7, alpha="auto")
+    whole = HorizonLSTD(HORIZON, check=False, lmbda=0.7, alpha="auto").fit(**data)
+    parts = HorizonLSTD(HORIZON, check=False, lmbda=0.7, alpha="auto")
     random = np.random.default_rng(seed)
     edges = np.unique(np.append(random.integers(0, len(data["X"]), 15), [0, 1, 2, len(data["X"])]))
     for a, b in pairwise(edges.tolist()):
@@ -137,7 +137,7 @@ def test_penalties_are_in_units_of_the_spread_of_all_data(seed, intercept, form)
     data = uneven(seed)
     spread, _ = units_of(data, intercept)
     expected = naive.horizon_weights(*arguments(data, intercept), 0.7, ridge(0.3 * spread, intercept, 6), HORIZON)
-    model = HorizonLSTD(HORIZON, lmbda=0.7, alpha=0.3, fit_intercept=intercept)
+    model = HorizonLSTD(HORIZON, check=False, lmbda=0.7, alpha=0.3, fit_intercept=intercept)
     model.fit(**data | {"X": form(data["X"])})
     assert model.alpha_ == 0.3
     assert_close(model.ridge_, 0.3 * spread, "solve")
@@ -147,19 +147,21 @@ def test_penalties_are_in_units_of_the_spread_of_all_data(seed, intercept, form)
 def test_penalty_may_be_raw_or_factors_of_alpha():
     data, factors = uneven(2), np.array([2.0, 0.0, 0.5, 1.0, 3.0, 1.0])
     spread, square = units_of(data, True)
-    raw = HorizonLSTD(HORIZON, penalty="raw").fit(**data)
+    raw = HorizonLSTD(HORIZON, check=False, penalty="raw").fit(**data)
     assert_close(raw.ridge_, np.ones(6), "sums")
-    given = HorizonLSTD(HORIZON, alpha=0.3, penalty=factors).fit(**data)
+    given = HorizonLSTD(HORIZON, check=False, alpha=0.3, penalty=factors).fit(**data)
     assert_close(given.ridge_, 0.3 * factors, "sums")
-    assert_close(given.coef_, HorizonLSTD(HORIZON, alpha=0.3 * factors, penalty="raw").fit(**data).coef_, "solve")
-    each = HorizonLSTD(HORIZON, alpha=factors).fit(**data)
+    assert_close(
+        given.coef_, HorizonLSTD(HORIZON, check=False, alpha=0.3 * factors, penalty="raw").fit(**data).coef_, "solve"
+    )
+    each = HorizonLSTD(HORIZON, check=False, alpha=factors).fit(**data)
     assert each.alpha_ == 1.0
     assert_close(each.ridge_, factors * spread, "solve")
     weight = data["weight"][data["terminated"] | ~np.append(np.diff(data["episode"]) != 0, True)]
     positive = factors > 0.0
     in_factors = square[positive] / factors[positive]
     for penalty, terms in (("spread", square / spread), ("raw", square), (factors, in_factors)):
-        chosen = HorizonLSTD(HORIZON, alpha="auto", penalty=penalty).fit(**data)
+        chosen = HorizonLSTD(HORIZON, check=False, alpha="auto", penalty=penalty).fit(**data)
         unit = chosen.alpha_ / (terms.sum() * weight.mean())
         assert_close(unit, 2.0 ** round(np.log2(unit)), "solve")
 
@@ -169,7 +171,7 @@ def test_standard_errors_are_those_of_models_without_each_block(lmbda):
     data = stream(5, n_episodes=20)
     X, *rest = arguments(data, True)
     weight, full = data["weight"], data["terminated"] | ~rest[2]
-    model = HorizonLSTD(HORIZON, lmbda=lmbda, alpha=0.3, n_blocks=10, penalty="raw").fit(**data)
+    model = HorizonLSTD(HORIZON, check=False, lmbda=lmbda, alpha=0.3, n_blocks=10, penalty="raw").fit(**data)
     whole, squares, everything = weights_of(model), 0.0, (weight * full).sum()
     for block in range(10):
         kept = data["episode"] // 2 != block
@@ -186,7 +188,9 @@ def test_without_decay_it_is_ridge_regression_on_complete_windows():
     rows = [t for t in range(300) if t % 15 < 15 - HORIZON]
     data = {"X": X, "y": y, "episode": episode, "terminated": np.zeros(300, dtype=bool)}
     weight = np.isin(np.arange(300), rows).astype(float)
-    model = HorizonLSTD(HORIZON, lmbda=1.0, alpha=0.5, fit_intercept=False, penalty="raw").fit(**data, weight=weight)
+    model = HorizonLSTD(HORIZON, check=False, lmbda=1.0, alpha=0.5, fit_intercept=False, penalty="raw").fit(
+        **data, weight=weight
+    )
     for h in range(1, HORIZON + 1):
         returns = np.array([y[t : t + h].sum() for t in rows])
         assert_close(model.coef_[h - 1], naive.ridge(X[rows], returns, 0.5), "solve")
@@ -201,7 +205,7 @@ def test_a_choice_is_that_of_the_definition(seed, settings):
     *_, last, terminated, weight = rest
     full = terminated | ~last
     folds = [data["episode"] // 4 == k for k in range(4)]
-    model = HorizonLSTD(HORIZON, **settings, penalty="raw", n_blocks=4).fit(**data)
+    model = HorizonLSTD(HORIZON, check=False, **settings, penalty="raw", n_blocks=4).fit(**data)
     grid = model.cv_results_
     shares = [(weight * full)[fold].sum() / (weight * full).sum() for fold in folds]
     outside = [
@@ -302,12 +306,12 @@ def test_a_saved_model_predicts_the_same(tmp_path):
 @pytest.mark.parametrize("cut", [0.0, 1.0])
 def test_a_loaded_model_goes_on_where_it_was_saved(tmp_path, form, cut):
     data = stream(8, n_episodes=40, longest=12, cut=cut)
-    data["y"], edge, whole = np.nan_to_num(data["y"]), 101, HorizonLSTD(HORIZON, alpha="auto")
+    data["y"], edge, whole = np.nan_to_num(data["y"]), 101, HorizonLSTD(HORIZON, check=False, alpha="auto")
     first, rest = ({name: values[part] for name, values in data.items()} for part in (slice(edge), slice(edge, None)))
     first["X"], rest["X"] = form(first["X"]), form(rest["X"])
     whole.partial_fit(**first).save(tmp_path / "model")
     loaded = lstd.load(tmp_path / "model").partial_fit(**rest)
-    given = HorizonLSTD(HORIZON, alpha=whole.alpha_).partial_fit(**first).partial_fit(**rest)
+    given = HorizonLSTD(HORIZON, check=False, alpha=whole.alpha_).partial_fit(**first).partial_fit(**rest)
     assert (loaded.alpha, loaded.alpha_, loaded.n_episodes_) == ("auto", whole.alpha_, given.n_episodes_)
     assert_close(weights_of(loaded), weights_of(given), "solve")
     with pytest.raises(InvalidInputError, match="files do not keep"):
@@ -429,8 +433,8 @@ def test_a_window_is_the_fit_of_later_rewards_where_nothing_was_cut(gamma, m):
     for t in range(480):
         if t + a < 480 and episode[t + a] == episode[t]:
             later[t] = gamma**a * y[t + a]
-    model = HorizonLSTD(b, gamma=gamma, lmbda=1.0, alpha=0.7).fit(**data, y=y)
-    shifted = HorizonLSTD(b - a, gamma=gamma, lmbda=1.0, alpha=0.7).fit(**data, y=later)
+    model = HorizonLSTD(b, check=False, gamma=gamma, lmbda=1.0, alpha=0.7).fit(**data, y=y)
+    shifted = HorizonLSTD(b - a, check=False, gamma=gamma, lmbda=1.0, alpha=0.7).fit(**data, y=later)
     assert_close(model.predict(X, (a, b)), shifted.predict(X), "solve")
     for one, two in zip(
         vars(model.predict_interval(X[:5], horizon=(a, b))).values(),
@@ -450,7 +454,7 @@ def test_bounds_hold_for_windows_of_rewards_of_one_sign():
     data = {"X": random.normal(size=(300, 2)), "episode": np.arange(300) // 10, "terminated": np.zeros(300, dtype=bool)}
     y = random.normal(size=300)
     for rewards, low, least in ((np.abs(y), 0.2, 0.0), (y, 0.2, -np.inf), (np.abs(y), None, -np.inf)):
-        model = HorizonLSTD(HORIZON, alpha=0.0, low=low, high=2.0).fit(**data, y=rewards)
+        model = HorizonLSTD(HORIZON, check=False, alpha=0.0, low=low, high=2.0).fit(**data, y=rewards)
         window = model.predict(100.0 * data["X"], (2, 4))
         assert window.min() == least if np.isfinite(least) else window.min() < -1.0
         assert (window.max() == 2.0) == bool((rewards >= 0.0).all())
@@ -481,7 +485,7 @@ def test_bounds_of_a_window_are_those_of_each_reward():
     both = np.column_stack([died, random.normal(size=400)])
     far = np.array([[9.0, -9.0], [-9.0, 9.0], [9.0, 9.0]])
     rows = {"episode": np.repeat(np.arange(40), 10), "terminated": last}
-    alone, beside = (HorizonLSTD(6, low=0).fit(X, y, **rows) for y in (died, both))
+    alone, beside = (HorizonLSTD(6, check=False, low=0).fit(X, y, **rows) for y in (died, both))
     for horizon in ((2, 5), (0, 3)):
         assert_close(beside.predict(far, horizon=horizon)[:, 0], alone.predict(far, horizon=horizon), "solve")
         assert beside.predict_interval(far, horizon=horizon).lower[:, 0].min() == 0.0
@@ -497,7 +501,7 @@ def test_weights_of_a_grid_are_those_of_each_pair(fit_intercept, repeated, monke
     data = stream(7, n_episodes=20)
     if repeated:
         data["X"] = np.column_stack([data["X"], data["X"][:, 0]])
-    model = HorizonLSTD(HORIZON, alpha=0.3, fit_intercept=fit_intercept, penalty="raw").fit(**data).model_
+    model = HorizonLSTD(HORIZON, check=False, alpha=0.3, fit_intercept=fit_intercept, penalty="raw").fit(**data).model_
     lmbdas = np.array([0.0, 0.4, 1.0])
     alphas = np.array([0.0, 1e-12, 0.1, 5.0])
     ridges = np.outer(alphas, model.factors)
