@@ -27,6 +27,15 @@ def test_the_grid_is_coarse_with_many_features(n, lmbdas, ratio):
     assert len(tried["lmbda"]) == len(lmbdas) * len(alphas)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_many_features_of_whole_episodes_without_a_signal_have_a_large_ridge_coefficient(seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(600, 70))
+    columns = {"episode": np.repeat(np.arange(60), 10), "terminated": np.arange(600) % 10 == 9}
+    model = LSTDCV(gamma=1.0, n_blocks=0).fit(X, random.normal(size=600), **columns)
+    assert model.alpha_ > 2 * 70  # the largest one before the grid grows
+
+
 def test_a_given_grid_of_many_features_is_searched_whole():
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 70))

@@ -12,7 +12,8 @@ The first stage uses λ* = 0.9 and w from λ = 0.9 and an ordinary α, the secon
 the first. The last stage uses λ* = 1. There the choice changes only if another pair is clearly better: it minimises
 Σ_k D_k + c √K sd(D_k), where D_k is the difference of the squared errors on fold k. The caution c is 1 for folds of
 episodes, whose returns are noisier, and 1/4 for folds of rows. While the best pair lies at an end of the default grid,
-the grid grows, and the last stage compares the new pairs with it, with a caution of 2.
+the grid grows, and the last stage compares the new pairs with it, with a caution of 2; of 1 for folds of episodes with
+many features.
 
 The constants were chosen on random Markov reward processes, and confirmed on others: ``benchmarks/selection.py``.
 """
@@ -84,6 +85,7 @@ class _Grid(NamedTuple):
     lmbdas: Array
     step: int  # of the usual ridge coefficients, powers of two, those to choose from
     growth: Array  # powers of two by which the grid grows at a time
+    caution: float = CAUTION_OF_GROWTH
 
 
 _COARSE = _Grid(np.array([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0]), 2, np.array([2.0, 4.0]))
@@ -151,7 +153,7 @@ def select(
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     rows, settings, unit = in_units(rows, settings)
     n_features = rows.n_features - settings.fit_intercept
-    grid = _usual_grid(n_features, solver)
+    grid = _usual_grid(n_features, solver, whole=are_whole(rows))
     tried = grid.lmbdas
     if lmbdas is not None:
         tried = check_grid("lmbdas", lmbdas, 0.0, 1.0)
@@ -169,7 +171,7 @@ def select(
     search.add(first_alphas, on_progress)
     search.choose()
     if alphas is None:
-        search.grow(grid.growth)
+        search.grow(grid)
     selection = search.selection()
     return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
 
@@ -187,13 +189,19 @@ def _check_enough_rows(rows: Rows) -> int:
     return n_full
 
 
-def _usual_grid(n_features: int, solver: Solver | None) -> _Grid:
-    """Return the grid of a choice with so many features, without the matrix if there is a solver."""
+def _usual_grid(n_features: int, solver: Solver | None, *, whole: bool) -> _Grid:
+    """Return the grid of a choice with so many features, without the matrix if there is a solver.
+
+    With many features and noisy returns of whole groups or episodes, a large α is often right, so it need not win by as
+    much as elsewhere.
+    """
     if solver is not None:
         return _WITHOUT_MATRIX
-    if n_features >= _MANY_FEATURES:
-        return _COARSE
-    return _Grid(LMBDAS, 1, np.arange(1.0, 5.0))
+    if n_features < _MANY_FEATURES:
+        return _Grid(LMBDAS, 1, np.arange(1.0, 5.0))
+    if whole:
+        return _COARSE._replace(caution=CAUTION_OF_EPISODES)
+    return _COARSE
 
 
 def held_out_score(rows: Rows, model: Model) -> float | None:
@@ -435,13 +443,13 @@ class _Search:
             self.improve(decay, 0.0)
         self.improve(last_stage, caution)
 
-    def grow(self, steps: Array) -> None:
-        """Try ridge coefficients these powers of two beyond the end at which the pair lies, while they are better."""
-        more = self._beyond(steps)
+    def grow(self, grid: _Grid) -> None:
+        """Try ridge coefficients beyond the end at which the pair lies, as a grid grows, while they are better."""
+        more = self._beyond(grid.growth)
         while len(more):
             self.add(more)
-            self.improve(STAGES[-1], CAUTION_OF_GROWTH, _GAIN)
-            more = self._beyond(steps)
+            self.improve(STAGES[-1], grid.caution, _GAIN)
+            more = self._beyond(grid.growth)
 
     def _beyond(self, steps: Array) -> Array:
         """Return the next ridge coefficients beyond the end at which the pair lies; none inside, or at the bounds."""
