@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from fuzz_arguments import BREAKS, N, Unreadable, broken_sparse, mutated, scalar, valid
 from lstd import LSTD, LSTDCV, TD, HorizonLSTD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
+from lstd.ope import evaluate_policy
 
 CASES = 60
 
@@ -329,3 +330,21 @@ def test_no_rows_with_times(method):
 def test_times_of_any_size(times):
     with pytest.raises(InvalidInputError, match=r"Steps must be equal|`time` must increase"):
         HorizonLSTD(2).fit(X[:3], Y[:3, 0], time=np.array(times))
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("size", [1e-310, 1e-170, 1e30, 1e39, 1e150, 1e300])
+@pytest.mark.parametrize("of", ["X", "y"])
+def test_a_policy_of_data_of_any_size(size, of):
+    random = np.random.default_rng(0)
+    actions = random.integers(2, size=120)
+    log = {"X": random.integers(2, size=(120, 2)) * 1.0, "y": random.normal(size=120)}
+    log[of] = np.sign(log[of]) * size
+    known = {"target_policy": np.full((120, 2), [0.2, 0.8]), "behavior_probability": np.full(120, 0.5)}
+    ends = {"episode": np.arange(120) // 3, "terminated": np.arange(120) % 3 == 2}
+    found = attempt(lambda: evaluate_policy(**log, gamma=0.9, actions=actions, **known, **ends), (of, size))
+    if found is not None:
+        assert np.isfinite([found[0].value, found[0].standard_error, found[0].hidden.z]).all()
+    elif size > 1.0:
+        with pytest.raises(InvalidInputError, match=rf"`{of}` must be at most 1e\+3[08] in absolute value, as trees"):
+            evaluate_policy(**log, gamma=0.9, actions=actions, **known, **ends)

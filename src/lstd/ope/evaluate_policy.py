@@ -242,6 +242,7 @@ def _of_ratios(log: LoggedStates, level: float, bounds: Bounds | None) -> Policy
 
 def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) -> PolicyValue:
     """Return the first choice among all candidates."""
+    log.check_rewards()
     hidden = hidden_state_check(log)
     direct, robust = log.robust(q)
     parts = {
@@ -297,7 +298,7 @@ def _is_usable(per_decision: PolicyValue, other: PolicyValue) -> bool:
 def _weight_of(per_decision: ValueByBlocks, other: ValueByBlocks) -> float:
     """Return the weight of the per-decision value beside one that a hidden state biases, max(1/2, 1 − 2 s²/c²)."""
     c = per_decision.value - other.value
-    if not c:
+    if not (c**2):
         return 0.5
     error = per_decision.blocks - other.blocks
     return max(0.5, 1.0 - 2.0 * float(error @ error) / c**2)
@@ -325,7 +326,7 @@ def _hidden_said(found: PolicyValue) -> PolicyValue:
 def _shrunk(found: ValueByBlocks, direct: ValueByBlocks) -> float:
     """Return d + max(0, 1 − s²/c²) c with d the value by action values, and the correction c of standard error s."""
     c = found.value - direct.value
-    if not c:
+    if not (c**2):
         return direct.value
     error = found.blocks - direct.blocks
     signal = max(0.0, 1.0 - float(error @ error) / c**2)

@@ -44,6 +44,8 @@ from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
 from lstd.statistics.solve import check_range
 from lstd.types import Array, Flags
 
+_LARGEST_COLUMN = 1e38  # which trees take
+_LARGEST_REWARD = 1e30  # whose sums over rows trees can predict
 SMALL = 1e-5  # of the mean diagonal of the Gram matrix: a ridge coefficient that does not decide
 N_FOLDS = 3
 N_VISITS = 5  # repeats of the regression of visits
@@ -183,9 +185,24 @@ class LoggedStates:
             names = column_names("state", state) or tuple(f"state[{j}]" for j in range(columns.shape[1]))
             if state_next is not None:
                 after = _raw_columns("state_next", state_next, rows, columns.shape[1])
+        for place in (columns, after):
+            if place is not None and (np.abs(place) > _LARGEST_COLUMN).any():  # false for NaN
+                raise InvalidInputError(
+                    f"`{'X' if state is None else 'state'}` must be at most {_LARGEST_COLUMN:g} in absolute value, as "
+                    f"trees compare float32; got {np.nanmax(np.abs(place)):g}. Give such columns in a larger unit."
+                )
         group = np.cumsum(rows.begins) - 1
         folds = _folds(int(group[-1]) + 1, np.unique(group[logged.full]), check_integer("random_state", seed, 0))
         return cls(replace(logged, factor=None), gamma, columns, names, folds[group], given, after)
+
+    def check_rewards(self) -> None:
+        """Refuse rewards that trees cannot predict, as they compute with float32."""
+        largest = float(np.abs(self.logged.rewards).max(initial=0.0))
+        if largest > _LARGEST_REWARD:
+            raise InvalidInputError(
+                f"`y` must be at most {_LARGEST_REWARD:g} in absolute value, as trees that predict it compute with "
+                f"float32; got {largest:g}. Give rewards in a larger unit."
+            )
 
     @property
     def ratio(self) -> Array:
@@ -392,8 +409,11 @@ class LoggedStates:
         """Mean diagonal of Σ wρφφᵀ."""
         full = self.logged.full
         X = rows.X[full]
-        squares = X**2 if isinstance(X, np.ndarray) else X.multiply(X)
-        return float(np.mean(squares.T @ (rows.weight * rows.importance_ratio)[full]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = X**2 if isinstance(X, np.ndarray) else X.multiply(X)
+            mean = np.mean(squares.T @ (rows.weight * rows.importance_ratio)[full])
+        check_range(np.asarray(mean))
+        return float(mean)
 
     def _dual(self, found: ValueByBlocks) -> Array:
         """Return ωᵀφ of each transition at λ = 0, (N,)."""
