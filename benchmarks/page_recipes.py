@@ -293,7 +293,7 @@ def by_horizon(
     if advice == MISFIT and aged:
         X = with_products(X)
         entry = with_products(entry).reindex(columns=X.columns, fill_value=0.0)
-    settings: Settings = {"low": 0.0}
+    settings: Settings = {"low": 0.0, "high": float(STEPS)}
     if advice in SETTINGS_ADVISED:
         settings |= SETTINGS_ADVISED[advice]
     if aged or advice == MISFIT:
@@ -328,8 +328,8 @@ def scaled(total: Any, unit: float, whole: float = 0.0) -> Total:
 def visits(
     log: SubjectLog, train: NDArray[np.int64], test: NDArray[np.int64], weight: Array, advice: str | None = None
 ) -> Fitted:
-    """coming-from, lifelines: the time lived in the next steps, with squares of features."""
-    return by_horizon(log, train, test, weight, aged=False, squares=True, advice=advice)
+    """coming-from, lifelines: the time lived in the next steps, with squares of features, and an age."""
+    return by_horizon(log, train, test, weight, aged=True, squares=True, advice=advice)
 
 
 def with_age(
