@@ -65,7 +65,7 @@ def test_missing_termination_warns_and_nothing_terminated():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": [0.0, NAN, 0.5, 0.0]}, r"`y` .* row 1 has nan"),
+        ({"y": [0.0, NAN, 0.5, 0.0]}, r"`y` .* row 1 has no value"),
         ({"episode": [1, 1, "b", "b"]}, None),
         ({"episode": np.array([1, 1, "b", "b"], dtype=object)}, None),
         ({"episode": np.array(["2020", "2020", "NaT", "2021"], dtype="M8[D]")}, r"`episode` .* row 2 has"),
