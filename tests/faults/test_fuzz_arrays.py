@@ -17,8 +17,9 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 
 from fuzz_arguments import BREAKS, N, Unreadable, broken_sparse, mutated, scalar, valid
-from lstd import LSTD, LSTDCV, TD, HorizonLSTD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
+from lstd import LSTD, LSTDCV, TD, HorizonLSTD, LSTDStatistics, RecursiveLSTD, Trajectories, TrueOnlineTD
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
+from lstd.metrics import backtest
 from lstd.ope import evaluate_policy
 
 CASES = 60
@@ -348,3 +349,35 @@ def test_a_policy_of_data_of_any_size(size, of):
     elif size > 1.0:
         with pytest.raises(InvalidInputError, match=rf"`{of}` must be at most 1e\+3[08] in absolute value, as trees"):
             evaluate_policy(**log, gamma=0.9, actions=actions, **known, **ends)
+
+
+@pytest.mark.parametrize(("kind", "part"), BREAKS)
+def test_trajectories_of_a_broken_sparse_matrix(kind, part):
+    broken = broken_sparse(np.random.default_rng(0).normal(size=(12, N)), kind, part)
+    with pytest.raises(InvalidInputError, match="`X` must be a sparse matrix whose indices lie within"):
+        Trajectories(broken, np.ones(12))
+    log = {"X": np.ones((12, 1)), "y": np.ones(12), "actions": np.zeros(12, int), "gamma": 0.5}
+    with pytest.raises(InvalidInputError, match="`target_policy` must be a sparse matrix whose indices lie within"):
+        evaluate_policy(**log, target_policy=broken, behavior_probability=np.ones(12))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia", "dok", "lil"])
+def test_times_in_a_sparse_matrix(kind):
+    times = sparse.csr_array(np.arange(40.0)[:, np.newaxis]).asformat(kind)
+    with pytest.raises(InvalidInputError, match="`time` must hold numbers or dates; it is a sparse matrix"):
+        HorizonLSTD(2).fit(X, Y[:, 0], time=times)
+
+
+_DAYS = np.datetime64("2024-01-01") + np.arange(80) * np.timedelta64(1, "D")
+_CUTS = [20, [20.5, 30], "2024-01-20", np.datetime64("2024-01-20"), pd.Timestamp("2024-01-20"), pd.Timedelta("20D")]
+_CUTS += [pd.Series(cut) for cut in _CUTS]
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("time", [np.arange(80), np.arange(80.0), _DAYS, _DAYS.astype(str), _DAYS - _DAYS[0]])
+@pytest.mark.parametrize("cut", _CUTS, ids=str)
+def test_times_of_any_type_and_a_cut_of_any_other(time, cut):
+    rows = np.random.default_rng(0).normal(size=(80, 2))
+    found = attempt(lambda: backtest(LSTD(0.5), rows, rows[:, 0], time=time, cut=cut, steps=3), (time.dtype, cut))
+    if time.dtype.kind in "UM" and isinstance(cut, (str, np.datetime64, pd.Timestamp)):
+        assert found[0].r2 == backtest(LSTD(0.5), rows, rows[:, 0], cut=19, steps=3).r2

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from lstd.data.arguments import check_integer, shown, shown_id
 from lstd.data.convert import as_real, labels_of
-from lstd.data.feature_arrays import Features, check_features, dense
+from lstd.data.feature_arrays import Features, check_features, check_indices, dense
 from lstd.data.ids import first_true
 from lstd.data.read_only import lock
 from lstd.errors import InvalidInputError
@@ -277,6 +277,7 @@ def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
     """
     columns = _columns_of(values)
     if sparse.issparse(values):
+        check_indices(name, values)
         values = values.toarray()
     array = as_real(name, values)
     unnamed = [*range(len(columns))]

@@ -272,6 +272,8 @@ def parse_times(name: str, values: Any, kind: np.dtype[Any] | None = None) -> ND
         raise InvalidInputError(f"`{name}` must hold numbers or dates: {error}.") from error
     if fault is not None:
         raise InvalidInputError(f"`{name}` must hold numbers or dates; row {fault.row} {fault.text}")
+    if kind is not None and kind.kind not in "mM" and times.dtype.kind in "mM":
+        return times.astype(f"{times.dtype.kind}8[us]").astype(np.int64)  # as text of dates is
     return times if times.dtype.kind in "fumM" else times.astype(np.int64)
 
 
@@ -280,16 +282,11 @@ def _parsed(name: str, values: Any, kind: np.dtype[Any] | None) -> tuple[NDArray
     column = column_of_library(name, values)
     if column is not None:
         times, fault = _of_column(name, column)
-        if kind is not None and kind.kind == times.dtype.kind:
-            times = times.astype(kind)
+        if fault is None:
+            times = _of_kind(name, values, times, kind)
         return times, fault
     check_values_known(name, values)
-    times = _array_of_times(name, values)
-    if kind is not None and kind.kind in "mM":
-        if times.dtype.kind in "biuf":
-            dates = "dates" if kind.kind == "M" else "durations"
-            raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
-        times = times.astype(kind)
+    times = _of_kind(name, values, _array_of_times(name, values), kind)
     if times.dtype.kind in "mM":
         return times, _fault_of_moments(name, times)
     if times.dtype.kind in "biu":
@@ -305,8 +302,22 @@ def _parsed(name: str, values: Any, kind: np.dtype[Any] | None) -> tuple[NDArray
     return times_of(column, name)
 
 
+def _of_kind(name: str, values: Any, times: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
+    """Return times in the unit of another array, if that has dates or durations; refuse numbers then."""
+    if kind is None or kind.kind not in "mM":
+        return times
+    if times.dtype.kind in "biuf":
+        dates = "dates" if kind.kind == "M" else "durations"
+        raise InvalidInputError(f"`{name}` must hold {dates}, as the times of the rows are; got {values}.")
+    return times.astype(kind)
+
+
 def _array_of_times(name: str, values: Any) -> NDArray[Any]:
     """Return what NumPy makes of times, where lists of several types keep their objects."""
+    if sparse.issparse(values):
+        raise InvalidInputError(
+            f"`{name}` must hold numbers or dates; it is a sparse matrix, {type(values).__name__}. Give a vector."
+        )
     times = array_of(name, values, "must hold numbers or dates")
     if times.ndim > 1:
         check_length(name, times, "time", len(times))

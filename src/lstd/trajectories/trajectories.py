@@ -13,7 +13,7 @@ from scipy import sparse
 from lstd.data.check_rows import check_rows
 from lstd.data.convert import as_real
 from lstd.data.doubts import TimesOfEnds
-from lstd.data.feature_arrays import Features
+from lstd.data.feature_arrays import Features, check_indices
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
@@ -161,6 +161,7 @@ class Trajectories:
         _TRAJECTORIES.check(others)
         features: Features = X
         if sparse.issparse(X):  # the rows may share its arrays, which are made read-only below
+            check_indices("X", X)
             features = features.copy()
         rows = check_rows(
             features,
