@@ -83,7 +83,7 @@ def test_a_model_without_what_subjects_keep_is_warned_of_and_one_with_it_is_not(
     X, y, rows, rate = log(2)
     with pytest.warns(MisfitWarning, match="Add the mean reward of its last steps as a feature"):
         model = HorizonLSTD(HORIZON).fit(X, y, **rows)
-    text = "times the error of the 6 steps before as a forecast"
+    text = "times that of a forecast that repeats the 6 steps before"
     assert text in str(model.summary())
     assert text in model.model_.facts["naive forecast"]
     model.save(tmp_path / "model")

@@ -1,5 +1,7 @@
 """The checks of a model of the next steps: those of the definition, quiet where it is right, loud where it is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,6 +54,18 @@ def test_the_check_of_misfit_is_that_of_sums_that_reach_as_far(n_episodes, effec
     two = HorizonLSTD(HORIZON, gamma=0.9).fit(**both).misfit_check(**both)
     assert_close(two.systematic / [1.0, 2.0], [found.systematic] * 2, "misfit")
     assert two.misfit.shape == two.of_age.shape == (2,)
+
+
+def test_who_has_the_age_is_not_told_to_add_it():
+    data = log(60, 3, lambda x, age: 2.0 * np.exp(-age))
+    assert "HorizonLSTD does so with `age`" in HorizonLSTD(HORIZON).fit(**data).misfit_check(**data).message
+    age = np.arange(len(data["y"])) - np.searchsorted(data["episode"], data["episode"])
+    data["X"] = np.column_stack([data["X"], age])
+    check = HorizonLSTD(HORIZON, age=2).fit(**data).misfit_check(**data)
+    assert check.has_age is True
+    check = replace(check, of_age=True)  # whatever else is left of it
+    assert "has the columns of `age` already" in check.message
+    assert "does so with `age`" not in check.message
 
 
 def test_of_one_step_the_check_is_that_of_the_next_rewards():

@@ -407,10 +407,13 @@ def _beside(phi: Features, columns: Array) -> Features:
 # ---------------------------------------------------------------- what is found
 
 
-def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: str, single: bool) -> MisfitCheck:
+def result(
+    tests: TestFunctions, scores: Scores, errors: Array | None, *, note: str, single: bool, has_age: bool = False
+) -> MisfitCheck:
     """Test each reward, warn of a misfit with `note` at the end, and return what was found.
 
-    `errors` (m,) are the mean standard errors of the predictions, if known.
+    `errors` (m,) are the mean standard errors of the predictions, if known; `has_age` says that the model has columns
+    of the age.
     """
     tested = [Tested.of(tests.groups(j), scores, j) for j in range(scores.s.shape[1])]
     systematic = np.array([one.systematic for one in tested])
@@ -426,6 +429,7 @@ def result(tests: TestFunctions, scores: Scores, errors: Array | None, *, note: 
         of_age=np.array([one.of_age for one in tested]),
         misfit=is_clear & is_material,
         of_time=np.array([one.of_time for one in tested]),
+        has_age=np.full(len(tested), has_age),
     )
     if np.any(check.misfit):
         warn(check.message + note, MisfitWarning)

@@ -62,6 +62,12 @@ class _PerReward:
         return ["" if value is None else two_digits(np.atleast_1d(value)[self.clearest]) for value in values]
 
     @property
+    def found_from(self) -> str:
+        """Say how clear and how large it must be to count."""
+        least = two_digits(0.1 * np.atleast_1d(vars(self)["residual"])[self.clearest])
+        return f"What counts has p below 0.01 and is at least a tenth of the residual, {least}"
+
+    @property
     def clearest(self) -> int:
         """Number of the reward with the smallest p-value."""
         return int(np.argmin(vars(self)["p_value"]))
@@ -145,6 +151,8 @@ class MisfitCheck(_PerReward):
         Whether the p-value is below 0.01, and the systematic part is above its own noise and a tenth of the residual.
     of_time : bool or ndarray of bool
         As `of_age`, of the steps since the earliest time of the log, if times are known.
+    has_age : bool or ndarray of bool
+        Whether the model has columns of the age already, by `age` of :class:`lstd.HorizonLSTD`.
 
     Examples
     --------
@@ -164,6 +172,7 @@ class MisfitCheck(_PerReward):
     of_age: Flags
     misfit: Flags
     of_time: Flags = False
+    has_age: Flags = False
 
     @property
     def dominates(self) -> bool:
@@ -179,9 +188,18 @@ class MisfitCheck(_PerReward):
             beside += f" and a mean standard error of {error}"
         share = f"by {size} ({beside}). Intervals leave this out, and more data does not reduce it"
         if np.atleast_1d(self.of_age)[self.clearest]:
-            return (
+            of_age = (
                 "Returns depend on the steps since the episode began in ways that no weighted sum of the features can "
-                f"follow: {share}. Add the age of the episode as exp(-age), exp(-age / 4) and so on, and their "
+                f"follow: {share}."
+            )
+            if np.atleast_1d(self.has_age)[self.clearest]:
+                return (
+                    f"{of_age} The model has the columns of `age` already. Add features of when the subject began, "
+                    "such as its year, or of the stage that it has reached; leave `age` out if a backtest "
+                    "(`lstd.metrics.backtest`) is better without it."
+                )
+            return (
+                f"{of_age} Add the age of the episode as exp(-age), exp(-age / 4) and so on, and their "
                 "products with other features; HorizonLSTD does so with `age`. Leave it out again if "
                 "predictions then give an ExtrapolationWarning about it: no row of the fit was as old."
             )
@@ -195,9 +213,9 @@ class MisfitCheck(_PerReward):
             )
         return (
             f"Returns depend on the features in ways that no weighted sum of them can follow: {share}. Add features "
-            "such as squares, products or bins, or an intercept if the model has none. Keep them if a backtest "
-            "(`lstd.metrics.backtest`) is better: of features that grow with time, they extrapolate more. A larger "
-            "`lmbda` does not help."
+            "such as squares, products or bins, or an intercept if the model has none. Keep them only if a backtest "
+            "(`lstd.metrics.backtest`) is better with them: squares of features that grow with time can be far off for "
+            "the last rows. A larger `lmbda` does not help."
         )
 
 
@@ -214,10 +232,12 @@ class Checks:
         if isinstance(self.bias, BiasCheck):
             difference, p = self.bias.shown("difference", "p_value")
             none = f"none found: predictions differ by {difference} from those with lmbda 1 (p = {p})"
+            none += f". {self.bias.found_from}"
             texts["bias"] = f"found. {self.bias.message(lmbda)}" if np.any(self.bias.biased) else none
         if isinstance(self.misfit, MisfitCheck):
             size, p = self.misfit.shown("systematic", "p_value")
             none = f"none found: {size} of returns is beyond weighted sums of the features (p = {p})"
+            none += f". {self.misfit.found_from}"
             texts["misfit"] = f"found. {self.misfit.message}" if np.any(self.misfit.misfit) else none
         return texts
 

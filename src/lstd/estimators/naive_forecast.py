@@ -62,7 +62,10 @@ class NaiveForecast:
     def text(self) -> str:
         """The errors beside one another."""
         ratios = ", ".join(f"{ratio:.2f}" for ratio in self.ratio)
-        return f"{ratios} times the error of the {self.steps} steps before as a forecast, on {self.n_rows} rows"
+        return (
+            f"the error of predictions is {ratios} times that of a forecast that repeats the {self.steps} steps "
+            f"before, on {self.n_rows} rows"
+        )
 
     def warn(self, note: str) -> None:
         """Warn if the naive forecast is clearly better; the text ends with `note`."""

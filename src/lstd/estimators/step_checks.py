@@ -191,7 +191,8 @@ def check_misfit_of_steps(refit: Refit, note: str = "") -> MisfitCheck:
     errors = None
     if not linear.no_intervals:
         errors = linear.standard_error(refit.given.X).mean(axis=0)
-    return result(tests, scores, errors, note=note, single=refit.model.single)
+    has_age = refit.model.age is not None
+    return result(tests, scores, errors, note=note, single=refit.model.single, has_age=has_age)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `compared` reports overflow
