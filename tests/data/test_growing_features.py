@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from lstd import LSTD, LSTDCV
+from lstd import LSTD, LSTDCV, HorizonLSTD
 from lstd.errors import ExtrapolationWarning
 
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::lstd.errors.{what}Warning" for what in ("Unobserved", "Bounds")))
@@ -68,6 +68,19 @@ def test_right_features_are_not_named(names, options, gamma, seed):
     X, y, columns = arrays(*names, seed=seed, **options)
     y = y if options.get("ended") else rewards(y, columns)
     LSTD(gamma).fit(X, y, **columns)  # warnings are errors
+
+
+@pytest.mark.parametrize(("n_rows", "window"), [(20, 2), (26, 8), (52, 9), (52, 16)])
+@pytest.mark.parametrize("joins", [1, 4])
+def test_a_rate_that_grows_towards_a_limit_is_not_named(n_rows, window, joins):
+    """Everybody has an event in every step, so that a shrunken rate only grows."""
+    _, y, columns = cohort(n_rows=n_rows, joins=joins)
+    subject = columns["episode"]
+    begins = np.append(True, subject[1:] != subject[:-1])
+    age = np.arange(len(y)) - np.flatnonzero(begins)[subject]
+    rate = (age + 0.9 * window) / (age + window)
+    X = np.column_stack([rate, 1.0 / (1.0 + age)])
+    HorizonLSTD(n_rows // 2, check=False).fit(X, rewards(y, columns), **columns)  # warnings are errors
 
 
 def test_discounts_of_rows_measure_time():

@@ -11,7 +11,8 @@ values near zero.
 Growing features, such as tenure and totals. Subjects who begin at about the same time have horizon rows of about the
 same age, later than that of almost all full rows. A feature that grows has its largest values there, and one that
 falls, such as a countdown, its least. No row shows what follows them, while predictions there complete the returns of
-all rows before, so a straight line is continued where nothing was seen. Changes back, such as refunds, count for little
+all rows before, so a straight line is continued where nothing was seen. A rate may grow too, towards a limit: that is
+no such feature. Changes back, such as refunds, count for little
 if their sum does. Ages in many cohorts are no such features: others were seen at the same age.
 
 Support. Given the past, E[ρ_t] = Σ π(a|s) over the actions a that the log takes in s: 1 with support, less without. If
@@ -229,6 +230,7 @@ _AS_OLD = 0.1  # most full rows as old as half of the horizon rows: 0 in one coh
 _LEAST_GROWING = 0.2  # share of the episodes
 _AT_TOP = 0.02  # most full rows at the largest value of horizon rows; a feature with a limit has more
 _BACK = 0.02  # most episodes, and most of the sum of all changes, in which a feature changes back
+_LATE = 0.25  # least share of the growth in the later half of episodes: 1/2 of an age, 1/5 of most shrunken rates
 
 
 def growing_doubt(rows: Rows) -> str:
@@ -250,26 +252,40 @@ def growing_doubt(rows: Rows) -> str:
     change = rows.X[last] - rows.X[first]
     if sparse.issparse(change):  # with many features, only those that may be among them are made dense
         kept = np.flatnonzero(np.asarray((change != 0.0).sum(axis=0)) >= _LEAST_GROWING * len(last))
-    start = dense(rows.X[first][:, kept])
-    stop = dense(rows.X[last][:, kept])
-    grown = _growing(rows, kept, start, stop, 1.0)
-    fallen = _growing(rows, kept, start, stop, -1.0)
+    path = _Path(*(dense(rows.X[at][:, kept]) for at in (first, (first + last) // 2, last)))
+    grown = _growing(rows, kept, path, 1.0)
+    fallen = _growing(rows, kept, path, -1.0)
     if not (grown or fallen):
         return ""
     return _text_of_growing(rows, grown, fallen)
 
 
-def _growing(rows: Rows, kept: NDArray[np.intp], start: Array, stop: Array, sign: float) -> list[int]:
-    """Return which of the features `kept`, times `sign`, only grow; `start` and `stop` are their values, (I, k)."""
-    moved = _moves(sign * start, sign * stop)
-    return [j for at, j in enumerate(kept.tolist()) if moved[at] and _outgrows(rows, j, stop[:, at], sign)]
+class _Path(NamedTuple):
+    """Features of the first row of each open episode, the one half-way, and the horizon row, (I, k)."""
+
+    start: Array
+    middle: Array
+    stop: Array
 
 
-def _moves(start: Array, stop: Array) -> Flags:
-    """Whether each feature, (n,), grows within episodes by more than it differs among their first rows."""
+def _growing(rows: Rows, kept: NDArray[np.intp], path: _Path, sign: float) -> list[int]:
+    """Return which of the features `kept`, times `sign`, only grow."""
+    moved = _moves(_Path(*(sign * values for values in path)))
+    return [j for at, j in enumerate(kept.tolist()) if moved[at] and _outgrows(rows, j, path.stop[:, at], sign)]
+
+
+def _moves(path: _Path) -> Flags:
+    """Whether each feature, (n,), grows within episodes by more than it differs among their first rows, to the end.
+
+    Where growth fades, as that of a shrunken rate, rows that are followed by others have nearly the largest values.
+    """
+    start = path.start
+    stop = path.stop
     low, high = np.quantile(start, [0.25, 0.75], axis=0)
     grows = (np.mean(stop < start, axis=0) <= _BACK) & (np.mean(stop > start, axis=0) >= _LEAST_GROWING)
-    return np.asarray(grows & (np.mean(stop - start, axis=0) > high - low))
+    growth = np.mean(stop - start, axis=0)
+    late_growth = np.mean(stop - path.middle, axis=0)
+    return np.asarray(grows & (growth > high - low) & (late_growth >= _LATE * growth))
 
 
 def _text_of_growing(rows: Rows, grown: list[int], fallen: list[int]) -> str:
