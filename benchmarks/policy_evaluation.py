@@ -21,18 +21,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 import lstd.ope
 from lstd import LSTD
 from lstd.errors import LSTDWarning
 from lstd.ope import LSTDQ, evaluate_policy, importance_sampling, policy_value
-from lstd.ope.logged_states import boosting
 from pages import RESULTS, write_whole
 from policy_baselines import Logged, boosted_q, linear_q, magic, tabular
 from policy_problems import PROBLEMS, Problem, at, problem
@@ -47,19 +45,6 @@ OPE = Path(lstd.ope.__file__).parent
 KINDS = ("fine", "coarse")
 WEIGHTINGS = ("none", "ratio")
 LETTERS = {"SupportWarning": "S", "EffectiveSampleWarning": "E", "MisfitWarning": "M"}
-
-
-class Remembered(HistGradientBoostingRegressor):  # type: ignore[misc]
-    """Boosted trees that remember fits: those of action values do not depend on the features."""
-
-    fits: ClassVar[dict[bytes, Any]] = {}
-
-    def fit(self, X: Array, y: Array) -> Remembered:
-        key = hashlib.sha256(X.tobytes() + y.tobytes()).digest()
-        if key not in self.fits:
-            self.fits[key] = super().fit(X, y).__dict__
-        self.__dict__ = dict(self.fits[key])
-        return self
 
 
 class Case(Logged):
@@ -108,8 +93,6 @@ def baselines(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callabl
 
 def of_lstd(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the names of the methods of `lstd`, and what computes each."""
-    q = Remembered(**boosting().get_params())  # as by default
-    Remembered.fits.clear()
     for kind in kinds:
         X = case.features[kind]
         yield f"LSTD(0), ratios, α = 1, {kind}", partial(of_states, case, X)
@@ -117,7 +100,7 @@ def of_lstd(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable[
             yield f"LSTDQ(0), {kind}", partial(of_actions, case, X)
         yield (
             f"first choice, {kind}",
-            partial(evaluate_policy, X, **case.rows, **case.policies, gamma=case.gamma, state=case.columns, q=q),
+            partial(evaluate_policy, X, **case.rows, **case.policies, gamma=case.gamma, state=case.columns),
         )
 
 
