@@ -186,6 +186,9 @@ def test_features_that_are_too_coarse_leave_the_table_alone(coarse):
     groups = np.repeat(np.eye(2), 2, axis=0)
     found = evaluate_policy(gamma=GAMMA, state=state, **data | ({"X": data["X"] @ groups} if coarse else {}))
     assert found.method == (TABLE if coarse else "least-variance mean")
+    other = found.candidates["doubly robust" if coarse else "weighted state values"]
+    assert found.lower == min(other.lower, found.candidates[found.method].lower)
+    assert found.upper == max(other.upper, found.candidates[found.method].upper)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ Where pairs of a state and an action recur, at least five times on average, and 
 frequencies of the log predict better than trees: the value by the table of pairs (:mod:`lstd.ope.pair_table`) takes the
 place of the action values and of the doubly robust value, since it is both. Its standard error is that of the
 frequencies, zero where moves are certain, so the interval is the hull of that of the choice and that of the state
-values with visits.
+values with visits or, if something speaks against the features, that of the doubly robust value.
 
 All of these assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that
 at 5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
@@ -95,7 +95,8 @@ def evaluate_policy(
     them.
 
     Where pairs of a state and an action recur, five times on average, the value by their frequencies takes the place of
-    both action values and the doubly robust value, and the interval also holds that of the LSTD value with visits.
+    both action values and the doubly robust value. The interval then also holds that of the LSTD value with visits or,
+    if something speaks against the features, that of the doubly robust value.
 
     Parameters
     ----------
@@ -252,22 +253,26 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
         ROBUST: robust,
     }
     best = ROBUST  # of what rests on action values
-    beside = None  # the interval holds that of this one, too
-    if hidden.hides:
-        beside = log.per_decision
-    elif q is None:
+    table = None
+    if q is None and not hidden.hides:
         table = value_by_table(log)
-        if table is not None:
-            best = TABLE
-            parts[TABLE] = table
-            direct = table
-            beside = log.weighted
+    if table is not None:
+        best = TABLE
+        parts[TABLE] = table
+        direct = table
     parts[MEAN] = least_variance_mean(parts[best], log.weighted)
     parts[PER_DECISION] = log.per_decision
     found = {name: evaluated(one.with_ties(bounds), level, name) for name, one in parts.items()}
     features = feature_check(log, parts[best])
     method = _chosen(found, best, features)
     estimate = found[method]
+    beside = None  # the interval holds that of this one, too
+    if hidden.hides:
+        beside = log.per_decision
+    elif table is not None and features.agrees:
+        beside = log.weighted
+    elif table is not None:
+        beside = robust
     if beside is not None:
         both = replace(parts[method], beside=beside).with_ties(bounds)
         estimate = evaluated(both, level, method)
