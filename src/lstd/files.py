@@ -566,7 +566,11 @@ class _Walk:
         entries = {key: self.value(get(value, key), of, _within(name, key)) for key, of in _types_of(kind).items()}
         if self.writing:
             return entries
-        return kind(**entries)
+        record = kind(**entries)
+        check = getattr(record, "check_read", None)
+        if check is not None:  # raises ValueError for content that `pack` never gave
+            check()
+        return record
 
     def _of_first_kind(self, value: Any, kinds: tuple[Any, ...], name: str) -> Any:
         """Return a value as the first of some kinds that fits."""

@@ -1,6 +1,7 @@
 """Statistics and models in files: exact, typed, checked as a whole, never half written."""
 
 import copy
+import io
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import lstd
-from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
 from lstd import files as archive_module
 from lstd.data.rows import COLUMNS
 from lstd.data.settings import Settings
@@ -301,7 +302,10 @@ def test_files_of_another_layout_are_refused_with_the_rule_and_the_remedy(tmp_pa
     assert is_refused(with_another_column)
 
 
-@pytest.mark.parametrize("estimator", [LSTD(0.9, n_blocks=10), LSTDCV(0.9, lmbdas=[0.0, 0.5], alphas=[1.0], cv=3)])
+@pytest.mark.parametrize(
+    "estimator",
+    [LSTD(0.9, n_blocks=10), LSTDCV(0.9, lmbdas=[0.0, 0.5], alphas=[1.0], cv=3), HorizonLSTD(3, n_blocks=10)],
+)
 def test_a_document_with_any_other_value_is_refused_or_gives_a_sound_model(tmp_path, estimator):
     path, rng, (X, y) = tmp_path / "m", np.random.default_rng(0), stream(2)
     estimator.fit(X, y, weight=np.ones(len(y))).save(path)
@@ -326,6 +330,32 @@ def test_a_document_with_any_other_value_is_refused_or_gives_a_sound_model(tmp_p
         else:
             assert np.isfinite(found.predict_interval(X).upper).all()
     assert n_refused > 50
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("known.influence.shares", np.zeros_like),
+        ("known.influence.shares", np.negative),
+        ("spread.floor", lambda floor: floor - 1.0),
+        ("spread.freedom", np.zeros_like),
+    ],
+)
+def test_arrays_of_a_model_of_horizons_that_lstd_never_wrote_are_refused(tmp_path, name, changed):
+    path = tmp_path / "m"
+    X, y = stream(2)
+    rows = {"episode": np.arange(len(y)) // 5, "terminated": np.arange(len(y)) % 5 == 4}
+    HorizonLSTD(3).fit(X, y, **rows).save(path)
+
+    def change(document, entries):
+        whole = io.BytesIO()
+        np.save(whole, changed(np.load(io.BytesIO(entries[f"{name}.npy"]))))
+        entries[f"{name}.npy"] = whole.getvalue()
+
+    reseal(path, change)
+    with pytest.raises(InvalidInputError, match="m does not hold a model of horizons"):
+        lstd.load(path)
 
 
 def test_sums_that_overflowed_are_not_saved(tmp_path):

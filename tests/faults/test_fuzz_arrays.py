@@ -381,3 +381,15 @@ def test_times_of_any_type_and_a_cut_of_any_other(time, cut):
     found = attempt(lambda: backtest(LSTD(0.5), rows, rows[:, 0], time=time, cut=cut, steps=3), (time.dtype, cut))
     if time.dtype.kind in "UM" and isinstance(cut, (str, np.datetime64, pd.Timestamp)):
         assert found[0].r2 == backtest(LSTD(0.5), rows, rows[:, 0], cut=19, steps=3).r2
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("model", [HorizonLSTD(2), LSTD(0.9)], ids=["horizons", "LSTD"])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_features_near_the_largest_float(model, weight):
+    huge = np.where(X > 0.0, 1.7e308, -1.7e308)
+    for rows in (huge, X * [1.0, 1e307, 1.0]):
+        for fit in (model.fit, model.partial_fit):
+            vars(model).pop("model_", None)
+            if attempt(lambda: fit(rows, Y[:, 0], weight=np.full(40, weight)), fit) is not None:  # noqa: B023
+                attempt(lambda: model.predict(rows), fit)  # noqa: B023

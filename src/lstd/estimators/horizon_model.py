@@ -157,6 +157,19 @@ class HorizonModel(Record):
             return empty
         return empty.changed(stream=nothing.extended(empty.prepared(given)))
 
+    def check_read(self) -> None:
+        """Refuse parts of a file that do not fit together, and what files do not keep."""
+        intercept = self.settings.fit_intercept
+        influence = None if self.known is None else self.known.influence
+        fitting = (
+            self.stream.size >= 1,
+            self.settings.centre is None or len(self.settings.centre) == self.n_features,
+            influence is None or influence.intercept == intercept,
+            self.episodes is None and self.clock is None,
+        )
+        if not all(fitting):
+            raise ValueError(fitting)
+
     def with_columns(self, rows: Rows) -> Rows:
         """Return rows with the columns that replace the age, if there is one."""
         if self.age is None:

@@ -68,7 +68,9 @@ class Limits(Record):
             ranges = _wider(self.ranges, part)
             if len(part) < len(rows):
                 ranges[:, _constant(part)] = _UNKNOWN
-        sum_of_part = np.asarray(part.sum(axis=0)).reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of squares report overflow
+            sum_of_part = np.asarray(part.sum(axis=0)).reshape(-1)
+            total = self.total + (len(rows) / part.shape[0]) * sum_of_part
 
         gamma = rows.gamma
         own_discounts = "discount" in rows.given
@@ -80,7 +82,7 @@ class Limits(Record):
             gamma=max(self.gamma, gamma),
             ends=self.ends or own_discounts or bool(rows.terminated.any()),
             n_rows=self.n_rows + len(rows),
-            total=self.total + (len(rows) / part.shape[0]) * sum_of_part,
+            total=total,
         )
 
     def joined(self, later: Limits, last: Rows | None) -> Limits:
@@ -117,8 +119,9 @@ class Limits(Record):
         if self.ranges is None or self.n_rows < FEWEST:
             return None
         low, high = self.ranges
-        more = np.maximum(0.5 * (high - low), 1e-6 * np.maximum(np.abs(low), np.abs(high)))
-        return np.stack([low - more, high + more])
+        with np.errstate(over="ignore", invalid="ignore"):  # nothing is outside of what overflows
+            more = np.maximum(0.5 * (high - low), 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+            return np.stack([low - more, high + more])
 
 
 def _wider(ranges: Array, values: Array, counted: Flags | None = None) -> Array:

@@ -58,6 +58,11 @@ class StepSpread:
     floor: Annotated[Array, "H m"]
     freedom: Annotated[Array, "m"]
 
+    def check_read(self) -> None:
+        """Refuse numbers of a file that are no variances or degrees of freedom."""
+        if not ((self.floor >= 0.0).all() and (self.freedom > 0.0).all()):
+            raise ValueError(self.floor)
+
     def variance(self, columns: Features, h: int, *, intercept: bool) -> Array:
         """Return the variances of the sums of h steps, (T, m), of columns without that of ones."""
         weights = self.weights[h - 1]

@@ -524,10 +524,11 @@ class HorizonSolution(Record):
         if right is None:
             right = np.cumsum(self.constants, axis=0)
         backwards = np.zeros(((horizon + 1) * n, m))  # θ_H, …, θ_1, θ_0
-        for h in range(1, horizon + 1):
-            place = (horizon - h) * n
-            later = backwards[place + n : place + n + h * n]  # θ_{h−1}, …, θ_0
-            backwards[place : place + n] = right[h - 1] + self.matrices[:, : h * n] @ later
+        with np.errstate(over="ignore", invalid="ignore"):
+            for h in range(1, horizon + 1):
+                place = (horizon - h) * n
+                later = backwards[place + n : place + n + h * n]  # θ_{h−1}, …, θ_0
+                backwards[place : place + n] = right[h - 1] + self.matrices[:, : h * n] @ later
         weights = backwards[: horizon * n].reshape(horizon, n, m)[::-1]
         check_range(weights)
         return np.ascontiguousarray(weights)

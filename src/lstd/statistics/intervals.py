@@ -260,6 +260,11 @@ class Influence:
     intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
     marks: Annotated[NDArray[np.uint64], "E 4"]  # as those of `Blocks`
 
+    def check_read(self) -> None:
+        """Refuse shares of a file that are none."""
+        if not ((self.shares >= 0.0).all() and abs(self.shares.sum() - 1.0) < 1e-6):
+            raise ValueError(self.shares)
+
     def of_same_rows(self, other: Influence) -> bool:
         """Return whether the blocks have the same rows, but for rewards and weights."""
         return np.array_equal(self.marks[:, :3], other.marks[:, :3])
