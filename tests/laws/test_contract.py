@@ -46,7 +46,7 @@ from lstd.data.rows import COLUMNS
 from lstd.data.takes import LACKING
 from lstd.errors import InvalidInputError
 from lstd.inference import ReturnSpread
-from lstd.metrics import backtest, calibration, observed_returns
+from lstd.metrics import Backtest, backtest, calibration, observed_returns
 from lstd.ope import LSTDQ, evaluate_policy, importance_sampling, policy_value
 from lstd.report import plot_calibration, plot_predictions, write_fit_report
 
@@ -196,11 +196,28 @@ def of_value(found: Any) -> np.ndarray:
     return np.array([found.value, found.lower, found.upper])
 
 
+def of_results(found: Backtest) -> np.ndarray:
+    """The numbers of a backtest at all cuts, with the intervals of its totals."""
+    parts = []
+    for one in (*found.earlier, found):
+        total = one.total
+        parts += [one.value, one.observed, one.predicted, one.forecast, one.naive]
+        parts += [[one.r2, one.n_left_out, total.prediction, total.lower, total.upper]]
+    return np.concatenate(parts)
+
+
+CUTS = {"cut": [1, 2], "steps": 2}  # traces act on fits to two transitions, and ends within the steps that follow
+TIME = np.tile(np.arange(LENGTH), N_EPISODES)
+
+
 def of_backtest(columns: dict[str, Any]) -> np.ndarray:
-    time = columns.get("time", np.tile(np.arange(LENGTH), N_EPISODES))
-    given = BASE | {name: values for name, values in columns.items() if name != "time"}
-    found = backtest(LSTD(gamma=0.9, lmbda=0.5), X, Y, cut=1, steps=1, time=time, **given)
-    return np.concatenate([found.value, found.observed, [found.r2, *np.ravel(found.total)]])
+    given = {"time": TIME} | rows(columns)
+    return of_results(backtest(LSTD(gamma=0.9, lmbda=0.5), **given, **CUTS))
+
+
+def of_backtest_of_trajectories(columns: dict[str, Any]) -> np.ndarray:
+    data = Trajectories(**{"time": TIME, "actions": ACTIONS} | rows(columns))
+    return of_results(backtest(LSTD(gamma=0.9, lmbda=0.5), data, **CUTS))
 
 
 def of_calibration(columns: dict[str, Any]) -> np.ndarray:
@@ -316,6 +333,11 @@ ENTRIES = {
         lambda c, _: of_online(TrueOnlineTD(2, gamma=0.9, lmbda=0.5), c), ONLINE, {"importance_ratio"}
     ),
     "backtest": Entry(lambda c, _: of_backtest(c), PLAIN | {"time", "trace_coefficient"}),
+    "backtest, Trajectories": Entry(
+        lambda c, _: of_backtest_of_trajectories(c),
+        PLAIN | {"time", "trace_coefficient"},
+        silent=dict.fromkeys(LOGGED, "`actions` and `behavior_probability` of Trajectories have no effect"),
+    ),
     "observed_returns": Entry(lambda c, _: of_observed(c), PLAIN - {"groups"} | {"importance_ratio"}),
     "calibration": Entry(lambda c, _: of_calibration(c), {"groups"}),
     "plot_predictions": Entry(
@@ -351,6 +373,13 @@ ENTRIES = {
 def usual(fitted):
     """What each entry point computes without the column in question."""
     return cache(lambda name: ENTRIES[name].run({}, fitted))
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_same_rows_give_the_same_numbers(name, fitted, usual):
+    """Else any column would count as used."""
+    assert np.asarray(usual(name)).dtype != object
+    assert equal(ENTRIES[name].run({}, fitted), usual(name))
 
 
 @pytest.mark.parametrize("column", GIVEN)

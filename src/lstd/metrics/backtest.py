@@ -367,6 +367,7 @@ def backtest(
         As in :meth:`lstd.LSTD.fit`, without `X_next` and `importance_ratio`: X, y, episode, terminated, discount,
         trace_coefficient, weight, groups. Or `X` is a :class:`lstd.Trajectories`. Or `X` is a data frame, and `data`
         are the arguments of :meth:`lstd.Trajectories.from_frame`: features, reward, episode, terminated and so on.
+        `actions` and `behavior_probability` of Trajectories have no effect: the rewards that came are compared.
     cut : number, date, or several
         Rows up to this time are known, but not the rewards of rows at that time. In a single stream without `time`, the
         number of a row. With several, choose models by the latest one.
