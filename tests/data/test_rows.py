@@ -16,7 +16,7 @@ from lstd.data import rows as rows_module
 from lstd.data.check_rows import check_rows
 from lstd.data.doubts import warn_of_breaks
 from lstd.data.feature_arrays import check_features
-from lstd.data.rows import ReadOnly, Record
+from lstd.data.rows import COLUMNS, Column, ReadOnly, Record, Rows
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
 
 NAN, INF = float("nan"), float("inf")
@@ -345,3 +345,14 @@ def test_a_record_made_of_its_values_has_the_defaults_that_the_initialiser_gives
             assert getattr(one, field.name) is not getattr(two, field.name)
         elif field.default is not MISSING:
             assert getattr(one, field.name) == field.default
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_missing_number_has_the_usual_value_of_its_column(name, monkeypatch):
+    if name != "discount":
+        monkeypatch.setitem(COLUMNS, name, Column(usual=0.25))
+    usual = {"discount": 0.9}.get(name, 0.25)
+    rows = check(**{name: [0.5, 0.5, 0.5, NAN], "terminated": NO_ENDS})
+    assert isinstance(rows, Rows)
+    np.testing.assert_array_equal(getattr(rows, name), [0.5, 0.5, 0.5, usual])
+    np.testing.assert_array_equal(rows.known, [True, True, True, False])

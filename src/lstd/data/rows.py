@@ -204,7 +204,7 @@ class Rows(Record):
             known = np.asarray(known & ~np.isnan(values))
         columns = usual_columns(gamma, terminated)
         for name, values in numbers.items():
-            columns[name] = np.where(np.isnan(values), 1.0, values)
+            columns[name] = np.where(np.isnan(values), columns[name], values)
         if terminated.any() and "discount" in numbers:
             columns["discount"] = np.where(terminated, 0.0, columns["discount"])
         return cls.of(
