@@ -81,6 +81,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     ----------
     path : Path
         An existing file is replaced, and its permissions are kept. If it is a link, the file that it points to is.
+        Nothing else is replaced: neither folders nor devices, such as /dev/null.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     ...     [name.name for name in Path(out).iterdir()]
     ['a']
     """
-    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    target = _replaceable(path)
     temporary = _temporary(target)
     _unfinished.add(temporary)
     try:
@@ -118,11 +119,30 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         remove_quietly(temporary)
         if not isinstance(error, OSError):
             raise
-        failure = OutputError(f"{path} could not be written: {reason(error)}; free some space or fix the folder.")
-        failure.errno = error.errno
-        raise failure from error
+        raise _not_written(path, error) from error
     finally:
         _unfinished.discard(temporary)
+
+
+def _replaceable(path: Path) -> Path:
+    """Return the file that a path leads to; raise OutputError if it is something else, or cannot be a file."""
+    try:
+        target = path
+        if path.is_symlink():
+            target = Path(os.path.realpath(path))
+        is_other = target.exists() and not target.is_file()
+    except OSError as error:  # a name that is too long
+        raise _not_written(path, error) from error
+    if is_other:
+        raise OutputError(f"{path} could not be written: it is a folder or a device. Give the path of a file.")
+    return target
+
+
+def _not_written(path: Path, error: OSError) -> OutputError:
+    """Return the error to raise when a file could not be written."""
+    failure = OutputError(f"{path} could not be written: {reason(error)}; free some space or fix the folder.")
+    failure.errno = error.errno
+    return failure
 
 
 def _temporary(path: Path) -> Path:

@@ -22,7 +22,7 @@ from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
 from lstd import files as archive_module
 from lstd.data.rows import COLUMNS
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import Model, read_model, write_model
 from lstd.estimators.model_parts import Origin, Selection, Solved
 from lstd.report import write_fit_report
@@ -384,6 +384,25 @@ def test_paths_that_are_none(tmp_path, monkeypatch, path):
         with pytest.raises(InvalidInputError, match=r"`path` must be text or a pathlib.Path.*; got "):
             call(path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs files that are none")
+def test_nothing_but_a_file_is_replaced(tmp_path):
+    """As root, a device such as /dev/null would become a file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    fitted = LSTD().fit(np.ones((30, 1)), np.ones(30))
+    for name in ("pipe", "folder", "link", "."):
+        for call in (fitted.save, lambda path: write_fit_report(path, fitted, np.ones((30, 1)), np.ones(30))):
+            with pytest.raises(OutputError, match=r"could not be written: it is a folder or a device\. Give the path"):
+                call(tmp_path / name)
+    with pytest.raises(OutputError, match="could not be written: it is a folder"):
+        fitted.save(".")
+    with pytest.raises(OutputError, match="could not be written: File name too long; "):
+        fitted.save(tmp_path / ("x" * 300))
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "folder", "link"}
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_pickles_are_not_loaded(tmp_path):
