@@ -393,3 +393,21 @@ def test_features_near_the_largest_float(model, weight):
             vars(model).pop("model_", None)
             if attempt(lambda: fit(rows, Y[:, 0], weight=np.full(40, weight)), fit) is not None:  # noqa: B023
                 attempt(lambda: model.predict(rows), fit)  # noqa: B023
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("model", [HorizonLSTD(2, alpha=1e300, penalty="raw", check=False), LSTD(0.9, alpha=1e300)])
+def test_a_huge_ridge_coefficient_of_huge_features(model):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(200, 3)) * [1.0, 1e30, 1e-30]
+    model.fit(rows, random.normal(size=200))
+    assert np.isfinite(model.coef_).all()
+
+
+def test_a_misfit_whose_squares_overflow():
+    log = {"X": np.zeros((400, 2)), "episode": np.arange(400) // 5, "terminated": np.arange(400) % 5 == 4}
+    log["y"] = np.random.default_rng(0).normal(size=400) * 1e100
+    log["importance_ratio"] = np.full(400, 1e60)
+    model = LSTD(0.0, 0.0, alpha=1.0)
+    if attempt(lambda: model.fit(**log), "fit") is not None:
+        attempt(lambda: model.misfit_check(**log), "misfit")

@@ -479,7 +479,7 @@ class HorizonModel(Record):
         n = self.n_features
         columns = self.with_columns(rows)
         scales = Scales.of(columns, self.ridge[:n], intercept=settings.fit_intercept)
-        if scales is None:
+        if scales is None or not np.isfinite(scales.in_units).all():
             return ""
         ridge = self.ridge.copy()
         ridge[:n] = scales.in_units

@@ -524,14 +524,17 @@ class Ranks(NamedTuple):
         generator = np.random.default_rng(0)
         signs = 2.0 * generator.integers(0, 2, (_DRAWS, len(u))) - 1.0
         draws = np.vstack([s, signs @ u])
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = draws**2
+            check_range(squares.sum(axis=1))
 
         def ranked(places: NDArray[np.intp]) -> NDArray[np.intp]:
             """Rank the squared length at some places."""
             if not len(places):
                 return np.full(len(draws), len(draws))
-            return _counted(np.sum(draws[:, places] ** 2, axis=1))
+            return _counted(np.sum(squares[:, places], axis=1))
 
-        of_features = _counted(np.sum(draws[:, groups.products] ** 2, axis=1))
+        of_features = _counted(np.sum(squares[:, groups.products], axis=1))
         if len(groups.tree):
             of_features = np.minimum(of_features, _counted(draws[:, groups.tree[0]]))
         return cls(of_features, ranked(groups.ages), ranked(groups.times))

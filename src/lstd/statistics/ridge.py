@@ -192,7 +192,8 @@ class Scales(NamedTuple):
     @property
     def in_units(self) -> Array:
         """Ridge coefficients in units of the squared spreads, (n,)."""
-        return self.ridge * self.spread
+        with np.errstate(over="ignore"):  # callers ask whether they are finite
+            return self.ridge * self.spread
 
     @np.errstate(all="ignore")  # what overflows may move
     def may_move(self, diagonal: Array, condition_number: float) -> bool:
