@@ -870,11 +870,11 @@ def persistence(rewards, predictions, episode, action, group):
 
 
 def first_choice(choice, estimate, per_decision, error, chance_if_nothing_is_hidden, times_wider=1.0):
-    """The value where the state may hide something: a mean of both if that is likely and the second is no noise.
+    """The value where the state may hide something: a mean of both if that is sure and the second is no noise.
 
     `choice` is the shrunk value of `estimate`, and `error` are contributions to the difference of the two estimates.
     """
-    if chance_if_nothing_is_hidden >= 0.05 or times_wider > 10.0:
+    if chance_if_nothing_is_hidden >= 0.01 or times_wider > 10.0:
         return choice
     s2 = sum(x**2 for x in error)
     w = max(0.5, 1.0 - 2.0 * s2 / (per_decision - estimate) ** 2)

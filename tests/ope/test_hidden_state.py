@@ -186,13 +186,13 @@ def weight(found):
     return 1.0 - 2.0 * np.sum((one.blocks - other.blocks) ** 2) / (one.value - other.value) ** 2
 
 
-@pytest.mark.parametrize("lasts", [True, False])
-def test_where_the_check_rejects_the_value_is_a_mean_with_the_per_decision_value(lasts):
-    found = evaluate_policy(**diseases(300, lasts), gamma=1.0)
-    assert found.hidden.hides == lasts
-    assert ("The value is a mean" in "".join(found.said)) == lasts
-    if lasts:
-        assert_close(found.value, expected_value(found), "sums")
+@pytest.mark.parametrize(("n", "sure"), [(300, True), (20, False)])
+def test_where_the_check_is_sure_the_value_is_a_mean_with_the_per_decision_value(n, sure):
+    found = evaluate_policy(**diseases(n, True), gamma=1.0)
+    assert found.hidden.hides
+    assert (found.hidden.p_value < 0.01) == sure
+    assert_close(found.value, expected_value(found), "sums")
+    assert ("The value is a mean" in "".join(found.said)) == sure
 
 
 def test_the_per_decision_value_counts_more_where_it_is_clearly_apart():
@@ -201,7 +201,7 @@ def test_the_per_decision_value_counts_more_where_it_is_clearly_apart():
     assert weight(near) < 0.5
     assert weight(apart) > 0.6
     for found in (near, apart):
-        assert found.hidden.hides
+        assert found.hidden.p_value < 0.01
         assert_close(found.value, expected_value(found), "sums")
 
 

@@ -15,7 +15,7 @@ values with visits or, if something speaks against the features, that of the dou
 
 All of these assume that the recorded state says all about what follows. Where :mod:`lstd.ope.hidden_state` rejects that
 at 5 %, the interval is the hull of that of the choice and that of the per-decision doubly robust value, which does not
-assume it. With c the difference of both estimates and s its standard error, the value is then
+assume it. Where it is rejected at 1 %, with c the difference of both estimates and s its standard error, the value is
 
     v = (1 − w) v_choice + w v_per-decision,   w = max(1/2, 1 − 2 s²/c²),
 
@@ -53,6 +53,7 @@ TABLE = "table of pairs"
 MEAN = "least-variance mean"
 PER_DECISION = "per-decision doubly robust"
 _WIDER = 1.5  # largest standard error of the doubly robust value, in those of the weighted state values
+_SURE = 0.01  # chance of the check for a hidden state below which the value changes, not the interval alone
 _MUCH_WIDER = 10.0  # largest standard error of the per-decision value, in those of the choice without it
 
 _TAKES = Takes("evaluate_policy", (), UNWEIGHTED)  # beside the named arguments
@@ -164,9 +165,9 @@ def evaluate_policy(
     All estimates but one assume that the raw columns and the action say all about what follows that the log says. The
     per-decision doubly robust value, with products of ratios and action values of the log's own policy, needs only that
     `behavior_probability` depends on what is recorded up to the row. Where :class:`HiddenStateCheck` says that the
-    state hides something, the interval holds those of both, and the value is a mean of both in which the per-decision
-    value has at least half of the weight, and nearly all if both are clearly apart; unless its standard error is more
-    than ten times the other.
+    state hides something, the interval holds those of both. Where it is sure, at 1 %, the value is a mean of both in
+    which the per-decision value has at least half of the weight, and nearly all if both are clearly apart; unless its
+    standard error is more than ten times the other.
 
     References
     ----------
@@ -278,7 +279,7 @@ def _of_pairs(log: LoggedStates, q: Any, level: float, bounds: Bounds | None) ->
         estimate = evaluated(both, level, method)
     value = _shrunk(parts[method], direct)
     value = min(max(value, estimate.lower), estimate.upper)
-    if hidden.hides and _is_usable(found[PER_DECISION], estimate):
+    if hidden.p_value < _SURE and _is_usable(found[PER_DECISION], estimate):
         w = _weight_of(log.per_decision, parts[method])
         value = (1.0 - w) * value + w * found[PER_DECISION].value
         method = f"mean of {method} and per-decision"
