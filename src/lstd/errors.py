@@ -31,6 +31,10 @@ class InvalidTypeError(InvalidInputError, TypeError):
     """Raised when an array holds objects that are not numbers, or a method has no argument of the name."""
 
 
+class MissingAttributeError(InvalidInputError, AttributeError):
+    """Raised when the data of a fit do not give an attribute, so that `hasattr` is false; the message says why."""
+
+
 class OutputError(LSTDError, OSError):
     """Raised when a result cannot be written or read; the message names the file."""
 
@@ -167,6 +171,13 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def carry_said(before: object, after: object) -> None:
+    """Take what :func:`warn_once` has said of a fitted state as said of the next one of its stream."""
+    said = _SAID.get(before)
+    if said is not None:
+        _SAID[after] = set(said)  # a copy: copies of an estimator share a state, and may go on apart
+
+
 def unsaid(state: object, category: type[Warning], features: Collection[str]) -> list[str]:
     """Return the features, in order, of which no warning of this category was given for a fitted state."""
     said = _SAID.get(state, set())
@@ -179,7 +190,8 @@ def warn_once(state: object, message: str, category: type[Warning], features: Co
     Parameters
     ----------
     state : object
-        What was fitted, of which weak references can be made. The warning comes again for another state.
+        What was fitted, of which weak references can be made. The warning comes again for another state, unless
+        :func:`carry_said` says that it continues the same stream.
     message : str
         No warning is given if it is empty.
     category : type

@@ -25,9 +25,11 @@ from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import (
     BoundsWarning,
     InvalidInputError,
+    MissingAttributeError,
     MissingTerminationWarning,
     SupportWarning,
     UnobservedWarning,
+    carry_said,
     warn,
     warn_once,
 )
@@ -100,7 +102,10 @@ class Fitted(Generic[M, T]):
         if estimator is None:  # the attribute of the class
             return self
         state = estimator._model if self._weights else estimator._state
-        return read_only(self.value(state))
+        try:
+            return read_only(self.value(state))
+        except InvalidInputError as error:  # too few blocks, say: `dir` and notebooks ask for all attributes
+            raise MissingAttributeError(str(error)) from error
 
     def value(self, state: M) -> T:
         """Return the attribute of a fitted state."""
@@ -149,8 +154,10 @@ class Regressor(Saved, RegressorMixin, BaseEstimator, Generic[M_co]):  # type: i
         """The fitted state; the first use of its weights after `partial_fit` gives the warnings about them."""
         state = self._state
         if not state.is_reported:
-            state = state.reported()
-            self.model_ = state
+            reported = state.reported()
+            carry_said(state, reported)
+            self.model_ = reported
+            return reported
         return state
 
     @property

@@ -21,7 +21,7 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, PENALTIES, SPREAD, Settings
 from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, OF_RETURNS, Takes, names_given
 from lstd.data.time_steps import steps_since_earliest
-from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, warn_once
+from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, carry_said, warn_once
 from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2, times_of
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
@@ -243,7 +243,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Parameters
         ----------
         X, y, time, episode, terminated, discount, weight, groups
-            As in :meth:`fit`, with the same errors.
+            As in :meth:`fit`, with the same errors. Warnings of `predict` and other methods come once, of each
+            feature, on a stream as a whole.
 
         Returns
         -------
@@ -258,7 +259,10 @@ class HorizonLSTD(Regressor[HorizonModel]):
         clock = None
         if time is not None:
             clock = check_equal(times_of(time, rows), rows, before.clock if before else None)
-        self.model_ = self._then(before, rows, clock=clock)
+        model = self._then(before, rows, clock=clock)
+        if before is not None:
+            carry_said(before, model)
+        self.model_ = model
         return self
 
     def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:

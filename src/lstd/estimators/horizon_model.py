@@ -226,7 +226,16 @@ class HorizonModel(Record):
             stream=self.stream.in_one_block,
             episodes=None,
             clock=None,
+            warned=self._lasting_warnings,
         )
+
+    @property
+    def _lasting_warnings(self) -> frozenset[str]:
+        """Faults of the system as it is that the stream has had a warning of, whenever it was read."""
+        if self.known is not None or not self.warned:
+            return self.warned
+        recursion = self._recursion_of_all
+        return self.warned & {recursion.system.fault_of(recursion.accuracy)}
 
     @property
     def n_features(self) -> int:
@@ -291,13 +300,13 @@ class HorizonModel(Record):
 
     @cached_property
     def factors(self) -> Array:
-        """Factor of the ridge coefficient for each weight, zero for the column of ones."""
+        """Factor of the ridge coefficient for each weight, zero for the column of ones; read-only."""
         factors = self.settings.factors(self.n_given)
         if self.age is not None:
             factors = factors[self.age.sources]
         if self.spreads:
             factors = factors * self.units.spread
-        return np.append(factors, [0.0] * self.settings.fit_intercept)
+        return read_only(np.append(factors, [0.0] * self.settings.fit_intercept))
 
     @property
     def unit_of_penalty(self) -> str:
@@ -326,7 +335,7 @@ class HorizonModel(Record):
         penalty = np.ones(self.n_features)
         if self.spreads:
             penalty = self.units.spread
-        return np.append(penalty, [0.0] * self.settings.fit_intercept)
+        return read_only(np.append(penalty, [0.0] * self.settings.fit_intercept))
 
     @property
     def ridge(self) -> Array:

@@ -21,7 +21,7 @@ from lstd.data.rows import Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, MAX_ITER, TOL, Settings, Solver
 from lstd.data.takes import LSTD_COLUMNS, Takes
 from lstd.data.variants import VARIANT
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, carry_said
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import OPTIONS, Model
 from lstd.estimators.model_parts import needs_matrix
@@ -304,6 +304,7 @@ class LSTD(Predictor):
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
             As in :meth:`fit`, with the same errors and warnings; those of missing flags and broken episodes come once.
+            So do those of `predict` and other methods, of each feature, on a stream as a whole.
             Rows of a chunk without one of the columns of numbers have its usual value, whatever other chunks have.
         forgetting : float in (0, 1], default 1.0
             Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
@@ -333,7 +334,10 @@ class LSTD(Predictor):
         if before is None or settings is not before.settings:
             settings.ridge(rows.n_features)  # checks the number of coefficients
         model = Model.of_rows(rows, settings, options) if before is None else before.then(rows, settings, options, rate)
-        self.model_ = model.with_doubts_of_chunk(rows)
+        model = model.with_doubts_of_chunk(rows)
+        if before is not None:
+            carry_said(before, model)
+        self.model_ = model
         return self
 
     def fit_statistics(

@@ -63,6 +63,7 @@ _SOLVER = ("solver", "tol", "max_iter")
 OPTIONS = ("n_blocks", *_SOLVER)  # parameters of LSTD that are not settings
 CV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty", *_SOLVER)
 _RESULTS = {"lmbda", "observed_share", "rank_test_score"}
+_OF_ROWS = frozenset({"ends", "breaks"})  # warnings that rows call for as they come, before weights are read
 _SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
 _GONE = (
     "Intervals need the blocks of the data, which files do not keep: this model was loaded and fitted further. Fit it "
@@ -282,15 +283,15 @@ class Model(Record):
     def unseen(self) -> Flags:
         """Features that are zero wherever a full transition starts, (n,): no data bears on their weights."""
         if self.matrix_free is not None:
-            return self.matrix_free.unseen
+            return read_only(self.matrix_free.unseen)
         statistics = self.statistics
         if statistics.A.diagonal()[: self.n_features].all():  # the usual case, in less time
-            return np.zeros(self.n_features, np.bool_)
+            return read_only(np.zeros(self.n_features, np.bool_))
         has_entries = [np.any(sums, axis=1) for sums in (statistics.A, statistics.B, statistics.b)]
         unseen: Flags = ~np.logical_or.reduce(has_entries)[: self.n_features]
         if self.settings.centre is not None:  # zeros are not zeros less the centre
             unseen &= np.array(self.settings.centre) == 0.0
-        return unseen
+        return read_only(unseen)
 
     @property
     def degrees_of_freedom(self) -> Array:
@@ -399,6 +400,18 @@ class Model(Record):
             warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
         if "unobserved" in new:
             warn(self.unobserved, UnobservedWarning)
+
+    @property
+    def lasting_warnings(self) -> frozenset[str]:
+        """Names of the warnings that a file keeps, which do not depend on when a stream was read.
+
+        Others that the stream has had come again only if the data call for them again.
+        """
+        of_weights = self.warned - _OF_ROWS
+        if self.known is not None or not of_weights:
+            return self.warned
+        fault = self.system.fault_of(self.solution)
+        return self.warned - (of_weights - {fault})
 
     @property
     def due_warnings(self) -> frozenset[str]:
@@ -673,7 +686,7 @@ class SavedModel:
             limits=model.limits,
             compared=model.compared,
             free=model.matrix_free,
-            warned=model.warned,
+            warned=model.lasting_warnings,
         )
 
     def model(self) -> Model:

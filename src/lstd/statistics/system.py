@@ -284,7 +284,7 @@ class System:
 
         A fault that is named in `warned` is not said again. Returns the names with that of the fault, if any.
         """
-        fault = self._fault_of(solution)
+        fault = self.fault_of(solution)
         if not fault or fault in warned:
             return warned
         if fault == "inaccurate":
@@ -293,7 +293,7 @@ class System:
             warn(_FAULTS[fault], IllConditionedWarning)
         return warned | {fault}
 
-    def _fault_of(self, solution: Solution) -> str:
+    def fault_of(self, solution: Solution) -> str:
         """Return the name of what is wrong with the system; empty if nothing is."""
         if self.endless.any():
             if self.intercept and self.endless[-1]:
