@@ -204,7 +204,8 @@ class Rows(Record):
             known = np.asarray(known & ~np.isnan(values))
         columns = usual_columns(gamma, terminated)
         for name, values in numbers.items():
-            columns[name] = np.where(np.isnan(values), columns[name], values)
+            usual = columns.get(name, 1.0)  # a probability of the log is none of the columns
+            columns[name] = np.where(np.isnan(values), usual, values)
         if terminated.any() and "discount" in numbers:
             columns["discount"] = np.where(terminated, 0.0, columns["discount"])
         return cls.of(
