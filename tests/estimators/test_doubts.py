@@ -148,7 +148,8 @@ def test_ranges_are_kept_in_files_and_need_dense_rows_of_one_fit(tmp_path, model
         lstd.load(tmp_path / "model").predict(X * 1000.0)
     other = LSTD(0.9).fit(sparse.csr_array(X), y)
     assert other.model_.limits.ranges is None
-    other.predict(X * 1000.0)
+    with pytest.warns(BoundsWarning):  # the ranges of features are not known, what the rewards allow is
+        other.predict(X * 1000.0)
 
 
 def cut_early(n=20):
@@ -464,3 +465,16 @@ def test_bounds_depend_on_what_a_variant_does_and_not_on_its_name(lmbda):
     bounds = {v: LSTD(0.9, lmbda, variant=v).fit(X, y + 9.0).model_.bounds for v in ("boyan", "uncorrected", "mixed")}
     assert bounds["boyan"][0, 0] > 5.0 * bounds["uncorrected"][0, 0]
     assert bounds["mixed"].tolist() == bounds["boyan" if lmbda == 0.0 else "uncorrected"].tolist()
+
+
+@pytest.mark.parametrize("make", [lambda: LSTD(0.8, alpha=1e-9), lambda: HorizonLSTD(5, alpha=1e-9, check=False)])
+def test_predictions_far_outside_of_what_rewards_allow_are_told_of_rows_within_the_ranges(make):
+    """Two features that hardly differ in the fit: where they do, weights that the data do not determine decide."""
+    random = np.random.default_rng(0)
+    one = random.normal(size=600)
+    X = np.column_stack([one, one + 1e-3 * random.normal(size=600)])
+    model = make().fit(X, random.uniform(size=600), terminated=np.arange(600) % 10 == 9)
+    model.predict(X)  # warnings are errors
+    model.predict(random.normal(size=(10, 1)) * [1.0, -1.0])  # too few rows
+    with pytest.warns(BoundsWarning, match="outside of what the rewards allow"):
+        model.predict(random.normal(size=(50, 1)) * [1.0, -1.0])

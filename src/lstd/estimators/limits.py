@@ -170,9 +170,32 @@ def beyond_bounds(prediction: Array, bounds: Array | None, remedy: str = _SMALLE
     if not due.any():
         return ""
     j = int(np.argmax(np.where(due, certain, -1.0)))
+    return _text_beyond(prediction[:, j], bounds[:, j], float(certain[j]), remedy)
+
+
+@np.errstate(all="ignore")
+def far_beyond_bounds(prediction: Array, bounds: Array | None) -> str:
+    """Say that predictions (T, m) are further outside of bounds (2, m) than these are apart; empty if none is.
+
+    This is for a model whose predictions of the rows of the fit are within the bounds.
+    """
+    if bounds is None:
+        return ""
+    low, high = bounds
+    width = high - low
+    far = (prediction.max(axis=0) > high + width) | (prediction.min(axis=0) < low - width)
+    if not far.any():
+        return ""
+    j = int(np.argmax(far))
+    certain = np.mean(distance(prediction[:, j], bounds[:, j]) ** 2) / np.var(prediction[:, j])
+    return _text_beyond(prediction[:, j], bounds[:, j], float(certain), _SMALLER)
+
+
+def _text_beyond(prediction: Array, bounds: Array, certain: float, remedy: str) -> str:
+    """Say how far predictions (T,) are outside of bounds (2,), a share of their variance, and what to do."""
     return (
-        f"Predictions are outside of what the rewards allow: {sides(prediction[:, j], bounds[:, j])}. At least "
-        f"{percent(float(certain[j]))} of their variance is error. Features that grow with time, such as totals and "
+        f"Predictions are outside of what the rewards allow: {sides(prediction, bounds)}. At least "
+        f"{percent(certain)} of their variance is error. Features that grow with time, such as totals and "
         "the age of an account, cause this where most returns were cut off; so do weights that the data do not "
         "determine, and a missing intercept. Limit the range of features, use a larger `alpha`, "
         f"{remedy}, and compare models by `lstd.metrics.backtest`."

@@ -20,7 +20,7 @@ from lstd.data.feature_arrays import Features, product
 from lstd.data.rows import COMPARED
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, unsaid, warn_once
-from lstd.estimators.limits import Limits, beyond_bounds
+from lstd.estimators.limits import Limits, beyond_bounds, far_beyond_bounds
 from lstd.statistics.intervals import MEAN, RETURN, Influence, Interval, Noise, summed
 from lstd.types import Array, Flags
 
@@ -69,6 +69,8 @@ class Linear:
         Ends of the range to which predictions are limited.
     age : AgeColumns, optional
         The columns that replace the age.
+    steps : tuple of int
+        Number of steps that each window of values sums over; empty for all that is still to come.
     find_noise : callable, optional
         Returns how returns scatter about predictions, from columns (T, n); raises InvalidInputError if it is not known.
     """
@@ -86,6 +88,7 @@ class Linear:
     low: float | Array | None = None
     high: float | Array | None = None
     age: AgeColumns | None = None
+    steps: tuple[int, ...] = ()
     find_noise: Callable[[Features], Noise] | None = None
 
     @property
@@ -121,6 +124,8 @@ class Linear:
         """Least and greatest value that the rewards of the fit allow, (2, k); None if they are not known."""
         if self.limits is None or self.settings is None:
             return None
+        if self.steps:
+            return np.hstack([self.limits.bounds(self.settings, n) for n in self.steps])
         return self.limits.bounds(self.settings)
 
     @property
@@ -259,30 +264,42 @@ class Linear:
     def warn_of_unlike(self, state: object, X: Features, prediction: Array | None = None) -> None:
         """Warn if features are far outside of their ranges in the fit, or predictions outside of bounds.
 
-        Predictions, computed here unless they are given, are compared if those of the rows of the fit were not. The
-        fitted `state` has each warning once, and another one for other features.
+        Predictions are computed here unless they are given. If those of the rows of the fit were compared with the
+        bounds, these must be far outside, while features are not. The fitted `state` has each warning once, and another
+        one for other features.
         """
         n_rows = X.shape[0]
         if self.limits is None or not n_rows:
             return
-        if not self.compared and n_rows >= FEWEST:
+        if n_rows >= FEWEST and not self.compared:
             if prediction is None:
                 prediction = self.predict(X)
             warn_once(state, beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
         if self.age is not None:
             self._warn_of_ages(state, X)
+        if self._warn_of_ranges(state, X):
+            return
+        if n_rows >= FEWEST and self.compared:
+            if prediction is None:
+                prediction = self.predict(X)
+            warn_once(state, far_beyond_bounds(prediction.reshape(n_rows, -1), self.bounds), BoundsWarning)
+
+    def _warn_of_ranges(self, state: object, X: Features) -> bool:
+        """Warn if features are far outside of their ranges in the fit, and return whether some are."""
+        assert self.limits is not None
         ranges = self.limits.ranges
         if ranges is None or not isinstance(X, np.ndarray):
-            return
+            return False
+        n_rows = X.shape[0]
         if n_rows > COMPARED:  # some of the rows tell as much
             step = -(-n_rows // COMPARED)
             X = X[::step]
         X = np.ascontiguousarray(self.columns(X), np.float64)
         if not any_outside(X, ranges):
-            return
+            return False
         wide = self.limits.wide
         if wide is None or not any_outside(X, wide):
-            return
+            return False
         is_far = (wide[0] > X) | (wide[1] < X)
         share = is_far.mean(axis=0)  # of the rows, for each column
         far = {self._column_names[j]: j for j in np.flatnonzero(share > _FEW).tolist()}
@@ -290,6 +307,7 @@ class Linear:
         if names:
             text = self._outside([far[name] for name in names], share, X, ranges)
             warn_once(state, text, ExtrapolationWarning, names)
+        return bool(far)
 
     def _warn_of_ages(self, state: object, X: Features) -> None:
         """Warn if most rows are as old as the oldest of the fit."""
