@@ -228,6 +228,23 @@ def test_no_array_of_an_attribute_can_be_written_to(fitted, way, tmp_path):
     assert answers(thing) == before
 
 
+def test_arrays_of_internal_states_that_are_shared_cannot_be_written_to():
+    """What is computed once and kept, or taken from the rows of a fit, as later methods read it."""
+    model = made("LSTD").model_
+    steps = made("HorizonLSTD").model_
+    found = {name: getattr(model.system, name) for name in ("A", "b", "ridge", "penalty", "rounding")}
+    found |= {"unseen": model.unseen, "factors": steps.factors, "steps.penalty": steps.penalty}
+    fitted = made("LSTDQ")
+    for way, one in {"fitted": fitted, "pickle": pickle.loads(pickle.dumps(fitted))}.items():
+        logged = one.logged_
+        arrays = {name: value for name, value in vars(logged).items() if isinstance(value, np.ndarray)}
+        assert {"full", "codes", "policy", "successors", "ratio"} <= arrays.keys()
+        found |= {f"{way}: {name}": value for name, value in arrays.items()}
+        found |= {f"{way}: begins": logged.begins, f"{way}: episode": logged.episode}
+    assert [name for name, array in found.items() if array.flags.writeable] == []
+    assert ACTIONS["target_policy"].flags.writeable
+
+
 @pytest.mark.parametrize("name", ["LSTD", "LSTDCV", "HorizonLSTD"])
 def test_a_clone_that_is_fitted_has_arrays_that_are_read_only(name):
     with warnings.catch_warnings(action="ignore"):

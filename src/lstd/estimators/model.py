@@ -539,7 +539,7 @@ class Model(Record):
 def _system_of(statistics: LSTDStatistics, settings: Settings) -> System:
     """Return the system that the weights of a model solve; of centred features, if the settings have a centre."""
     ridge = settings.ridge(statistics.n_features - settings.fit_intercept)
-    return System.of(statistics, settings.variant, ridge, intercept=settings.fit_intercept)
+    return read_only(System.of(statistics, settings.variant, ridge, intercept=settings.fit_intercept))
 
 
 def _centred(solution: Solution, settings: Settings) -> Array:

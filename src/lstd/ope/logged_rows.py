@@ -33,6 +33,7 @@ from sklearn.base import BaseEstimator
 from lstd._kernels.forward_view import dual_weights, forward_rows
 from lstd.data.doubts import support_doubt, unused_rows, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
+from lstd.data.read_only import lock, read_only
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows, repeated
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
@@ -65,7 +66,7 @@ _LEAST_SHARE = 2.0**-200  # of a row in a later trace: smaller ones are far belo
 
 @dataclass(frozen=True, eq=False)
 class LoggedRows:
-    """N full transitions among T checked rows of states."""
+    """N full transitions among T checked rows of states; arrays of transitions cannot be written to."""
 
     rows: Rows  # of states, in order of their groups
     full: Places  # (N,) rows that are full transitions
@@ -77,15 +78,26 @@ class LoggedRows:
     ratio: Array | None = None  # (N,) π/μ of the logged actions, if μ is known
     factor: Array | None = None  # (N,) of weights, by ratios and visits
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                locked = value.view()  # an array of the caller stays as it was
+                lock([locked])
+                object.__setattr__(self, name, locked)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()  # copies and pickles of arrays can be written to
+
     @cached_property
     def episode(self) -> Places:
         """Number of each transition's episode, (N,)."""
-        return self.rows.episode_number[self.full]
+        return read_only(self.rows.episode_number[self.full])
 
     @cached_property
     def begins(self) -> Flags:
         """Whether each transition is the first one of its episode, (N,)."""
-        return np.concatenate([[True], np.diff(self.episode) != 0])
+        return read_only(np.concatenate([[True], np.diff(self.episode) != 0]))
 
     @property
     def group(self) -> Places:
