@@ -220,6 +220,15 @@ def of_backtest_of_trajectories(columns: dict[str, Any]) -> np.ndarray:
     return of_results(backtest(LSTD(gamma=0.9, lmbda=0.5), data, **CUTS))
 
 
+def of_backtest_of_frame(columns: dict[str, Any]) -> np.ndarray:
+    given = {"time": TIME} | columns
+    roles = {name: name for name in (*BASE, *given) if name != "X_next"}
+    if "X_next" in columns:
+        roles["next_features"] = "next_*"
+    model = LSTD(gamma=0.9, lmbda=0.5)
+    return of_results(backtest(model, frame(given), features=["a", "b"], reward="y", **roles, **CUTS))
+
+
 def of_calibration(columns: dict[str, Any]) -> np.ndarray:
     table = calibration(X[:, 0], Y, 4, **columns)
     return np.concatenate([table.observed, table.standard_error])
@@ -338,6 +347,7 @@ ENTRIES = {
         PLAIN | {"time", "trace_coefficient"},
         silent=dict.fromkeys(LOGGED, "`actions` and `behavior_probability` of Trajectories have no effect"),
     ),
+    "backtest, frame": Entry(lambda c, _: of_backtest_of_frame(c), PLAIN | {"time", "trace_coefficient"}),
     "observed_returns": Entry(lambda c, _: of_observed(c), PLAIN - {"groups"} | {"importance_ratio"}),
     "calibration": Entry(lambda c, _: of_calibration(c), {"groups"}),
     "plot_predictions": Entry(

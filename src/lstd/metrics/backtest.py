@@ -440,6 +440,7 @@ _ELSE = "Correct its name, or leave it out: settings are those of `estimator`."
 _POLICY = "Evaluate another policy with `lstd.ope`."
 _REMEDIES = {
     "X_next": GIVE_HORIZON_ROWS,
+    "next_features": GIVE_HORIZON_ROWS,
     "importance_ratio": _POLICY,
     "actions": _POLICY,
     "action": _POLICY,
