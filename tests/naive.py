@@ -1409,6 +1409,28 @@ def state_probabilities(paths, n_states, start, h):
 # ---------------------------------------------------------------- backtests
 
 
+def end_of_step(times, t, others, median_step):
+    """When the step of row t of an episode is over: at its next row, else after a step as long as the one before.
+
+    Of steps (begin, end) of others that begin at the same time, the nearest decides, up to a quarter of a step away.
+    """
+    if t + 1 < len(times):
+        return times[t + 1]
+    length = times[t] - times[t - 1] if t else median_step
+    expected = times[t] + length
+    near = [end for begin, end in others if begin == times[t] and abs(end - expected) <= 0.25 * length]
+    return min(near, key=lambda end: abs(end - expected), default=expected)
+
+
+def row_at(cut, times, end_of_last):
+    """The row whose step is not over at the cut, which an episode has then; None before it and after its end."""
+    ends = [*times[1:], end_of_last]
+    for t in range(len(times)):
+        if times[t] <= cut < ends[t]:
+            return t
+    return None
+
+
 def steps_after(rewards, discounts, ends, t, k):
     """R = Σ_{h<k} (Π_{j<h} γ_j) r_{t+h}, the discount of what comes after, and its row; (R, γ…, t + k).
 

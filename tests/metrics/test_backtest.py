@@ -1,6 +1,7 @@
 """Backtests against their definition, and where the answer is known."""
 
 import datetime as dt
+import itertools
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import clone
 
 import naive
 from lstd import LSTD, LSTDCV, HorizonLSTD, RecursiveLSTD, Trajectories
+from lstd.data.time_steps import ends_of_steps
 from lstd.errors import InvalidInputError, InvalidTypeError, UnobservedWarning
 from lstd.metrics import backtest
 from lstd.metrics.backtest import RIDGES
@@ -143,6 +145,101 @@ def test_it_is_its_definition():
     assert_close(ratio.prediction, np.sum(value - ahead) / observed.sum(), "solve")
     error = naive.error_of_mean((value - ahead - observed) / observed.mean(), number)
     assert_close(ratio.standard_error, error, "solve")
+
+
+def arguments(table, time):
+    """Features, rewards and columns of a table of `with_ends`, with these times."""
+    columns = {"episode": table["id"], "terminated": table["end"], "discount": table["g"], "groups": table["group"]}
+    return table[["u", "v"]].to_numpy(), table["r"].to_numpy(), {"time": time, **columns}
+
+
+def same(found, expected):
+    """Assert that two backtests compare the same rows and give the same numbers."""
+    assert found.n_left_out == expected.n_left_out
+    assert found.subject.tolist() == expected.subject.tolist()
+    for name in ("value", "observed", "predicted", "forecast", "naive"):
+        assert_close(getattr(found, name), getattr(expected, name), "solve")
+
+
+WEEKS = {
+    "numbers": lambda t: 7.0 * t,
+    "whole numbers": lambda t: 7 * t,
+    "days": lambda t: np.datetime64("2025-01-06") + 7 * t,
+    "seconds": lambda t: np.datetime64("2025-01-06", "s") + np.timedelta64(7 * 86400, "s") * t,
+    "nanoseconds": lambda t: np.datetime64("2025-01-06", "ns") + np.timedelta64(7 * 86400, "s") * t,
+    "months": lambda t: (np.datetime64("2025-01") + t).astype("datetime64[D]"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+@pytest.mark.parametrize("kind", list(WEEKS))
+def test_a_cut_within_a_step_is_one_at_its_start(kind):
+    table = with_ends(1)
+    weeks = WEEKS[kind]
+    time = weeks(table["t"].to_numpy())
+    at, after = weeks(np.array([11, 12]))
+    least = np.timedelta64(1, "us") if kind == "nanoseconds" else np.timedelta64(1, "s")
+    if kind in ("days", "months"):
+        least = np.timedelta64(1, "D")
+    if kind in ("numbers", "whole numbers"):
+        least = 1e-6
+    X, y, columns = arguments(table, time)
+    start, *others, following = [
+        backtest(LSTD(GAMMA, 0.8), X, y, cut=cut, steps=4, **columns)
+        for cut in (at, at + least, at + (after - at) / 2, after - least, after)
+    ]
+    assert len(start.value) > 20
+    for other in others:
+        same(other, start)
+    assert following.n_left_out != start.n_left_out
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+@pytest.mark.parametrize("cut", [11.0, 11.25, 11.5, 11.999, 12.0])
+@pytest.mark.parametrize("model", [LSTD(GAMMA, 0.8), HorizonLSTD(6, gamma=GAMMA, check=False)])
+def test_steps_of_subjects_begin_at_times_of_their_own(cut, model):
+    table = with_ends(2)
+    table["t"] += table["id"] % 4 / 4.0  # exact in float64
+    own_cut = {}
+    for name, one in table.groupby("id"):
+        times = one["t"].tolist()
+        at = naive.row_at(cut, times, naive.end_of_step(times, len(times) - 1, [], 1.0))
+        if at is not None:
+            own_cut[name] = times[at]
+        else:  # before its start or after its end
+            own_cut[name] = np.floor(cut - times[0]) + times[0]
+    X, y, columns = arguments(table, table["t"].to_numpy())
+    found = backtest(model, X, y, cut=cut, steps=4, **columns)
+    at_starts = {**columns, "time": (table["t"] - table["id"].map(own_cut)).to_numpy()}
+    expected = backtest(model, X, y, cut=0.0, steps=4, **at_starts)
+    assert len(found.value) > 20
+    same(found, expected)
+
+
+def test_a_cut_within_a_step_of_a_stream_is_one_at_its_start():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 2))
+    ends = np.arange(300) % 10 == 9
+    rows = {"terminated": ends, "episode": np.arange(300) // 10, "time": np.arange(300)}
+    for row in (148, 149, 150):
+        start, within = [backtest(LSTD(GAMMA), x, x[:, 0], cut=cut, steps=4, **rows) for cut in (row, row + 0.75)]
+        same(within, start)
+
+
+def test_ends_of_steps_are_those_of_the_definition():
+    random = np.random.default_rng(5)
+    for trial in range(20):
+        calendar = np.cumsum(random.integers(28, 32, 30)) if trial % 2 else np.cumsum(random.integers(1, 9, 30))
+        episodes = []
+        for _ in range(12):
+            start, length = random.integers(0, 15), random.integers(1, 14)
+            episodes.append(calendar[start : start + length].tolist())
+        steps = [(a, b) for one in episodes for a, b in itertools.pairwise(one)]
+        lengths = sorted(b - a for a, b in steps)
+        median_step = lengths[(len(lengths) - 1) // 2]
+        expected = [naive.end_of_step(one, t, steps, median_step) for one in episodes for t in range(len(one))]
+        last = np.concatenate([np.arange(len(one)) == len(one) - 1 for one in episodes])
+        assert ends_of_steps(np.concatenate(episodes), last).tolist() == expected
 
 
 def test_a_stream_leaves_out_rows_near_each_fold():

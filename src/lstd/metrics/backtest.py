@@ -37,6 +37,7 @@ from lstd.data.estimator_kinds import EstimatorOfReturns, EstimatorOfSteps, Know
 from lstd.data.feature_arrays import dense
 from lstd.data.ids import last_rows, numbered
 from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
+from lstd.data.time_steps import ends_of_steps, exact_numbers
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.calibration import Calibration, bins_of, calibration
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
@@ -369,8 +370,9 @@ def backtest(
         are the arguments of :meth:`lstd.Trajectories.from_frame`: features, reward, episode, terminated and so on.
         `actions` and `behavior_probability` of Trajectories have no effect: the rewards that came are compared.
     cut : number, date, or several
-        Rows up to this time are known, but not the rewards of rows at that time. In a single stream without `time`, the
-        number of a row. With several, choose models by the latest one.
+        Rows up to this time are known, but not the rewards of steps that are not over then: a cut within the step of a
+        subject counts as one at its start. The last step of an episode is taken to be as long as the one before it. In
+        a single stream without `time`, the number of a row. With several, choose models by the latest one.
     steps : int
         Number of steps k to compare, advised to be ¼ / (1 − γ) or more; for HorizonLSTD at most its `horizon`.
     time : array-like of shape (T,) or str, optional
@@ -516,6 +518,7 @@ class _Log(NamedTuple):
     time: NDArray[Any]
     discount: Array  # of the transition that leaves each row; 0 where it terminates
     last: NDArray[np.intp]  # last row of the episode of each row
+    end: NDArray[Any]  # when the step of each row is over, in exact numbers
     is_stream: bool
     gamma: float
     sums_steps: bool = False  # whether the model predicts the sum over k steps itself
@@ -541,14 +544,21 @@ class _Log(NamedTuple):
         discount = data.discount
         if discount is None:
             discount = np.full(len(data), gamma)
-        ends = np.flatnonzero(last_rows(data.episode))
+        is_last = last_rows(data.episode)
+        ends = np.flatnonzero(is_last)
+        is_stream = bool((times[1:] > times[:-1]).all())
+        end = ends_of_steps(times, is_last)
+        if is_stream:  # a step is over at the latest where the next episode begins
+            begin, _ = exact_numbers(times)
+            end[:-1] = np.minimum(end[:-1], begin[1:])
         return cls(
             data=data,
             X=_with_names(data) if features is None else features,
             time=times,
             discount=np.where(data.terminated, 0.0, discount),
             last=ends[np.searchsorted(ends, np.arange(len(data)))],
-            is_stream=bool((times[1:] > times[:-1]).all()),
+            end=end,
+            is_stream=is_stream,
             gamma=gamma,
         )
 
@@ -559,13 +569,14 @@ class _Log(NamedTuple):
         """
         data = self.data
         known = self.time <= cut
-        ended = data.terminated & (self.time < cut)  # what the row at the cut leads to is not known yet
+        is_over = self._over_at(cut)
+        ended = data.terminated & is_over  # what the step at the cut leads to is not known yet
         is_last_known = np.append(~known[1:] | (self.last[1:] != self.last[:-1]), True)
         at_cut = np.flatnonzero(known & ~ended & is_last_known)
         self._check_known(cut, known, at_cut)
         model = self._fitted(estimator, known, ended, at_cut)
 
-        active = self._active(cut, at_cut)
+        active = self._active(is_over, at_cut)
         last = self.last[active]
         rows = active[(active + steps <= last) | data.terminated[last]]
         subject = self._subjects(rows, steps)
@@ -609,12 +620,17 @@ class _Log(NamedTuple):
         )
         return result, _unobserved(model)
 
-    def _active(self, cut: Any, active: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows to predict for: all from the cut on of a stream, else the last known ones of subjects."""
+    def _over_at(self, cut: Any) -> Flags:
+        """Return the rows whose step is over at a cut: they are earlier, and the step of the cut is not theirs."""
+        moment, _ = exact_numbers(np.asarray(cut)[np.newaxis])
+        return np.asarray((self.time < cut) & (self.end <= moment[0]))
+
+    def _active(self, is_over: Flags, active: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the rows to predict for: all of a stream from the step of the cut on, else the last known ones."""
         horizon = self.data.horizon
         if self.is_stream:
-            return np.flatnonzero((self.time >= cut) & ~horizon)
-        ended_before = horizon[active] & (self.time[active] < cut)  # not followed up to the cut
+            return np.flatnonzero(~is_over & ~horizon)
+        ended_before = horizon[active] & is_over[active]  # not followed up to the step of the cut
         return np.asarray(active[~ended_before])
 
     def _subjects(self, rows: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
