@@ -1,5 +1,6 @@
 """Backtests against their definition, and where the answer is known."""
 
+import dataclasses
 import datetime as dt
 import itertools
 import warnings
@@ -300,8 +301,43 @@ def test_the_latest_of_several_cuts_is_the_result():
     found = backtest(LSTD(GAMMA, 0.8), X, y, cut=[20, 10, 15], steps=5, **rows)
     assert [one.cut for one in (*found.earlier, found)] == [10, 15, 20]
     assert found.r2 == backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows).r2
-    assert len(str(found).splitlines()) == 6
+    assert len(str(found).splitlines()) == 7  # a title, heads, three cuts, and two lines of advice
     assert "at least 3 are advised at gamma 0.9" in str(found)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+@pytest.mark.parametrize("unit", ["D", "h", "m", "s", "ms", "us", "ns"])
+def test_a_cut_at_midnight_is_printed_as_a_date(unit):
+    X, y, rows = customers(3)
+    days = np.datetime64("2025-01-06", "D") + 7 * rows["time"]
+    columns = {**rows, "time": days.astype(f"M8[{unit}]")}
+    found = backtest(LSTD(GAMMA), X, y, cut="2025-05-26", steps=5, **columns)
+    assert found.moment == "2025-05-26"
+    if unit != "D":
+        later = backtest(LSTD(GAMMA), X, y, cut="2025-05-26T12:00", steps=5, **columns)
+        assert later.moment.startswith("2025-05-26T12")
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+def test_the_table_says_at_how_many_cuts_the_naive_forecast_is_better():
+    X, y, rows = customers(3)
+    found = backtest(LSTD(GAMMA), X, y, cut=[16, 18, 20], steps=5, **rows)
+    cuts = (*found.earlier, found)
+
+    def with_forecasts(bests):
+        changed = []
+        for one, best in zip(cuts, bests, strict=True):
+            forecasts = {"forecast": one.observed, "naive": np.zeros(len(one.observed))}
+            if best == "naive":
+                forecasts = {"forecast": np.zeros(len(one.observed)), "naive": one.observed}
+            changed.append(dataclasses.replace(one, earlier=(), **forecasts))
+        return str(dataclasses.replace(changed[-1], earlier=tuple(changed[:-1])))
+
+    assert "aive forecast better" not in with_forecasts(["model"] * 3)
+    some = with_forecasts(["naive", "model", "naive"])
+    assert "Naive forecast better at 2 of 3 cuts: add what it knows" in some
+    assert "or take it" not in some
+    assert with_forecasts(["naive"] * 3).endswith(", or take it.")
 
 
 def test_calibration_is_of_deciles_of_the_prediction():

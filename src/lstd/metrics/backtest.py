@@ -208,7 +208,10 @@ class Backtest:
     @property
     def moment(self) -> str:
         """The cut as text, a date without the time at midnight."""
-        return str(self.cut).removesuffix("T00:00:00.000000000").removesuffix("T00:00:00.000000")
+        text = str(self.cut)
+        if isinstance(self.cut, np.datetime64) and self.cut == self.cut.astype("datetime64[D]"):
+            text, _, _ = text.partition("T")
+        return text
 
     @property
     def document(self) -> dict[str, Any]:
@@ -241,7 +244,21 @@ class Backtest:
             lines.append("  ".join(cells))
         if self.earlier:
             lines.append("Choose by the latest cut.")
+        if self._naive_is_better:
+            lines.append(self._naive_is_better)
         return "\n".join(lines)
+
+    @property
+    def _naive_is_better(self) -> str:
+        """At how many cuts the naive forecast has the larger R², and what to do; nothing where at none."""
+        cuts = (*self.earlier, self)
+        n_better = sum(one.naive_r2 > one.r2 for one in cuts)
+        if not n_better:
+            return ""
+        advice = "add what it knows to the features, such as rates of recent steps."
+        if all(one.naive_r2 > max(one.r2, 0.0) for one in cuts):
+            advice = "add what it knows to the features, such as rates of recent steps, or take it."
+        return f"Naive forecast better at {n_better} of {len(cuts)} cuts: {advice}"
 
     @property
     def _advice(self) -> str:
