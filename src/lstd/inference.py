@@ -53,7 +53,7 @@ class _Spread(NamedTuple):
     shift: Array  # by which intervals are not symmetric
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Difference(Interval):
     """The difference of two predictions with its interval, as :class:`lstd.inference.Interval`.
 

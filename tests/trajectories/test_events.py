@@ -255,6 +255,7 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (LOG, {"age": "age"}, "`age` must be None without `window`, since 'since_first' is a feature already"),
         (LOG, {"window": 2, "age": 3}, "`age` must be the name of a new feature; got 3"),
         (LOG, {"window": 2, "mean_at": "2023-12-01"}, "`mean_at` must be a moment between the first row and `until`"),
+        (LOG, {"window": 2, "mean_at": "2030-01-01"}, "`mean_at` must be a moment between the first row and `until`"),
         (LOG, {"window": 2, "mean_at": 3}, "`mean_at` must be a date"),
         (LOG, {"first": True}, "`first` must be one of 'apart', 'counted'; got True"),
         (LOG, {"amount": ["spend", "spend"]}, "`amount` must name each column once"),

@@ -110,6 +110,21 @@ class Interval:
     little_data: NDArray[np.bool_]
     level: float
 
+    def __str__(self) -> str:
+        shown = []
+        for numbers in (self.prediction, self.lower, self.upper):
+            if np.ndim(numbers):
+                shown.append(np.array2string(numbers, precision=4, threshold=20))
+            else:
+                shown.append(f"{numbers:.5g}")
+        prediction, lower, upper = shown
+        text = f"{prediction}, interval [{lower}, {upper}] at level {self.level:g}"
+        if np.any(self.little_data):
+            text += ", little data"
+        return text
+
+    __repr__ = __str__
+
     def at(self, place: Any) -> Interval:
         """Return the intervals at a place in arrays of shape (T, m)."""
         arrays = {}

@@ -530,7 +530,8 @@ def _place_of_mean(edge: NDArray[np.intp], edges: NDArray[Any], moment: Any, giv
         half = len(edges) - 1 - (len(edges) - 1 - int(edge.min())) // 2
         return int(edge[edge <= half].max())
     place = int(np.searchsorted(edges, _number(moment), side="right")) - 1
-    if not (edge == place).any():
+    is_later = _number(moment) > edges[-1]
+    if is_later or not (edge == place).any():
         raise InvalidInputError(
             f"`mean_at` must be a moment between the first row and `until` at which ids have rows; got {given!s}."
         )

@@ -399,7 +399,8 @@ class Trajectories:
             When observation ended: no event before it is missing. Later events are not used, and an id whose first
             event is later has no rows.
         amount : str or list of str, optional
-            Columns of numbers to sum, as one reward or several, in place of the number of events.
+            Columns of numbers to sum, as one reward or several, in place of the number of events. Leave out a
+            column of ones, whose features repeat those of the number of events.
         terminated : str or False, optional
             Column that is true for an event with which the id ends for good, such as a closed account; else false. By
             default, as for False, no id ends.
