@@ -295,3 +295,38 @@ def test_continuous_actions_are_evaluated_by_the_ratio_of_densities():
     rows = {"episode": np.arange(n) // 3, "terminated": np.arange(n) % 3 == 2}
     found = evaluate_policy(np.eye(3)[np.arange(n) % 3], 2.0 * dose, gamma=1.0, importance_ratio=ratio, **rows)
     assert found.lower < 3.0 < found.upper
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("with_state", [False, True])
+def test_ratios_may_be_given_with_successors(with_state, grouped):
+    """They need no probabilities in successors, and say the same as both policies do."""
+    data, state = simulated()
+    if grouped:
+        data["groups"] = np.random.default_rng(0).permutation(60)[data["episode"]]
+    rows, own, successors = with_successors(data, state)
+    ratio = rows["target_policy"][np.arange(len(own)), rows["actions"]] / rows["behavior_probability"]
+    names = ("X", "y", "episode", "terminated", *["groups"] * grouped)
+    by_ratio = {name: rows[name] for name in names} | {"X_next": successors["X_next"], "importance_ratio": ratio}
+    raw = {}
+    if with_state:
+        raw = {"state": own, "state_next": successors["state_next"]}
+    by_pairs = evaluate_policy(gamma=GAMMA, **raw | rows | successors | {"state_next": raw.get("state_next")})
+    found = evaluate_policy(gamma=GAMMA, **by_ratio, **raw)
+    assert found.method == "weighted state values"
+    for name, one in found.candidates.items():
+        assert_close(one.value, by_pairs.candidates[name].value, "solve")
+        assert_close(one.upper, by_pairs.candidates[name].upper, "solve")
+    states = LSTD(GAMMA, 0.0).fit(**by_ratio)
+    log = rows | {name: successors[name] for name in ("X_next", "target_policy_next")}
+    expected = policy_value(states, data=log, state=own, state_next=successors["state_next"])
+    value = policy_value(states, data=by_ratio, state=own, state_next=successors["state_next"])
+    assert_close(value.value, expected.value, "solve")
+    if with_state:
+        with pytest.raises(InvalidInputError, match="`state_next` must be given with `state` and `X_next`"):
+            evaluate_policy(gamma=GAMMA, **by_ratio, state=own)
+    after = {"target_policy_next": successors["target_policy_next"]}
+    with pytest.raises(InvalidInputError, match="`target_policy_next` must not be given with `importance_ratio`"):
+        evaluate_policy(gamma=GAMMA, **by_ratio, **after)
+    with pytest.raises(InvalidInputError, match="`target_policy_next` must not be given with `importance_ratio`"):
+        policy_value(states, data=by_ratio | after, state=own, state_next=successors["state_next"])

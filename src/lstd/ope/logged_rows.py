@@ -303,7 +303,11 @@ def _warn_of_unused_rows(rows: Rows) -> None:
 def ratio_rows(rows: Rows) -> LoggedRows:
     """Return transitions with the importance ratios of the rows, or none, and without actions."""
     none = np.zeros(len(rows), np.intp)
-    logged = logged_rows(rows, none, PolicyArguments(np.ones((len(rows), 1))), None)
+    certain = np.ones((len(rows), 1))  # of the one action that stands for all
+    target = PolicyArguments(certain)
+    if rows.X_next is not None:
+        target = PolicyArguments(certain, certain)
+    logged = logged_rows(rows, none, target, None)
     if "importance_ratio" not in rows.given:
         return logged
     return replace(logged, ratio=rows.importance_ratio[logged.full])
@@ -379,7 +383,13 @@ def logged_data(data: Any, gamma: float, target: PolicyArguments = NO_POLICY) ->
     columns: Columns = given  # type: ignore[assignment]
     rows = states_of(X, y, columns, gamma)
     if by_ratio:
-        check_ratio_alone(actions=actions, target_policy=policy, behavior_probability=behavior)
+        check_ratio_alone(
+            actions=actions,
+            target_policy=policy,
+            behavior_probability=behavior,
+            target_policy_next=after,
+            policy_of=target.of,
+        )
         return ratio_rows(rows)
     target = replace(target, policy=policy, after=after).checked()
     return logged_rows(rows, actions, target, behavior, features)
