@@ -113,6 +113,7 @@ def test_rates_are_those_of_the_definition(seed, first):
     who = random.integers(0, 8, n)
     amounts = random.integers(-3, 9, (n, 2)).astype(float)
     edges = [12.0 - step * k for k in range(int(20 / step), -1, -1)]
+    window = min(window, sum(edge > times.min() for edge in edges))  # at most the steps of the log
     start = random.choice([None, 4.3])
     earliest = -np.inf
     if start is not None:
@@ -136,6 +137,8 @@ def test_rates_are_those_of_the_definition(seed, first):
     np.testing.assert_array_equal(data.episode, totals.episode)
 
     by_kind = ["rate", "recent", "active"]
+    if first == "counted":
+        by_kind = ["all_rate", "all_recent", "all_active"]
     sums = [*by_kind, *(f"{kind}_one" for kind in by_kind), *(f"{kind}_two" for kind in by_kind)]
     if first == "apart":
         sums += ["first_one", "first_two"]
@@ -246,10 +249,15 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (LOG, {"first": "none"}, "`first` must be one of 'apart', 'counted'; got 'none'"),
         (LOG, {"window": 0}, "`window` must be"),
         (LOG, {"window": 2**63}, r"`window` must be in \[1, 1048576\]; got 9223372036854775808"),
+        (LOG, {"window": 5}, "`window` must be at most the number of steps of the log, 4; got 5"),
         (LOG, {"window": np.timedelta64(3, "D")}, "`window` must be an integer; got"),
         (LOG, {"window": 2, "age": "recency"}, "`age` must be the name of a new feature; got 'recency', which is one"),
         (changed("spend", [1e308] * 7), {"amount": "spend"}, "Sums of `amount` must be below 1e308"),
-        (changed("spend", [1e303] * 7), {"amount": "spend", "window": 2**20}, "Sums of `amount` must be below 1e308"),
+        (
+            changed("spend", [5e305] * 7),
+            {"amount": "spend", "window": 1500, "mean_at": "2024-01-22", "until": "2060-01-05"},
+            "Sums of `amount` must be below 1e308",
+        ),
         (changed("day", [*range(7)]), {"step": 1e-320, "until": 8}, "at most 1048576 steps"),
         (LOG, {"mean_at": "2024-01-15"}, "`mean_at` must be None without `window`"),
         (LOG, {"age": "age"}, "`age` must be None without `window`, since 'since_first' is a feature already"),

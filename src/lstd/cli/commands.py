@@ -508,8 +508,8 @@ def steps(given: StepsOptions) -> int:
     n_repeat and repeat_AMOUNT of all events but the first, first_AMOUNT of that one, since_last and since_first; and
     what the step brought: events, or the sums of --amount. With `--first counted`, n_events and total_AMOUNT are of all
     events. With --window, rates take the place of totals: rate, recent and active of the events and of each AMOUNT,
-    first_AMOUNT, and recency. The last row of an id that has not ended has no reward. `lstd fit` takes the table. All
-    events are held in memory.
+    first_AMOUNT, and recency; with both, all_rate, all_recent and all_active. The last row of an id that has not ended
+    has no reward. `lstd fit` takes the table. All events are held in memory.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("steps")

@@ -101,6 +101,12 @@ def read_events(
     if not (times < _number(end)).any():
         raise InvalidInputError(f"`until` must be after the first event; got {until!s}, and no event is before it.")
     edges = _edges(end, step, times.min(), dates)
+    n_steps = len(edges) - 1
+    if window is not None and window > n_steps:
+        raise InvalidInputError(
+            f"`window` must be at most the number of steps of the log, {n_steps}; got {window}. With a longer one, no "
+            "rate is of recent steps. Begin with a third of the horizon to predict."
+        )
     events = _placed(table, roles, times, edges)
     earliest_row = None
     if since is not None:
@@ -115,7 +121,7 @@ def read_events(
     else:
         place = _place_of_mean(known.edge, edges, mean_moment, mean_at)
         recent = _recent(events, known, window, apart=apart)
-        names = rate_names(amount_names, known.at_first.shape[1] > 0)
+        names = rate_names(amount_names, apart=apart)
         if age in names:
             raise InvalidInputError(f"`age` must be the name of a new feature; got {shown(age)}, which is one already.")
         if age is not None:
@@ -167,7 +173,8 @@ def _check_window(window: object, mean_at: object, age: object) -> None:
         raise InvalidInputError(f"`mean_at` must be None without `window`, whose rates need a mean; got {mean_at!s}.")
     elif age is not None:
         raise InvalidInputError(
-            f"`age` must be None without `window`, since 'since_first' is a feature already; got {shown(age)}."
+            f"`age` must be None without `window`, since 'since_first' is a feature already; got {shown(age)}. "
+            "Leave it out, and pass HorizonLSTD(age='since_first')."
         )
     if age is not None and not isinstance(age, str):
         raise InvalidInputError(f"`age` must be the name of a new feature; got {shown(age)}.")

@@ -38,12 +38,18 @@ class Recent(NamedTuple):
     n_steps: NDArray[np.intp]  # (T,)
 
 
-def rate_names(amounts: Sequence[str], has_first: bool) -> list[str]:
-    """Return the names of the features, in order, without the age."""
+def rate_names(amounts: Sequence[str], *, apart: bool) -> list[str]:
+    """Return the names of the features, in order, without the age.
+
+    They differ where the numbers do, so that no model reads those of another.
+    """
+    kinds = ["rate", "recent", "active"]
+    if not apart:
+        kinds = [f"all_{kind}" for kind in kinds]
     names = []
     for suffix in ("", *(f"_{amount}" for amount in amounts)):
-        names += [f"rate{suffix}", f"recent{suffix}", f"active{suffix}"]
-    if has_first:
+        names += [f"{kind}{suffix}" for kind in kinds]
+    if apart:
         names += [f"first_{amount}" for amount in amounts]
     names.append("recency")
     return names

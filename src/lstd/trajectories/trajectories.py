@@ -411,8 +411,9 @@ class Trajectories:
             amounts have columns of their own, and counts and totals are of the later events. "counted": counts and
             totals are of all events.
         window : int, optional
-            Number of steps, at least 1, that count as recent, such as 13 weeks. With it, features are rates in place of
-            totals: they stay within the range that was seen. Begin with a third of the horizon to predict.
+            Number of steps that count as recent, such as 13 weeks, at most those of the log. With it, features are
+            rates in place of totals: they stay within the range that was seen. Begin with a third of the horizon to
+            predict.
         mean_at : date, ISO text, float or duration, optional
             With `window`: the moment at which the mean rate of all ids is taken, towards which rates are drawn. By
             default, half-way through the rows. Give the earliest cut of a backtest, so that features do not know what
@@ -440,6 +441,9 @@ class Trajectories:
             - `recent`: the same of the last k complete steps, k at most w, (x + m) / (k + 1);
             - `active`: `rate` times exp(-2 since_last / w), which falls with each step without an event;
             - ``first_<amount>``, as above, and `recency`: `since_last`, at most w.
+
+            With ``first="counted"`` beside it, rates are of all events and named so: `all_rate`, `all_recent` and
+            `all_active`; there is no ``first_<amount>``.
 
         Raises
         ------
