@@ -101,7 +101,7 @@ def test_of_half_and_half_none_is_tied_and_of_one_more_they_are():
 
 def test_returns_of_zero_without_bounds_are_said():
     data = patients(10, 0)
-    with pytest.warns(EffectiveSampleWarning, match="All returns of the log are 0, .* Give `bounds`"):
+    with pytest.warns(EffectiveSampleWarning, match=r"All returns of the log are 0, .* Give `bounds=\(a, b\)`"):
         found = importance_sampling(**on_policy(data), gamma=0.9)
     assert (found.lower, found.upper) == (0.0, 0.0)
     for call in (
@@ -112,6 +112,49 @@ def test_returns_of_zero_without_bounds_are_said():
         found = call(bounds=(0.0, 1.0))
         assert not any("All returns" in text for text in found.said)
         assert found.upper > 0.2
+
+
+@pytest.mark.parametrize("n", [5, 10, 20, 100])
+@pytest.mark.parametrize("chance", [0.01, 0.1])
+def test_without_bounds_intervals_of_rare_returns_hold_or_warn(n, chance):
+    random = np.random.default_rng(0)
+    X, done = np.ones((n, 1)), np.ones(n, bool)
+    good = 0
+    for _ in range(200):
+        y = np.where(random.random(n) < chance, 10.0, 1.0)
+        found = importance_sampling(X, y, gamma=1.0, terminated=done)
+        said = any("Give `bounds=(a, b)`" in text for text in found.said)
+        good += said or found.lower <= 1.0 + 9.0 * chance <= found.upper
+    assert good >= 190
+
+
+@pytest.mark.parametrize(("reward", "outside"), [(1.0, r"\[0, 1\]"), (-2.5, r"\[-2.5, 0\]")])
+def test_equal_returns_without_bounds_are_said(reward, outside):
+    T = 8
+    data = {"X": np.ones((T, 1)), "y": np.full(T, reward), "terminated": np.ones(T, bool)}
+    actions = np.arange(T) % 2
+    policy = {"actions": actions, "target_policy": np.full((T, 2), 0.5), "behavior_probability": np.full(T, 0.5)}
+    model = LSTDQ(0.9, alpha=1e-6, fit_intercept=False).fit(**data, **policy)
+    calls = (
+        lambda **one: importance_sampling(**data, gamma=0.9, **one),
+        lambda **one: policy_value(model, **one),
+        lambda **one: evaluate_policy(**data, **policy, gamma=0.9, **one),
+    )
+    for call in calls:
+        with pytest.warns(
+            EffectiveSampleWarning, match=f"outside of {outside} as impossible, .* Give `bounds="
+        ) as given:
+            found = call()
+        assert sum("`bounds=" in str(one.message) for one in given) == 1
+        assert sum("`bounds=" in text for text in found.said) == 1
+        assert not any("`bounds" in text for text in call(bounds=(-5.0, 5.0)).said)
+
+
+def test_untied_or_many_returns_need_no_bounds():
+    few = importance_sampling(np.ones((6, 1)), np.arange(6.0), gamma=1.0, terminated=np.ones(6, bool))
+    many = importance_sampling(**on_policy(patients(400, 360)), gamma=1.0)
+    for found in (few, many):
+        assert not any("`bounds" in text for text in found.said)
 
 
 def test_cut_off_episodes_do_not_bound_the_value():

@@ -153,7 +153,8 @@ def evaluate_policy(
         When the features are too coarse for the target policy, see :class:`FeatureCheck`, or the state seems to hide
         something that lasts, see :class:`HiddenStateCheck`.
     EffectiveSampleWarning
-        When the effective sample is below 0.05 of the transitions, or all returns are 0 and `bounds` are not given.
+        When the effective sample is below 0.05 of the transitions, or, without `bounds`, when most returns agree and
+        data are few, or all agree.
 
     Notes
     -----

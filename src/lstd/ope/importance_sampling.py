@@ -112,8 +112,8 @@ def importance_sampling(
     Warns
     -----
     EffectiveSampleWarning
-        When the products of the ratios leave an effective sample below 50 episodes, or all returns are 0 and `bounds`
-        are not given.
+        When the products of the ratios leave an effective sample below 50 episodes, or, without `bounds`, when most
+        returns agree and data are few, or all agree.
     SupportWarning
         When the mean of the ratios is not 1, as by :meth:`lstd.LSTD.fit`.
 
@@ -212,9 +212,10 @@ def _doubted(found: PolicyValue, logged: LoggedRows, tied: TiedReturns | None) -
             "the interval may be too short. Use `evaluate_policy`, LSTD with `importance_ratio`, or an LSTDQ."
         )
         warn(texts[-1], EffectiveSampleWarning)
-    if tied is not None and tied.doubt:
-        texts.append(tied.doubt)
-        warn(texts[-1], EffectiveSampleWarning)
+    of_ties = "" if tied is None else tied.doubt(found.little_data)
+    if of_ties:
+        texts.append(of_ties)
+        warn(of_ties, EffectiveSampleWarning)
     return replace(found, said=tuple(filter(None, texts)))
 
 

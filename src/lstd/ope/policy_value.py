@@ -214,7 +214,8 @@ def policy_value(
     Warns
     -----
     EffectiveSampleWarning
-        When the effective sample is below 0.05 of the transitions.
+        When the effective sample is below 0.05 of the transitions, or, without `bounds`, when most returns agree and
+        data are few, or all agree.
     SupportWarning
         When more than 0.05 of the actions of the target policy are without a like in the log.
     MisfitWarning
@@ -393,26 +394,29 @@ def doubted(found: PolicyValue, log: LoggedStates | None = None, check: FeatureC
     """Warn of what the log says against a value, and return the value with it and with the ratios."""
     if log is not None:
         found = replace(found, features=check, importance_ratio=log.ratio, said=(*found.said, *log.support_said()))
-    texts: dict[type[Warning], str] = {}
+    texts: list[tuple[str, type[Warning]]] = []
     n = blocks_of(found).fitted.statistics.n_transitions
     if _rests_on_few(found, n):
-        texts[EffectiveSampleWarning] = (
+        few = (
             f"The value rests on an effective sample of {found.effective_sample_size:.2g} of {n} transitions: a few "
             "decide it, and the interval may be too short. Choose a target policy closer to that of the log."
         )
+        texts.append((few, EffectiveSampleWarning))
     if found.unlogged_share is not None and found.unlogged_share > FEW_OF_ROWS:
-        texts[SupportWarning] = (
+        unlogged = (
             f"Of the actions that the target policy takes, {percent(found.unlogged_share)} are without a like in the "
             "log, and the features alone decide their values. Choose a target policy whose actions the log takes."
         )
+        texts.append((unlogged, SupportWarning))
     if found.features is not None and found.features.coarse:
-        texts[MisfitWarning] = found.features.text
+        texts.append((found.features.text, MisfitWarning))
     tied = blocks_of(found).tied
-    if tied is not None and tied.doubt:
-        texts[EffectiveSampleWarning] = tied.doubt
-    for category, text in texts.items():
+    of_ties = "" if tied is None else tied.doubt(found.little_data)
+    if of_ties:
+        texts.append((of_ties, EffectiveSampleWarning))
+    for text, category in texts:
         warn(text, category)
-    return replace(found, said=(*found.said, *texts.values()))
+    return replace(found, said=(*found.said, *(text for text, _ in texts)))
 
 
 def blocks_of(found: PolicyValue) -> ValueByBlocks:

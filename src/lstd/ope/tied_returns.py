@@ -3,8 +3,8 @@
 Where all patients of a log go home, the standard error is zero, but a few of those to come may not. Returns are tied if
 more than half of the episodes have the same sum of rewards, not discounted, or, with bounds [a, b] of the return given,
 if more than half of their returns are within (b − a)/100 of the median. Without bounds, a is the least return or 0 and
-b the largest or 0; where episodes were cut off, they hold the value too. Let v be the value, h the half width by the
-standard error, and g_t the dual weights. Then
+b the largest or 0; where episodes were cut off, they hold the value too, and if data are few, or all returns agree, a
+warning asks for bounds. Let v be the value, h the half width by the standard error, and g_t the dual weights. Then
 
     w_e ∝ max |g_t| over the transitions of group or episode e, Σ w_e = 1,   n = max(1, 1 / Σ w_e²),
     p = 1 − ((1 − level)/2)^(1/n),   c = p max(0, v − a) below and p max(0, b − v) above,
@@ -44,6 +44,7 @@ class TiedReturns:
     bounds: Bounds
     given: bool  # whether the bounds are known; otherwise they are those of the log
     shares: Array  # (n_groups,) w_e
+    alike: bool = False  # whether all episodes have the same sum of rewards
 
     def interval(self, value: float, half: float, level: float) -> tuple[float, float, float]:
         """Return the value within the bounds and the ends of its interval, from the half width by standard errors."""
@@ -60,14 +61,20 @@ class TiedReturns:
         """Say whether the log may hide a part of the population that matters, and more than standard errors show."""
         return max(self.hidden(value, level)) > half and missed_share(self.shares, level) > _HIDDEN
 
-    @property
-    def doubt(self) -> str:
-        """Text of a warning if all returns are zero and bounds are not known; otherwise empty."""
-        if self.given or self.width > 0.0:
+    def doubt(self, little_data: bool) -> str:
+        """Return the text of a warning if the interval rests on bounds that the log may not show; otherwise empty."""
+        if self.given or not (little_data or self.alike):
             return ""
+        remedy = "Give `bounds=(a, b)`, the least and the largest return that an episode can have."
+        a, b = self.bounds
+        if a == b:
+            return (
+                "All returns of the log are 0, so the interval has no width, whatever a larger log would show. "
+                f"{remedy}"
+            )
         return (
-            "All returns of the log are 0, so the interval has no width, whatever a larger log would show. Give "
-            "`bounds`, the least and the largest return that an episode can have."
+            f"Most returns of the log agree, and the interval takes returns outside of [{a:.4g}, {b:.4g}] as "
+            f"impossible, which a larger log may show. {remedy}"
         )
 
     def hidden(self, value: float, level: float) -> tuple[float, float]:
@@ -75,11 +82,6 @@ class TiedReturns:
         a, b = self.bounds
         p = missed_share(self.shares, level)
         return p * max(0.0, value - a), p * max(0.0, b - value)
-
-    @property
-    def width(self) -> float:
-        """Width of the bounds, b − a."""
-        return self.bounds[1] - self.bounds[0]
 
     def widened_difference(self, other: TiedReturns, half: float, level: float) -> float:
         """Return the half width of the difference from another value, from the half width by standard errors."""
@@ -114,14 +116,16 @@ def tied_returns(log: LoggedRows, value: float, dual: Array | None, bounds: Boun
         Checked bounds of the return.
     """
     returns = log.returns[log.begins]
-    if not _mostly_same(_sums(log)) and not (bounds is not None and _mostly_near(returns, bounds)):
+    sums = _sums(log)
+    if not _mostly_same(sums) and not (bounds is not None and _mostly_near(returns, bounds)):
         return None
     if bounds is not None:
         return TiedReturns(bounds, True, _shares(log, dual))
     seen = np.append(returns, 0.0)
     if not log.ended.all():
         seen = np.append(seen, value)
-    return TiedReturns((float(seen.min()), float(seen.max())), False, _shares(log, dual))
+    alike = bool(np.ptp(sums) <= _SAME * np.abs(sums).max())
+    return TiedReturns((float(seen.min()), float(seen.max())), False, _shares(log, dual), alike)
 
 
 def checked_bounds(bounds: Any, log: LoggedRows | None = None) -> Bounds | None:
