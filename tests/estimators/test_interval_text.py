@@ -3,7 +3,7 @@
 import numpy as np
 
 from lstd import LSTD
-from lstd.inference import difference
+from lstd.inference import ReturnSpread, difference
 
 
 def test_an_interval_is_printed_in_short():
@@ -18,3 +18,9 @@ def test_an_interval_is_printed_in_short():
     change = difference(model, model, X[:2])
     assert repr(change) == str(change)
     assert "np.float64" not in repr(change)
+    done = np.ones(300)
+    y = X[:, 0]
+    spread = ReturnSpread(LSTD().fit(X, y, terminated=done)).fit(X, y, terminated=done)
+    ranges = repr(spread.predict_interval(X))
+    assert ranges.endswith("at level 0.9")
+    assert len(ranges) < 300

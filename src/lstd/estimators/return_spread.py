@@ -58,7 +58,7 @@ from lstd.estimators.validate_data import checked_features, comparable_rows
 from lstd.files import Saved
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
-from lstd.statistics.intervals import Interval, check_level
+from lstd.statistics.intervals import Interval, check_level, in_short
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
@@ -116,6 +116,11 @@ class ReturnInterval:
     upper: Array
     std: Array
     level: float
+
+    def __str__(self) -> str:
+        return in_short(self.prediction, self.lower, self.upper, self.level)
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True, eq=False)

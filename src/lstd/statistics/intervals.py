@@ -111,14 +111,7 @@ class Interval:
     level: float
 
     def __str__(self) -> str:
-        shown = []
-        for numbers in (self.prediction, self.lower, self.upper):
-            if np.ndim(numbers):
-                shown.append(np.array2string(numbers, precision=4, threshold=20))
-            else:
-                shown.append(f"{numbers:.5g}")
-        prediction, lower, upper = shown
-        text = f"{prediction}, interval [{lower}, {upper}] at level {self.level:g}"
+        text = in_short(self.prediction, self.lower, self.upper, self.level)
         if np.any(self.little_data):
             text += ", little data"
         return text
@@ -132,6 +125,17 @@ class Interval:
             if isinstance(value, np.ndarray):
                 arrays[name] = value[place]
         return replace(self, **arrays)
+
+
+def in_short(prediction: Array, lower: Array, upper: Array, level: float) -> str:
+    """Return intervals as text, of which long arrays have the first and the last numbers only."""
+    shown = []
+    for numbers in (prediction, lower, upper):
+        if np.ndim(numbers):
+            shown.append(np.array2string(numbers, precision=4, threshold=20))
+        else:
+            shown.append(f"{numbers:.5g}")
+    return f"{shown[0]}, interval [{shown[1]}, {shown[2]}] at level {level:g}"
 
 
 def power_of_two(size: ArrayLike) -> Array:
