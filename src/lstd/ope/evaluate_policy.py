@@ -129,7 +129,7 @@ def evaluate_policy(
         values, and the check for a hidden state.
     bounds : tuple of two floats, optional
         Least and largest return, discounted, that an episode can have, such as (0, 1) where the reward is 1 for a
-        patient who goes home. They count where returns are tied, see Notes.
+        patient who goes home. The value and the interval are within; where returns are tied, see Notes.
     **others
         Any other argument is refused: rows count by ratios and visits, and have no weights of their own.
 

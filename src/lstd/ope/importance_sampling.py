@@ -39,7 +39,7 @@ from lstd.ope.logged_rows import (
 from lstd.ope.pairs import StateActionFeatures, values_in
 from lstd.ope.policies import PolicyArguments
 from lstd.ope.policy_value import PolicyValue
-from lstd.ope.tied_returns import TiedReturns, checked_bounds, tied_returns
+from lstd.ope.tied_returns import Bounds, TiedReturns, checked_bounds, cut_interval, tied_returns
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array, FeaturesLike
@@ -157,7 +157,7 @@ def importance_sampling(
     total = shares.sum(axis=0) if weighted else float(len(shares))
     dual = (table.discount * shares / total)[table.episode, table.step]
     tied = tied_returns(logged, value, dual, bounds)
-    found = _with_interval(value, u, table.products[:, -1], level, tied)
+    found = _with_interval(value, u, table.products[:, -1], level, tied, bounds)
     found = replace(found, method=estimator, step_values=steps, importance_ratio=logged.ratio)
     return _doubted(found, logged, tied)
 
@@ -297,7 +297,9 @@ def _estimate(weighted: bool, R: Array, x: Array, start: Array, first: NDArray[n
     return np.append(first_step, mean[2:]), without
 
 
-def _with_interval(value: float, u: Array, products: Array, level: float, tied: TiedReturns | None) -> PolicyValue:
+def _with_interval(
+    value: float, u: Array, products: Array, level: float, tied: TiedReturns | None, bounds: Bounds | None
+) -> PolicyValue:
     """Return the value with its interval, from what it changes by without each group, (n_groups,)."""
     n = len(u)
     if n < 2:
@@ -311,11 +313,11 @@ def _with_interval(value: float, u: Array, products: Array, level: float, tied: 
     lower = value - half
     upper = value + half
     little = freedom < FEW
-    bounds = None
     if tied is not None:
         little = little or tied.decides(value, half, level)
         value, lower, upper = tied.interval(value, half, level)
-        bounds = tied.bounds
+    elif bounds is not None:
+        value, lower, upper = cut_interval(value, half, half, bounds)
     size = 0.0
     total = float(products.sum())
     if total:

@@ -32,7 +32,7 @@ from lstd.ope.logged_rows import logged_data
 from lstd.ope.logged_states import FeatureCheck, LoggedStates, feature_check
 from lstd.ope.lstdq import LSTDQ, row_factor
 from lstd.ope.policies import PolicyArguments
-from lstd.ope.tied_returns import checked_bounds
+from lstd.ope.tied_returns import checked_bounds, cut_interval
 from lstd.ope.value_by_blocks import SAMPLES, ValueByBlocks, combined, effective_size
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
@@ -86,8 +86,8 @@ class PolicyValue:
     step_values : ndarray of shape (n_steps,), or None
         What each time step adds to the value, of :func:`importance_sampling`.
     bounds : tuple of two floats, or None
-        Bounds of the return, if returns of the log are tied: the interval allows for others, see Notes of
-        :func:`evaluate_policy`. Otherwise None.
+        Bounds of the return, if they were given: the value and its interval are within. Where returns are tied, the
+        interval allows for others within the bounds, see Notes of :func:`evaluate_policy`.
 
     Examples
     --------
@@ -336,11 +336,11 @@ def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyVal
     value = found.value
     lower = value - half
     upper = value + half
-    bounds = None
     if found.tied is not None:
         value, lower, upper = found.tied.interval(found.value, half, level)
         little = little or found.tied.decides(found.value, half, level)
-        bounds = found.tied.bounds
+    elif found.bounds is not None:
+        value, lower, upper = cut_interval(value, half, half, found.bounds)
     if found.beside is not None:
         beside = evaluated(found.beside, level)
         lower = min(lower, beside.lower)
@@ -364,7 +364,7 @@ def evaluated(found: ValueByBlocks, level: float, method: str = "") -> PolicyVal
         said=fitted.said,
         importance_ratio=None if found.log is None else found.log.ratio,
         by_blocks=found,
-        bounds=bounds,
+        bounds=found.bounds,
     )
 
 

@@ -4,7 +4,8 @@ Where all patients of a log go home, the standard error is zero, but a few of th
 more than half of the episodes have the same sum of rewards, not discounted, or, with bounds [a, b] of the return given,
 if more than half of their returns are within (b − a)/100 of the median. Without bounds, a is the least return or 0 and
 b the largest or 0; where episodes were cut off, they hold the value too, and if data are few, or all returns agree, a
-warning asks for bounds. Let v be the value, h the half width by the standard error, and g_t the dual weights. Then
+warning asks for bounds. Let v be the value, h the half width by the standard error, and g_t the dual weights. For
+untied returns, v and v ± h are cut at a and b if these are given. For tied returns, let
 
     w_e ∝ max |g_t| over the transitions of group or episode e, Σ w_e = 1,   n = max(1, 1 / Σ w_e²),
     p = 1 − ((1 − level)/2)^(1/n),   c = p max(0, v − a) below and p max(0, b − v) above,
@@ -14,6 +15,7 @@ share of the population that n draws all miss with probability (1 − level)/2. 
 interval is that of Clopper and Pearson (1934); for large n it is v ± h.
 
 For the difference of two policies with weights w¹ and w², w ∝ |w¹ − w²| gives n, and c = p min(1, Σ |w¹ − w²|)(b − a).
+
 """
 
 from __future__ import annotations
@@ -50,12 +52,8 @@ class TiedReturns:
         """Return the value within the bounds and the ends of its interval, from the half width by standard errors."""
         if not np.isfinite(half) and not self.given:
             return value, value - half, value + half
-        a, b = self.bounds
         below, above = self.hidden(value, level)
-        value = min(max(value, a), b)
-        lower = max(value - _widened(half, below), a)
-        upper = min(value + _widened(half, above), b)
-        return value, lower, upper
+        return cut_interval(value, _widened(half, below), _widened(half, above), self.bounds)
 
     def decides(self, value: float, half: float, level: float) -> bool:
         """Say whether the log may hide a part of the population that matters, and more than standard errors show."""
@@ -92,6 +90,13 @@ class TiedReturns:
         a, b = zip(self.bounds, other.bounds, strict=True)
         hidden = missed_share(apart / total, level) * min(1.0, total) * (max(b) - min(a))
         return _widened(half, hidden)
+
+
+def cut_interval(value: float, below: float, above: float, bounds: Bounds) -> tuple[float, float, float]:
+    """Return the value within the bounds, and the ends of its interval, so far below and above it, within them too."""
+    a, b = bounds
+    value = min(max(value, a), b)
+    return value, max(value - below, a), min(value + above, b)
 
 
 def missed_share(shares: Array, level: float) -> float:

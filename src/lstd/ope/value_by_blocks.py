@@ -42,18 +42,23 @@ class ValueByBlocks:
     dual: Array | None = None  # (N,) weights g_t of rewards, or of the errors of action values
     unlogged: float | None = None  # share of the policy's actions without data, of an LSTDQ
     tied: TiedReturns | None = None  # if returns of the log are tied
+    bounds: Bounds | None = None  # of the return, if they were given
     beside: ValueByBlocks | None = None  # the interval holds that of this one, too
 
     def with_ties(self, bounds: Bounds | None = None, log: LoggedRows | None = None) -> ValueByBlocks:
-        """Return the value with what tied returns of the log may hide; `log` are its transitions, if not known here."""
+        """Return the value with bounds of the return and what tied returns of the log may hide.
+
+        `log` are its transitions, if they are not known here.
+        """
         if log is None:
             log = self.log
         if log is None:
-            return self
+            return replace(self, bounds=bounds)
         beside = self.beside
         if beside is not None:
             beside = beside.with_ties(bounds, log)
-        return replace(self, tied=tied_returns(log, self.value, self.dual, bounds), beside=beside)
+        tied = tied_returns(log, self.value, self.dual, bounds)
+        return replace(self, tied=tied, bounds=bounds, beside=beside)
 
 
 def combined(
