@@ -233,6 +233,106 @@ def test_given_successors_are_those_of_rows_in_order(kind):
         assert found.method == "weighted state values"
 
 
+def in_groups(rows):
+    """The rows with episodes in groups, which are not in order."""
+    n = rows["episode"].max() + 1
+    return rows | {"groups": np.random.default_rng(0).permutation(n)[rows["episode"]] % 20}
+
+
+class ByPosition:
+    """An agent that has the same answers whatever it is asked, first about rows and then about successors."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def predict(self, X):
+        return self.answers.pop(0)
+
+
+@pytest.mark.parametrize("given", ["rows", "successors"])
+@pytest.mark.parametrize("of", ["X", "state"])
+@pytest.mark.parametrize("form", ["function", "agent"])
+def test_answers_of_a_policy_follow_the_order_of_the_rows(form, of, given):
+    """With groups, rows are sorted by them; a policy is asked about the rows as they were given."""
+    data, state = simulated()
+    more = {"state": state}
+    rows = data
+    if given == "successors":
+        rows, own, more = with_successors(data, state)
+        more["state"] = own
+    rows = in_groups(rows)
+    taken = BEST[more["state"][:, 0].astype(int)]
+    tables = {"target_policy": rows["target_policy"]}
+    if form == "agent":
+        tables = {"target_policy": taken}
+    if given == "successors":
+        tables["target_policy_next"] = more.pop("target_policy_next")
+        if form == "agent":
+            tables["target_policy_next"] = BEST[np.nan_to_num(more["state_next"][:, 0]).astype(int)]
+    expected = evaluate_policy(gamma=GAMMA, **rows | more | tables)
+    agent = ByPosition(*tables.values())
+    policy = agent if form == "agent" else lambda X: agent.predict(X)
+    found = evaluate_policy(gamma=GAMMA, policy_of=of, **rows | more | {"target_policy": policy})
+    assert found == expected
+    assert not agent.answers
+    if given == "rows" and form == "function":
+
+        def seeing(asked):
+            np.testing.assert_array_equal(asked, {"X": rows["X"], "state": state}[of])
+            return tables["target_policy"]
+
+        evaluate_policy(gamma=GAMMA, policy_of=of, **rows | more | {"target_policy": seeing})
+
+
+@pytest.mark.parametrize("unknown", [np.nan, 0.0, 0.25])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_function_is_not_asked_about_what_follows_an_end(grouped, unknown):
+    data, state = simulated()
+    rows, _, successors = with_successors(data, state, unknown=unknown)
+    if grouped:
+        rows = in_groups(rows)
+    after = {"X_next": successors["X_next"], "target_policy_next": successors["target_policy_next"]}
+    expected = evaluate_policy(gamma=GAMMA, **rows | after)
+
+    def of_features(X):
+        assert np.isin(X, [0.0, 1.0]).all()
+        assert (X.sum(axis=1) == 1.0).all()
+        return X @ PROCESS.pi
+
+    rows["target_policy"] = of_features
+    found = evaluate_policy(gamma=GAMMA, **rows, X_next=successors["X_next"])
+    assert_close(found.value, expected.value, "solve")
+    model = LSTDQ(GAMMA).fit(**rows, X_next=successors["X_next"])
+    assert np.isfinite(model.coef_).all()
+
+
+def test_a_policy_may_be_asked_about_no_successor():
+    data, state = simulated()
+    rows, own, _ = with_successors(data, state)
+    rows |= {"episode": np.arange(len(own)), "terminated": np.ones(len(own), bool)}
+    unknown = {"X_next": np.full_like(rows["X"], np.nan)}
+    expected = evaluate_policy(gamma=GAMMA, **rows)
+    after = {"target_policy_next": np.full_like(rows["target_policy"], np.nan)}
+    assert_close(evaluate_policy(gamma=GAMMA, **rows, **unknown, **after).value, expected.value, "solve")
+    rows["target_policy"] = lambda X: X @ PROCESS.pi
+    assert_close(evaluate_policy(gamma=GAMMA, **rows, **unknown).value, expected.value, "solve")
+
+
+@pytest.mark.parametrize(("of", "name"), [("X", "X_next"), ("state", "state_next")])
+def test_a_message_about_successors_names_them(of, name):
+    data, state = simulated()
+    rows, own, successors = with_successors(data, state)
+    del successors["target_policy_next"]
+    answers = ByPosition(rows["target_policy"], rows["target_policy"] * 0.9)
+    rows["target_policy"] = lambda X: answers.predict(X)
+    with pytest.raises(InvalidInputError, match=rf"`target_policy\({name}\)` must sum to 1 .* row 0 sums to 0.9"):
+        evaluate_policy(gamma=GAMMA, state=own, policy_of=of, **rows, **successors)
+    short = successors | {"state_next": successors["state_next"][:-1]}
+    rows["target_policy"] = lambda s: PROCESS.pi[np.asarray(s)[:, 0].astype(int)]
+    with pytest.raises(InvalidInputError, match="`state_next` must have one row per row of `X`"):
+        evaluate_policy(gamma=GAMMA, state=own, policy_of="state", **rows, **short)
+
+
 def test_the_last_reward_of_an_episode_that_timed_out_counts():
     """Without successors, its row is a horizon row, and the reward is lost."""
     random, T = np.random.default_rng(0), 300

@@ -400,11 +400,24 @@ def _order(rows: Rows) -> Any:
     return slice(None) if rows.order is None else rows.order
 
 
+def _as_given(rows: Rows, values: Any) -> Any:
+    """Return values of `rows` in the order in which the rows were given."""
+    if rows.order is None:
+        return values
+    return values[np.argsort(rows.order)]
+
+
 def _in_rows(rows: Rows, target: PolicyArguments, labels: NDArray[Any] | None, taken: NDArray[Any]) -> Array:
-    """Return the probabilities of the target policy in rows, (T, n_actions), in the order of `rows`."""
-    if is_function(target.policy) and not target.takes_state:
-        return probabilities_of(target.policy, rows.X, labels, logged=taken)
-    states = target.state if target.takes_state else rows.X
+    """Return the probabilities of the target policy in rows, (T, n_actions), in the order of `rows`.
+
+    A function gets the rows in the order in which they were given, since it may answer by it.
+    """
+    states: Any = rows.X
+    if target.takes_state:
+        states = target.state
+        _check_length("state", states, rows)
+    elif is_function(target.policy):
+        states = _as_given(rows, rows.X)
     return np.asarray(probabilities_of(target.policy, states, labels, logged=taken)[_order(rows)])
 
 
@@ -420,50 +433,47 @@ def _in_successors(
         )
     if rows.X_next is None:
         after = P[np.minimum(full + 1, len(rows) - 1)]
-    elif target.takes_state:
-        after = _in_next_states(rows, target, labels, taken)
-    elif is_function(target.policy):
-        after = probabilities_of(target.policy, rows.X_next, labels, logged=taken).copy()
-    elif target.after is not None:
-        given = _known_after_ends(target.after, rows)
-        after = probabilities_of(given, rows.X_next, labels, "target_policy_next", taken)[_order(rows)].copy()
     else:
-        raise InvalidInputError(
-            "`target_policy_next` must be given with `X_next` and an array as `target_policy`: the probabilities of "
-            "the actions in successors. Or pass a function of states as `target_policy`."
-        )
+        after = _in_given_successors(rows, target, labels, taken).copy()
     after[rows.terminated[full]] = 0.0
     return after
 
 
-def _in_next_states(rows: Rows, target: PolicyArguments, labels: NDArray[Any] | None, taken: NDArray[Any]) -> Array:
-    """Return the probabilities of a policy of raw columns in successors; in terminal ones, those of any state."""
-    if target.state_next is None:
-        raise InvalidInputError('`state_next` must be given with `X_next` and policy_of="state".')
-    ended = np.zeros(len(rows), np.bool_)
-    ended[_order(rows)] = rows.terminated
-    if ended.all():
-        return probabilities_of(target.policy, target.state, labels, logged=taken).copy()
-    states = _replaced(target.state_next, ended)
-    return np.array(probabilities_of(target.policy, states, labels, logged=taken)[_order(rows)])
+def _in_given_successors(
+    rows: Rows, target: PolicyArguments, labels: NDArray[Any] | None, taken: NDArray[Any]
+) -> Array:
+    """Return the probabilities in the states of `X_next`, (T, n_actions); in terminal ones, those of any state."""
+    policy = target.policy
+    name = "target_policy"
+    states: Any = rows.X_next
+    of = "X_next"
+    if not is_function(policy):
+        policy = target.after
+        name = "target_policy_next"
+        if policy is None:
+            raise InvalidInputError(
+                "`target_policy_next` must be given with `X_next` and an array as `target_policy`: the probabilities "
+                "of the actions in successors. Or pass a function of states as `target_policy`."
+            )
+    elif target.takes_state:
+        states = target.state_next
+        of = "state_next"
+        if states is None:
+            raise InvalidInputError('`state_next` must be given with `X_next` and policy_of="state".')
+        _check_length("state_next", states, rows)
+    else:
+        states = _as_given(rows, states)
+    if rows.terminated.all():  # no successor counts
+        return _in_rows(rows, target, labels, taken)
+    ended = _as_given(rows, rows.terminated)
+    return np.asarray(probabilities_of(policy, states, labels, name, taken, of, ended)[_order(rows)])
 
 
-def _replaced(states: Any, ended: Flags) -> Any:
-    """Return states with a known row in the place of those after an end, which may hold anything."""
-    known = int(np.argmin(ended))
-    places = np.where(ended, known, np.arange(len(ended)))
-    if hasattr(states, "iloc"):
-        return states.iloc[places]
-    return states[places] if hasattr(states, "shape") else np.asarray(states)[places]
-
-
-def _known_after_ends(policy: Any, rows: Rows) -> Any:
-    """Return probabilities in successors with numbers in place of NaN after ends, where they are not used."""
-    ended = np.zeros(len(rows), np.bool_)
-    ended[_order(rows)] = rows.terminated
-    if ended.all() or not ended.any() or sparse.issparse(policy) or np.shape(policy)[:1] != (len(rows),):
-        return policy
-    return _replaced(policy, ended)
+def _check_length(name: str, states: Any, rows: Rows) -> None:
+    """Refuse raw columns of other rows before a policy is asked about them."""
+    shape = np.shape(states)
+    if shape[:1] != (len(rows),):
+        raise InvalidInputError(f"`{name}` must have one row per row of `X`, ({len(rows)}, p); got {shape}.")
 
 
 def _of_same_width(P: Array, after: Array) -> tuple[Array, Array]:

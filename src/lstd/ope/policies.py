@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_real, shown, shown_id
-from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.ope.pairs import by_action, check_probabilities, check_table, is_continuous, one_per_row, values_in
-from lstd.types import Array, FeaturesLike
+from lstd.types import Array, FeaturesLike, Flags
 
 _SAME = 1e-10  # relative difference of values that are equal but for rounding
 _CONTINUOUS = "For continuous actions, give `importance_ratio`, the ratio of the densities of both policies"
@@ -121,7 +120,13 @@ NO_POLICY = PolicyArguments(None)
 
 
 def probabilities_of(
-    policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy", logged: Any = None
+    policy: Any,
+    X: Any,
+    labels: NDArray[Any] | None,
+    name: str = "target_policy",
+    logged: Any = None,
+    states: str = "X",
+    unused: Flags | None = None,
 ) -> Array:
     """Return the checked probabilities (T, n_actions) of a policy in states (T, n).
 
@@ -131,12 +136,18 @@ def probabilities_of(
         Labels of the actions, if known.
     logged : array-like, optional
         Logged actions, which say how many there are where the policy is given by the actions that it takes.
+    states : str, default "X"
+        Name of the states in messages.
+    unused : ndarray of shape (T,), optional
+        Rows, not all, whose states and probabilities may hold anything: those of another row take their place.
     """
     of = name
     given = policy
-    if is_function(policy):
-        of, given = _asked(policy, X, name)
     n_rows = int(np.shape(X)[0])
+    if is_function(policy):
+        of, given = _asked(policy, _replaced(X, unused), name, states)
+    if not sparse.issparse(given) and np.shape(given)[:1] == (n_rows,):
+        given = _replaced(given, unused)
     if _has_one_per_row(given, labels, logged):
         return _of_actions(of, given, n_rows, labels, logged)
     P = by_action(of, given, labels)
@@ -147,19 +158,34 @@ def probabilities_of(
     return P
 
 
-def _asked(policy: Any, X: Features, name: str) -> tuple[str, Any]:
+def _replaced(values: Any, unused: Flags | None) -> Any:
+    """Return values of rows with those of the first used row in the place of unused ones."""
+    if unused is None or not unused.any():
+        return values
+    first_used = int(np.argmin(unused))
+    places = np.where(unused, first_used, np.arange(len(unused)))
+    if hasattr(values, "iloc"):
+        return values.iloc[places]
+    if hasattr(values, "column_names"):  # a table of Arrow
+        return values.take(places)
+    if hasattr(values, "shape"):
+        return values[places]
+    return np.asarray(values)[places]
+
+
+def _asked(policy: Any, X: Any, name: str, states: str) -> tuple[str, Any]:
     """Return a name for messages and what a policy says of states."""
     if hasattr(policy, "action_values"):
-        return f"{name}(X)", EpsilonGreedy(policy)(X)
+        return f"{name}({states})", EpsilonGreedy(policy)(X)
     if not hasattr(policy, "predict"):
-        return f"{name}(X)", policy(X)
+        return f"{name}({states})", policy(X)
     options = {}
     if "deterministic" in _parameters(policy.predict):
         options["deterministic"] = True  # an agent that draws its actions would say others each time
     taken = policy.predict(X, **options)
     if isinstance(taken, tuple):  # with the state of the agent
         taken = taken[0]
-    return f"{name}.predict(X)", taken
+    return f"{name}.predict({states})", taken
 
 
 def _parameters(function: Any) -> Any:
