@@ -269,6 +269,35 @@ def test_bounds_are_kept_in_comparisons():
         assert 0.0 <= one.lower <= one.upper <= 1.0
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.0, 3.0)])
+@pytest.mark.parametrize("n", [5, 6, 12])
+def test_differences_are_cut_at_the_width_of_the_bounds(n, bounds):
+    data = untied(n)
+    policies = ([0.1, 0.9], [0.95, 0.05], [0.5, 0.5])
+    values = [
+        evaluate_policy(**data | {"target_policy": np.full((n, 2), p)}, gamma=1.0, bounds=bounds) for p in policies
+    ]
+    free = [evaluate_policy(**data | {"target_policy": np.full((n, 2), p)}, gamma=1.0) for p in policies]
+    width = bounds[1] - bounds[0]
+    found = compare_policies(values, level=0.999)
+    assert (compare_policies(free, level=0.999).upper > 1.0).any()
+    assert (found.lower >= -width).all()
+    assert (found.upper <= width).all()
+    assert (found.lower <= found.difference).all()
+    assert (found.difference <= found.upper).all()
+
+
+def test_values_with_different_bounds_are_not_compared():
+    data = untied(30)
+    calls = {bounds: evaluate_policy(**data, gamma=1.0, bounds=bounds) for bounds in (None, (0.0, 1.0), (0.0, 2.0))}
+    for one, two, said in (
+        ((0.0, 1.0), (0.0, 2.0), r"'one' has \(0, 1\), 'two' has \(0, 2\)"),
+        (None, (0.0, 2.0), r"'one' has none, 'two' has \(0, 2\)"),
+    ):
+        with pytest.raises(InvalidInputError, match=rf"same bounds of the return; {said}\. Give the same `bounds="):
+            compare_policies({"one": calls[one], "two": calls[two]})
+
+
 def test_differences_of_tied_returns_are_those_of_the_definition():
     data = patients(30, 30)
     policies = {"one": [0.3, 0.7], "two": [0.8, 0.2], "three": [0.5, 0.5]}

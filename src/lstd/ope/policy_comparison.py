@@ -4,7 +4,8 @@ Block e contributes c_e^j to the error of policy j (:mod:`lstd.ope.policy_value`
 difference of two policies is Σ_e (c_e^i − c_e^j)². The intervals of all pairs hold together: their half width is q
 times the standard error, with q the quantile of the largest |t| over the pairs, of a multivariate Student's t with the
 covariance of the contributions, from random draws. q is between the quantiles of one pair and of Bonferroni. Tied
-returns make intervals wider (:mod:`lstd.ope.tied_returns`), with 1 − level divided by the number of pairs.
+returns make intervals wider (:mod:`lstd.ope.tied_returns`), with 1 − level divided by the number of pairs. With bounds
+[a, b] of the return, the differences and their intervals are within ±(b − a).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
 from lstd.ope.policy_value import PolicyValue, blocks_of, doubted, evaluated, value_by_blocks
+from lstd.ope.tied_returns import Bounds
 from lstd.ope.value_by_blocks import ValueByBlocks
 from lstd.statistics.counts import marks_until
 from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
@@ -112,8 +114,9 @@ def compare_policies(
     models : dict or sequence of fitted LSTDQ, or of fitted LSTD, or of PolicyValue
         At least two, fitted to the same rows, rewards and weights, in the same order. Target policies and settings may
         differ, and weights by ratios and visits. Or their values by :func:`evaluate_policy` or :func:`policy_value`,
-        for which other arguments but `level` and `seed` do not count. In a sequence, the names are 0, 1, …. Intervals
-        of what :func:`evaluate_policy` shrinks are those of the estimates, as far as the values are inside.
+        for which other arguments but `level` and `seed` do not count; all with the same `bounds`, or none. In a
+        sequence, the names are 0, 1, …. Intervals of what :func:`evaluate_policy` shrinks are those of the estimates,
+        as far as the values are inside.
     initial_states, weights, sample
         As in :func:`policy_value`.
     level : float in (0, 1), default 0.95
@@ -130,7 +133,8 @@ def compare_policies(
     Raises
     ------
     InvalidInputError
-        When an argument breaks a rule, the models were not fitted to the same data, or one has no intervals.
+        When an argument breaks a rule, the models were not fitted to the same data or have different bounds, or one
+        has no intervals.
 
     Warns
     -----
@@ -166,6 +170,11 @@ def compare_policies(
             parts.append(value_by_blocks(one, initial_states, policies[name], weights, sample).with_ties())
     for name, part in zip(names[1:], parts[1:], strict=True):
         _check_same_data(parts[0], part, (names[0], name))
+        _check_same_bounds(parts[0].bounds, part.bounds, (names[0], name))
+    largest = np.inf  # of all differences
+    if parts[0].bounds is not None:
+        a, b = parts[0].bounds
+        largest = b - a
 
     values = []
     for one, part in zip(given.values(), parts, strict=True):
@@ -181,8 +190,9 @@ def compare_policies(
     for several in _all_parts(parts):
         half, error = _half_widths(several, shares, level, seed)
         middle = _differences([one.value for one in several])  # without shrinking
-        lower = np.minimum(lower, middle - half)
-        upper = np.maximum(upper, middle + half)
+        middle = np.clip(middle, -largest, largest)
+        lower = np.minimum(lower, np.maximum(middle - half, -largest))
+        upper = np.maximum(upper, np.minimum(middle + half, largest))
         errors.append(error)
     return PolicyComparison(tuple(names), tuple(values), difference, errors[0], lower, upper, level)
 
@@ -260,6 +270,22 @@ def _check_same_data(first: ValueByBlocks, second: ValueByBlocks, names: tuple[A
             f"`models` must be fitted to the same rewards and weights; those of {names[0]!r} and {names[1]!r} differ. "
             'Fit all of them to the same data; those from files with weighting="none".'
         )
+
+
+def _check_same_bounds(first: Bounds | None, second: Bounds | None, names: tuple[Any, Any]) -> None:
+    """Refuse two values with other bounds of the return of the same episodes."""
+    if first != second:
+        raise InvalidInputError(
+            f"`models` must have the same bounds of the return; {names[0]!r} has {_shown_bounds(first)}, {names[1]!r} "
+            f"has {_shown_bounds(second)}. Give the same `bounds=(a, b)` to `evaluate_policy` or `policy_value` for "
+            "all of them, or for none."
+        )
+
+
+def _shown_bounds(bounds: Bounds | None) -> str:
+    if bounds is None:
+        return "none"
+    return f"({bounds[0]:g}, {bounds[1]:g})"
 
 
 def _mark_of(part: ValueByBlocks) -> NDArray[np.uint64]:

@@ -15,7 +15,6 @@ share of the population that n draws all miss with probability (1 − level)/2. 
 interval is that of Clopper and Pearson (1934); for large n it is v ± h.
 
 For the difference of two policies with weights w¹ and w², w ∝ |w¹ − w²| gives n, and c = p min(1, Σ |w¹ − w²|)(b − a).
-
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class TiedReturns:
         total = float(apart.sum())
         if not total:
             return half
-        a, b = zip(self.bounds, other.bounds, strict=True)
+        a, b = zip(self.bounds, other.bounds, strict=True)  # guessed bounds may differ
         hidden = missed_share(apart / total, level) * min(1.0, total) * (max(b) - min(a))
         return _widened(half, hidden)
 
