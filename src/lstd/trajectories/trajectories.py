@@ -797,8 +797,8 @@ class Trajectories:
         Returns
         -------
         Trajectories
-            The same rows with more features, for a state that hides something: see the Notes of
-            :func:`lstd.ope.evaluate_policy`.
+            The same rows with more features, for a state that hides something: see
+            :class:`lstd.ope.HiddenStateCheck`, of which :func:`lstd.ope.evaluate_policy` warns.
 
         Raises
         ------
