@@ -168,6 +168,13 @@ def test_continuous_actions_of_an_agent_are_named():
         evaluate_policy(gamma=GAMMA, state=state, policy_of="state", **data | {"target_policy": Steering()})
 
 
+def test_continuous_actions_of_several_numbers_are_named():
+    data, state = simulated()
+    several = np.random.default_rng(0).normal(size=(len(state), 2))
+    with pytest.raises(InvalidInputError, match=r"`actions` must hold .* They are continuous. Give `importance_ratio`"):
+        evaluate_policy(gamma=GAMMA, **data | {"actions": several})
+
+
 def test_columns_are_as_good_as_vectors():
     data, state = simulated()
     names = ("y", "actions", "behavior_probability", "episode", "terminated")
@@ -331,6 +338,35 @@ def test_a_message_about_successors_names_them(of, name):
     rows["target_policy"] = lambda s: PROCESS.pi[np.asarray(s)[:, 0].astype(int)]
     with pytest.raises(InvalidInputError, match="`state_next` must have one row per row of `X`"):
         evaluate_policy(gamma=GAMMA, state=own, policy_of="state", **rows, **short)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("of", [None, "X", "state"])
+def test_a_successor_that_is_not_known_is_refused(of, grouped):
+    data, state = simulated()
+    rows, own, successors = with_successors(data, state)
+    if grouped:
+        rows = in_groups(rows)
+    functions = {"X": lambda X: X @ PROCESS.pi, "state": lambda s: PROCESS.pi[s[:, 0].astype(int)]}
+    if of is not None:
+        rows["target_policy"] = functions[of]
+        del successors["target_policy_next"]
+    row = int(np.flatnonzero(~rows["terminated"])[3])
+    for name in ("state_next", "X_next"):
+        values = successors[name].copy()
+        values[row] = np.nan
+        with pytest.raises(InvalidInputError, match=rf"`{name}` must be .*\b{row}\b.*nan"):
+            evaluate_policy(gamma=GAMMA, state=own, policy_of=of, **rows, **successors | {name: values})
+
+
+def test_raw_columns_that_are_not_always_known_need_not_be_in_successors():
+    data, state = simulated()
+    rows, own, successors = with_successors(data, state)
+    measured = np.column_stack([own, np.where(np.arange(len(own)) % 3 == 0, np.nan, own[:, 0])])
+    after = np.column_stack([successors["state_next"], np.full(len(own), 1.0)])
+    after[::4, 1] = np.nan
+    found = evaluate_policy(gamma=GAMMA, state=measured, **rows, **successors | {"state_next": after})
+    assert np.isfinite(found.value)
 
 
 def test_the_last_reward_of_an_episode_that_timed_out_counts():

@@ -120,13 +120,15 @@ def evaluate_policy(
     random_state : int, default 0
     policy_of : {"X", "state"}, optional
         What a `target_policy` that is a function, or has `predict`, takes; needed with `state`. Policies of this
-        package, :class:`EpsilonGreedy` and :class:`LSTDQ`, take `X`.
+        package, :class:`EpsilonGreedy` and :class:`LSTDQ`, take `X`. It gets all rows in the order given, and with
+        `X_next` all successors, of which those after an end are copies of another.
     state_next : array-like of shape (T, p), optional
-        Raw columns of the states of `X_next`, needed with both `state` and `X_next`; after an end, anything.
+        Raw columns of the states of `X_next`, needed with both `state` and `X_next`; after an end, anything, and
+        otherwise NaN only in columns of `state` that have it.
     importance_ratio : array-like of shape (T,), optional
         Ratio π/μ of the logged action, in place of `actions` and both policies: for continuous actions, the ratio of
-        their densities. What needs pairs of a state and an action is then left out: action values, doubly robust
-        values, and the check for a hidden state.
+        their densities. `X_next` then needs no `target_policy_next`. What needs pairs of a state and an action is left
+        out: action values, doubly robust values, and the check for a hidden state.
     bounds : tuple of two floats, optional
         Least and largest return, discounted, that an episode can have, such as (0, 1) where the reward is 1 for a
         patient who goes home. The value and the interval are within; where returns are tied, see Notes.

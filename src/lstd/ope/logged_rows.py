@@ -31,8 +31,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from lstd._kernels.forward_view import dual_weights, forward_rows
+from lstd.data.convert import as_real
 from lstd.data.doubts import support_doubt, unused_rows, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
+from lstd.data.ids import first_true
 from lstd.data.read_only import lock, read_only
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Columns, Rows, repeated
@@ -461,6 +463,7 @@ def _in_given_successors(
         if states is None:
             raise InvalidInputError('`state_next` must be given with `X_next` and policy_of="state".')
         _check_length("state_next", states, rows)
+        check_successors_known(target.state, states, rows)
     else:
         states = _as_given(rows, states)
     if rows.terminated.all():  # no successor counts
@@ -474,6 +477,26 @@ def _check_length(name: str, states: Any, rows: Rows) -> None:
     shape = np.shape(states)
     if shape[:1] != (len(rows),):
         raise InvalidInputError(f"`{name}` must have one row per row of `X`, ({len(rows)}, p); got {shape}.")
+
+
+def check_successors_known(state: Any, state_next: Any, rows: Rows) -> None:
+    """Refuse a successor without a number that all rows of `state` have, unless it follows an end.
+
+    Columns with NaN in `state` are such that a number may be unknown.
+    """
+    columns = as_real("state", state)
+    after = as_real("state_next", state_next)
+    if after.shape != columns.shape:
+        return  # refused by another check
+    columns = columns.reshape(len(rows), -1)
+    always_known = ~np.isnan(columns).any(axis=0)
+    lost = (np.isnan(after.reshape(len(rows), -1)) & always_known).any(axis=1)
+    row = first_true(lost & ~_as_given(rows, rows.terminated))
+    if row is not None:
+        raise InvalidInputError(
+            "`state_next` must be known where the episode goes on, in columns that all rows of `state` have; row "
+            f"{row} has nan. Correct it, or set `terminated` where an episode ended."
+        )
 
 
 def _of_same_width(P: Array, after: Array) -> tuple[Array, Array]:

@@ -35,7 +35,7 @@ from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
-from lstd.ope.logged_rows import LoggedRows, Places, scattered, warn_of_support
+from lstd.ope.logged_rows import LoggedRows, Places, check_successors_known, scattered, warn_of_support
 from lstd.ope.pairs import values_in
 from lstd.ope.tied_returns import largest_sum
 from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
@@ -185,6 +185,7 @@ class LoggedStates:
             names = column_names("state", state) or tuple(f"state[{j}]" for j in range(columns.shape[1]))
             if state_next is not None:
                 after = _raw_columns("state_next", state_next, rows, columns.shape[1])
+                check_successors_known(state, state_next, rows)
         for place in (columns, after):
             if place is not None and (np.abs(place) > _LARGEST_COLUMN).any():  # false for NaN
                 raise InvalidInputError(

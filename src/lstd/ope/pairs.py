@@ -25,6 +25,8 @@ _DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of 
 _DENSE_SHARE = 0.25  # and share of the blocks that are not zero, from which it is
 _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may come from float32
 
+_BY_RATIO = "Give `importance_ratio`, the ratio of the densities of both policies, to `evaluate_policy` or LSTD."
+
 
 def one_per_row(actions: Any) -> NDArray[Any]:
     """Return actions or labels as an array; raise InvalidInputError if some are not numbers or text, such as lists."""
@@ -118,7 +120,12 @@ class StateActionFeatures:
         """Return the place of each action among the labels; `rows` are their numbers in a message."""
         given = one_per_row(actions)
         if given.ndim != 1:
-            raise InvalidInputError(f"`actions` must hold {self._choices()}, one per row; got {shown(actions)}.")
+            remedy = ""
+            if is_continuous(given):
+                remedy = f" They are continuous. {_BY_RATIO}"
+            raise InvalidInputError(
+                f"`actions` must hold {self._choices()}, one per row; got {shown(actions)}.{remedy}"
+            )
         found: Codes = np.zeros(len(given), np.intp)
         try:
             order = np.argsort(self.labels, kind="stable")
@@ -130,8 +137,7 @@ class StateActionFeatures:
         if unknown.any() and is_continuous(given) and not is_continuous(self.labels):
             number = given[given % 1.0 != 0.0][0]
             raise InvalidInputError(
-                f"`actions` must hold {self._choices()}; they are continuous, such as {number:.4g}. Give "
-                "`importance_ratio`, the ratio of the densities of both policies, to `evaluate_policy` or LSTD."
+                f"`actions` must hold {self._choices()}; they are continuous, such as {number:.4g}. {_BY_RATIO}"
             )
         i = first_true(unknown)
         if i is not None:
