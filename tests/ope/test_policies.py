@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.tree import DecisionTreeClassifier
 
 from logged_actions import PROCESS
@@ -300,6 +301,8 @@ def test_a_function_is_not_asked_about_what_follows_an_end(grouped, unknown):
         rows = in_groups(rows)
     after = {"X_next": successors["X_next"], "target_policy_next": successors["target_policy_next"]}
     expected = evaluate_policy(gamma=GAMMA, **rows | after)
+    thin = sparse.coo_array(after["target_policy_next"])
+    assert evaluate_policy(gamma=GAMMA, **rows | after | {"target_policy_next": thin}) == expected
 
     def of_features(X):
         assert np.isin(X, [0.0, 1.0]).all()

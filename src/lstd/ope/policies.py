@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_real, shown, shown_id
+from lstd.data.feature_arrays import check_indices
 from lstd.errors import InvalidInputError
 from lstd.ope.pairs import by_action, check_probabilities, check_table, is_continuous, one_per_row, values_in
 from lstd.types import Array, FeaturesLike, Flags
@@ -146,7 +147,9 @@ def probabilities_of(
     n_rows = int(np.shape(X)[0])
     if is_function(policy):
         of, given = _asked(policy, _replaced(X, unused), name, states)
-    if not sparse.issparse(given) and np.shape(given)[:1] == (n_rows,):
+    if sparse.issparse(given):
+        check_indices(of, given)
+    if np.shape(given)[:1] == (n_rows,):
         given = _replaced(given, unused)
     if _has_one_per_row(given, labels, logged):
         return _of_actions(of, given, n_rows, labels, logged)
@@ -164,6 +167,8 @@ def _replaced(values: Any, unused: Flags | None) -> Any:
         return values
     first_used = int(np.argmin(unused))
     places = np.where(unused, first_used, np.arange(len(unused)))
+    if sparse.issparse(values):
+        return values.tocsr()[places]
     if hasattr(values, "iloc"):
         return values.iloc[places]
     if hasattr(values, "column_names"):  # a table of Arrow
