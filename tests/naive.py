@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
+from scipy import stats
 
 GAMMA = 0.99
 PROBLEMS = {"small": (10, 3, 0.1, 100), "large": (100, 10, 0.1, 1000), "deterministic": (100, 3, 0.0, 1000)}
@@ -867,6 +868,32 @@ def persistence(rewards, predictions, episode, action, group):
             if episode[t] == episode[t - 1] and action[t] == action[t - 1]:
                 u[group[t]] += one[t] * two[t - 1] + two[t] * one[t - 1]
     return [*u.values()]
+
+
+def chance_of_persistence(u, rewards, pair, episode, action, group):
+    """The p-value of z = Σ u / √Σ u²: that of a larger z, or 50 times that of a smaller one if it is less.
+
+    A smaller one counts as the dependence of rewards of equal pairs on whether the action is that of the row before.
+    """
+
+    def chances(u):
+        size = sum(x**2 for x in u)
+        if not size:
+            return 1.0, 1.0
+        freedom = max(size**2 / sum(x**4 for x in u) - 1.0, 1.0)
+        return stats.t.sf(sum(u) / np.sqrt(size), freedom), stats.t.cdf(sum(u) / np.sqrt(size), freedom)
+
+    larger, smaller = chances(u)
+    if sum(u) >= 0.0:
+        return larger
+    again = [float(t > 0 and episode[t] == episode[t - 1] and action[t] == action[t - 1]) for t in range(len(rewards))]
+    within = dict.fromkeys(group, 0.0)
+    for t, own in enumerate(pair):
+        equal = [s for s, other in enumerate(pair) if other == own]
+        mean_again, mean_reward = np.mean([again[s] for s in equal]), np.mean([rewards[s] for s in equal])
+        within[group[t]] += (again[t] - mean_again) * (rewards[t] - mean_reward)
+    depends = min(1.0, 2.0 * min(chances([*within.values()])))
+    return min(larger, 50.0 * max(smaller, depends))
 
 
 def first_choice(choice, estimate, per_decision, error, chance_if_nothing_is_hidden, times_wider=1.0):

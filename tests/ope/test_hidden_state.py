@@ -56,6 +56,39 @@ def cured(n, seed=0, visits=6):
     }  # fmt: skip
 
 
+def doses(n, seed):
+    """Patients whom three doses in a row cure; the record has the dose alone."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for patient in range(n):
+        in_a_row = 0
+        end = False
+        while not end:
+            dose = int(random.random() < 0.5)
+            in_a_row = dose * (in_a_row + 1)
+            cure = in_a_row == 3
+            end = cure or random.random() < 0.1
+            rows.append((patient, dose, float(cure), end))
+    patient, dose, cure, end = (np.array(column) for column in zip(*rows, strict=True))
+    return {
+        "X": np.ones((len(rows), 1)), "y": cure, "actions": dose, "behavior_probability": np.full(len(rows), 0.5),
+        "target_policy": np.full((len(rows), 2), [0.1, 0.9]), "episode": patient, "terminated": end,
+    }  # fmt: skip
+
+
+def rare_gains(n, seed, chance=0.02):
+    """One state, and rewards that are rare and do not depend on one another; few logs hold two in a row."""
+    random = np.random.default_rng(seed)
+    episode = np.repeat(np.arange(n), 10)
+    last = np.tile(np.arange(10) == 9, n)
+    gains = (random.random(10 * n) < chance).astype(float)
+    return {
+        "X": np.ones((10 * n, 1)), "y": gains, "actions": random.integers(2, size=10 * n), "episode": episode,
+        "behavior_probability": np.full(10 * n, 0.5), "target_policy": np.full((10 * n, 2), [0.1, 0.9]),
+        "terminated": last,
+    }  # fmt: skip
+
+
 def test_the_check_is_that_of_the_definition():
     data, state = simulated()
     data["groups"] = data["episode"] // 2
@@ -65,9 +98,9 @@ def test_the_check_is_that_of_the_definition():
     predicted = predicted_rewards(log)
     u = naive.persistence(log.logged.rewards, predicted, log.logged.episode, log.logged.codes, group)
     z = sum(u) / np.sqrt(sum(x**2 for x in u))
-    n = sum(x**2 for x in u) ** 2 / sum(x**4 for x in u)
+    expected = expected_chance(log, u)
     assert_close(found.z, z, "sums")
-    assert_close(found.p_value, stats.t.sf(z, max(n - 1.0, 1.0)), "sums")
+    assert_close(found.p_value, expected, "sums")
     for k in range(3):  # rewards are predicted for groups that did not teach them, by others in the two errors
         changed = data | {"y": data["y"] + (log.folds == k)}
         for before, after in zip(predicted, predicted_rewards(log_of(changed, state)), strict=True):
@@ -78,6 +111,26 @@ def test_the_check_is_that_of_the_definition():
             others = np.delete(moved, k, axis=1) > 1e-9
             assert others.sum(axis=1).tolist() == [1, 1]
             assert others.sum(axis=0).tolist() == [1, 1]
+
+
+def expected_chance(log, u):
+    """The p-value by its definition, from the products of each group."""
+    logged = log.logged
+    codes = logged.codes.tolist()
+    pair = [(*row, code) for row, code in zip(log.at.tolist(), codes, strict=True)]
+    return naive.chance_of_persistence(u, logged.rewards, pair, logged.episode, codes, logged.group.tolist())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_chance_is_that_of_the_definition_on_both_sides(seed):
+    data = doses(30, seed) if seed % 2 else diseases(30, lasts=True, seed=seed)
+    log = log_of(data, None)
+    logged = log.logged
+    found = hidden_state_check(log)
+    predicted = predicted_rewards(log)
+    u = naive.persistence(logged.rewards, predicted, logged.episode, logged.codes, logged.group.tolist())
+    assert_close(found.p_value, expected_chance(log, u), "sums")
+    assert (found.z < 0.0) == (seed % 2 == 1)
 
 
 def test_a_few_groups_that_decide_prove_nothing():
@@ -101,6 +154,52 @@ def test_what_lasts_and_is_not_recorded_is_noticed():
             rejected[lasts] += hidden_state_check(log_of(data, None)).hides
     assert rejected[1] == 10
     assert rejected[0] <= 2
+
+
+def test_errors_that_alternate_are_noticed():
+    truth = np.zeros(3)  # by doses in a row so far; 0.9 is both the target's chance of a dose and that to stay
+    for _ in range(1000):
+        after = np.array([0.9 * truth[1], 0.9 * truth[2], 1.0])
+        truth = 0.9 * after + 0.1 * 0.9 * truth[0]
+    for seed in range(3):
+        with pytest.warns(MisfitWarning, match=r"seems to hide something .* z = -.*with_history"):
+            found = evaluate_policy(**doses(300, seed), gamma=1.0, bounds=(0.0, 1.0))
+        assert found.hidden.z < -5.0
+        assert found.hidden.p_value < 0.01
+        assert "table of pairs" not in found.candidates
+        assert found.lower <= truth[0] <= found.upper
+
+
+def cards(n, seed):
+    """Draw on at random, up to 21: the sum says all, but trees fit only a part of what it says."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for game in range(n):
+        total = int(random.integers(4, 21))
+        end = False
+        while not end:
+            draw = int(random.random() < 0.7)
+            after = total + draw * int(min(random.integers(1, 14), 10))
+            lost = after > 21 or (not draw and random.random() > (total - 3) / 18)
+            end = lost or not draw
+            reward = float(end) * (1.0 - 2.0 * lost)
+            rows.append((game, total, draw, reward, end))
+            total = after
+    game, total, draw, reward, end = (np.array(column) for column in zip(*rows, strict=True))
+    return {
+        "X": total[:, np.newaxis] / 20.0, "y": reward, "actions": draw, "episode": game, "terminated": end,
+        "behavior_probability": np.where(draw, 0.7, 0.3), "target_policy": np.full((len(rows), 2), [0.5, 0.5]),
+    }  # fmt: skip
+
+
+def test_below_zero_markov_logs_are_not_rejected():
+    logs = []
+    for seed in range(8):
+        data, state = simulated(70, 8, seed)
+        logs += [log_of(rare_gains(300, seed), None), log_of(cards(500, seed), None), log_of(data, state)]
+    found = [hidden_state_check(log) for log in logs]
+    assert min(one.z for one in found) < -3.0
+    assert not any(one.hides and one.z < 0.0 for one in found)
 
 
 @pytest.mark.parametrize("reward", [0.0, 0.1])
