@@ -13,8 +13,8 @@ is about that of Student's t with n − 1 degrees of freedom, n = (Σ_e u_e²)²
 states that are rare and badly predicted, z is large by chance, and n is small.
 
 Errors that alternate cannot come from a state that says all, either: where three doses in a row are needed, a dose that
-succeeds follows two that did not. But trees that miss part of what a state shows leave such errors as well, in every
-log of Blackjack. So a z below zero counts only if rewards of the same state and action also depend on whether the row
+succeeds follows two that did not. But trees that miss part of what a state shows leave such errors as well, in most
+logs of Blackjack. So a z below zero counts only if rewards of the same state and action also depend on whether the row
 before has that action, h_t = 1, which no prediction can bring about:
 
     u'_e = Σ_t (h_t − h̄)(r_t − r̄),   z' = Σ_e u'_e / √Σ_e u'_e²,
