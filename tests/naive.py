@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
-from scipy import stats
 
 GAMMA = 0.99
 PROBLEMS = {"small": (10, 3, 0.1, 100), "large": (100, 10, 0.1, 1000), "deterministic": (100, 3, 0.0, 1000)}
@@ -870,10 +869,11 @@ def persistence(rewards, predictions, episode, action, group):
     return [*u.values()]
 
 
-def chance_of_persistence(u, rewards, pair, episode, action, group):
+def chance_of_persistence(u, rewards, pair, episode, action, group, chance_above):
     """The p-value of z = Σ u / √Σ u²: that of a larger z, or 50 times that of a smaller one if it is less.
 
     A smaller one counts as the dependence of rewards of equal pairs on whether the action is that of the row before.
+    `chance_above` is that of Student's t, by its value and degrees of freedom.
     """
 
     def chances(u):
@@ -881,7 +881,7 @@ def chance_of_persistence(u, rewards, pair, episode, action, group):
         if not size:
             return 1.0, 1.0
         freedom = max(size**2 / sum(x**4 for x in u) - 1.0, 1.0)
-        return stats.t.sf(sum(u) / np.sqrt(size), freedom), stats.t.cdf(sum(u) / np.sqrt(size), freedom)
+        return chance_above(sum(u) / np.sqrt(size), freedom), chance_above(-sum(u) / np.sqrt(size), freedom)
 
     larger, smaller = chances(u)
     if sum(u) >= 0.0:

@@ -118,7 +118,8 @@ def expected_chance(log, u):
     logged = log.logged
     codes = logged.codes.tolist()
     pair = [(*row, code) for row, code in zip(log.at.tolist(), codes, strict=True)]
-    return naive.chance_of_persistence(u, logged.rewards, pair, logged.episode, codes, logged.group.tolist())
+    group = logged.group.tolist()
+    return naive.chance_of_persistence(u, logged.rewards, pair, logged.episode, codes, group, stats.t.sf)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
