@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse, special
 
 import naive
-from lstd import LSTD
+from lstd import LSTD, HorizonLSTD
 from lstd.errors import BiasWarning, InvalidInputError
 from tolerances import assert_close
 
@@ -109,3 +109,13 @@ def test_infinite_values_are_no_reason_to_blame_the_features(fit_intercept):
         model = LSTD(1.0, lmbda, fit_intercept=fit_intercept).fit(np.eye(4)[states], y, **columns)
         with pytest.raises(InvalidInputError, match=r"no end is reached have infinite values\. Drop these states"):
             model.bias_check(np.eye(4)[states], y, **columns)
+
+
+@pytest.mark.parametrize("make", [lambda: LSTD(0.9, 0.9), lambda: HorizonLSTD(12, check=False)])
+def test_episodes_that_are_all_alike_say_nothing_of_chance(make):
+    """What rounding leaves of their differences, which is not the same on all processors, is no evidence."""
+    X = np.tile(np.eye(2), (20, 1))
+    rows = {"episode": np.arange(40) // 4, "terminated": np.arange(40) % 4 == 3}
+    check = make().fit(X, np.ones(40), **rows).bias_check(X, np.ones(40), **rows)
+    assert check.p_value == 1.0
+    assert not check.biased

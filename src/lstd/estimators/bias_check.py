@@ -11,7 +11,8 @@ vectors q_e, G the mean of φφᵀ and W = D G Dᵀ. Box's F
 
 compares the mean squared difference of the predictions with its expectation by chance. A difference that is clear but
 less than a hundredth of the mean squared residual is no reason to warn. tr((GΣ)²) is estimated without
-the bias from E blocks (Bai and Saranadasa 1996).
+the bias from E blocks (Bai and Saranadasa 1996). Where all blocks say the same, there is no chance to compare with, and
+the p-value is 1.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from lstd.types import Array
 T = TypeVar("T")
 
 _OF_ERROR = 0.25  # of the standard error of predictions: intervals cover a smaller difference
+_ROUNDING = 1e-10  # of the predictions: where chance explains less, blocks of data differ by rounding
 FEWEST = (5, 20)  # episodes, and rows of one
 # In units of the mean square or variance of a feature; a larger one alone would make the two estimates differ.
 RIDGE = 2.0**-6
@@ -133,11 +135,13 @@ def compared(with_lmbda: Linear, with_one: Linear, gram: Array, residual: Array)
     difference = np.maximum(np.einsum("mi,ij,mj->m", d, gram, d), 0.0)  # which rounding makes negative
     expected = np.empty(len(d))
     p_value = np.empty(len(d))
+    size = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", weights, gram, weights), 0.0))
     for j, changes in enumerate(D):
         W = changes @ gram @ changes.T
         expected[j] = np.trace(W)
-        p_value[j] = _p_value(difference[j], W, one.shares, len(gram))
-    size = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", weights, gram, weights), 0.0))
+        p_value[j] = 1.0
+        if np.sqrt(expected[j]) > _ROUNDING * size[j]:
+            p_value[j] = _p_value(difference[j], W, one.shares, len(gram))
     error = np.sqrt(np.maximum(np.einsum("emi,ij,emj->m", other.vectors, gram, other.vectors), 0.0))
     check_range(difference, expected, size, error, residual)
     is_clear = p_value < SIGNIFICANT
@@ -157,8 +161,6 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
     """Return the probability by chance of a mean squared difference at least as large: Box's F."""
     n_blocks = len(W)
     trace = float(np.trace(W))
-    if not trace > 0.0:
-        return 1.0
     squares = (n_blocks - 1) ** 2 / ((n_blocks - 2) * (n_blocks + 1))
     squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # tr((GΣ)²) in units of the squared trace
     nu1 = float(np.clip(1.0 / max(squares, 1e-300), 1.0, n_features))
