@@ -110,28 +110,22 @@ def broken_pairs(pairs: Pairs, shown: Shown) -> list[Broken]:
                 remedy="Give rows of different groups different ids of episodes.",
             )
         )
-    pair = _first(pairs.earlier, pairs.together)
-    if pair is not None:
-        found.append(
-            Broken(
-                row=pair + 1,
-                argument="time",
-                must=_IN_ORDER,
-                found="is earlier than the row before it, of the same episode",
-                remedy="Sort the rows of each episode by time.",
+    orders = (
+        (pairs.earlier, "is earlier than", "Sort the rows of each episode by time."),
+        (pairs.at_once, "has the time of", "Drop or merge such rows."),
+    )
+    for broken, what, remedy in orders:
+        pair = _first(broken, pairs.together)
+        if pair is not None:
+            found.append(
+                Broken(
+                    row=pair + 1,
+                    argument="time",
+                    must=_IN_ORDER,
+                    found=f"{what} the row before it, of the same episode",
+                    remedy=remedy,
+                )
             )
-        )
-    pair = _first(pairs.at_once, pairs.together)
-    if pair is not None:
-        found.append(
-            Broken(
-                row=pair + 1,
-                argument="time",
-                must=_IN_ORDER,
-                found="has the time of the row before it, of the same episode",
-                remedy="Drop or merge such rows.",
-            )
-        )
     return found
 
 

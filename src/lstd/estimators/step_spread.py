@@ -166,25 +166,25 @@ def _completed_at_cuts(rows: Rows, paths: _Paths, fitted: Array, to_go: Array) -
 
 def _factor(paths: _Paths, weight: Array, group: NDArray[np.intp]) -> Array:
     """Return the factor of the variances, (m,), for errors of one path that go together."""
-    more = (_effective(paths.discounts) - 1.0)[:, np.newaxis] * paths.squares  # (k − 1) W
-    more_reached = (_effective(paths.reach) - 1.0)[:, np.newaxis] * paths.variance  # (K − 1) V
+    cross = (_effective(paths.discounts) - 1.0)[:, np.newaxis] * paths.squares  # (k − 1) W: products of errors at ρ = 1
+    cross_reached = (_effective(paths.reach) - 1.0)[:, np.newaxis] * paths.variance  # (K − 1) V
     excess = paths.error**2 - paths.squares
     factors = []
     for j in range(excess.shape[1]):
-        by_group = np.column_stack([np.bincount(group, weight * sums[:, j]) for sums in (excess, more)])
-        total_excess, total_more = by_group.sum(axis=0)
+        by_group = np.column_stack([np.bincount(group, weight * sums[:, j]) for sums in (excess, cross)])
+        total_excess, total_cross = by_group.sum(axis=0)
         whole = weight @ paths.variance[:, j]
         observed = weight @ paths.squares[:, j]
-        if not (total_more > 0.0 and whole > 0.0 and observed > 0.0):
+        if not (total_cross > 0.0 and whole > 0.0 and observed > 0.0):
             factors.append(1.0)
             continue
-        correlation = total_excess / total_more
-        per_correlation = weight @ more_reached[:, j] / whole
+        correlation = total_excess / total_cross
+        per_correlation = weight @ cross_reached[:, j] / whole
         if correlation < 0.0:
-            per_correlation = total_more / observed
-        unit = power_of_two(total_more)  # so that no square is out of range
+            per_correlation = total_cross / observed
+        unit = power_of_two(total_cross)  # so that no square is out of range
         left = (by_group[:, 0] - correlation * by_group[:, 1]) / unit
-        error = np.sqrt(np.sum(left**2)) / (total_more / unit)
+        error = np.sqrt(np.sum(left**2)) / (total_cross / unit)
         factors.append(beyond_chance(1.0 + correlation * per_correlation, (error * per_correlation) ** 2))
     return np.array(factors)
 
