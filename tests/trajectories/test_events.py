@@ -149,6 +149,16 @@ def test_rates_are_those_of_the_definition(seed, first):
     assert_close(count.X, data.X[:, [0, 1, 2, -1]], "sums")
 
 
+def test_rates_of_long_logs_are_those_of_the_definition():
+    random = np.random.default_rng(0)
+    times = random.integers(0, 60, 80) / 2.0
+    who = random.integers(0, 8, 80)
+    events = [(name, time, [], False) for name, time in zip(who.tolist(), times.tolist(), strict=True)]
+    table = pd.DataFrame({"who": who, "at": times})
+    data = Trajectories.from_events(table, episode="who", time="at", step=1.0, until=30.0, window=9, mean_at=2.0)
+    assert_close(data.X, np.array(naive.rates_of_events(events, [float(k) for k in range(31)], 9, 2)), "sums")
+
+
 def test_rates_by_hand():
     log = {"id": ["a", "a", "a", "b"], "day": days("01-05", "01-10", "01-24", "01-19")}
     data = read(log, window=2)  # rows on 8, 15, 22 and 29 January; half-way is the 22nd, one event in 17 and 3 days

@@ -555,7 +555,7 @@ def _sums(places: NDArray[np.intp], values: Array, size: int) -> Array:
 
 def _before(events: Events, who: NDArray[np.intp], edge: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the last event of the id before the edge of each row, (T,)."""
-    width = int(edge.max()) + 2
+    width = int(max(edge.max(), events.step.max())) + 2  # so that no step of an id passes for one of the next id
     places = np.searchsorted(events.code * width + events.step, who * width + edge, side="left") - 1
     return np.asarray(places)
 
