@@ -1010,9 +1010,9 @@ def rates_of_events(events, edges, window, at, start=-math.inf, first="apart"):
     """Features of the rows of `steps_of_events` where a window is given; `at` is the place of the edge of the mean.
 
     For the number of events, and for each amount: a rate since the first event, towards which the mean of all ids
-    counts as a window of steps; the rate of the last complete steps, a window of them at most, towards which the mean
-    counts as one step; and the first of them, times exp(-2 steps since the last event / window). Then come the amounts
-    of the first events, where they are "apart", and the steps since the last event, a window of them at most.
+    counts as the steps of `steps_of_mean`; the rate of the last complete steps, a window of them at most, towards which
+    the mean counts as one step; and the first of them, times exp(-2 steps since the last event / window). Then come the
+    amounts of the first events, where they are "apart", and the steps since the last event, a window of them at most.
     """
     rows = steps_of_events(events, edges, start, first)
     n_amounts = len(events[0][2])
@@ -1020,6 +1020,7 @@ def rates_of_events(events, edges, window, at, start=-math.inf, first="apart"):
     then = [features for _, k, features, _, _ in rows if k == at]
     since_first = sum(features[-1] for features in then)
     means = [sum(features[j] for features in then) / since_first for j in range(n_sums)]
+    mean_steps = [steps_of_mean(events, edges, rows, j, mean, window, at) for j, mean in enumerate(means)]
     found = []
     for name, k, features, _, _ in rows:
         own = sorted((event for event in events if event[0] == name), key=lambda event: event[1])
@@ -1032,10 +1033,47 @@ def rates_of_events(events, edges, window, at, start=-math.inf, first="apart"):
         since_last, since_first = features[-2:]
         row = []
         for j, mean in enumerate(means):
-            rate = (features[j] + window * mean) / (since_first + window)
+            rate = (features[j] + mean_steps[j] * mean) / (since_first + mean_steps[j])
             row += [rate, (recent[j] + mean) / (k - begin + 1), rate * math.exp(-2.0 * since_last / window)]
         found.append([*row, *features[n_sums:-2], min(since_last, window)])
     return found
+
+
+def steps_of_mean(events, edges, rows, j, mean, window, at):
+    """How many steps the mean counts as in the rate of sum `j`: the window, a quarter or a sixteenth of it.
+
+    Each row that has a complete step behind it and a window of steps before the edge `at` ahead of it forecasts the
+    sum of that window, per step. A smaller number needs a smaller squared error, and one that is clearly smaller where
+    each square is divided by the mean plus the rate that the whole window gives.
+    """
+    sums = {(name, k): features for name, k, features, _, _ in rows}
+    squares = {}  # id, number of steps -> squares, and those that are divided
+    for (name, k), features in sums.items():
+        first = min(time for own, time, *_ in events if own == name)
+        born = min(place for place, edge in enumerate(edges) if first < edge)
+        later = sums.get((name, k + window))
+        if k == born or later is None or k + window > at:
+            continue
+        came = (later[j] - features[j]) / window
+        usual = (features[j] + window * mean) / (features[-1] + window)
+        if abs(mean) + abs(usual) == 0:
+            return window
+        for steps in (window, window / 4, window / 16):
+            square = (came - (features[j] + steps * mean) / (features[-1] + steps)) ** 2
+            squares.setdefault((steps, name), []).append((square, square / (abs(mean) + abs(usual))))
+    names = [name for steps, name in squares if steps == window]
+    best = window
+    for steps in (window / 4, window / 16):
+        total = {u: sum(pair[0] for name in names for pair in squares[u, name]) for u in (best, steps)}
+        gains = [sum(a[1] - b[1] for a, b in zip(squares[window, i], squares[steps, i], strict=True)) for i in names]
+        before = sum(pair[1] for name in names for pair in squares[window, name])
+        if len(names) < 2 or sum(gains) <= 0.01 * before or total[steps] >= total[best]:
+            continue
+        average = sum(gains) / len(gains)
+        variance = len(gains) * sum((gain - average) ** 2 for gain in gains) / (len(gains) - 1)
+        if sum(gains) > 2.0 * math.sqrt(variance):
+            best = steps
+    return best
 
 
 def count_and_amounts(events, width=None):

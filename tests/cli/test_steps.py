@@ -56,6 +56,18 @@ def test_rates_may_take_the_place_of_totals():
     assert table[[*data.feature_names]].to_numpy() == pytest.approx(data.X, rel=1e-12)
 
 
+def test_it_says_where_the_mean_counts_less(capsys):
+    rows = [f"{who},{day + k / who}" for who in (1, 2, 4, 8, 16, 32, 64) for day in range(24) for k in range(who)]
+    with open("log.csv", "w", encoding="utf-8") as file:
+        file.write("\n".join(["who,day", *rows]))
+    words = ["steps", "log.csv", "--episode", "who", "--time", "day", "--step", "1", "--until", "24", "--window", "4"]
+    assert run([*words, "-o", "steps.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["rate: the mean counts as 0.25 steps, which forecasts better in this log"]
+    assert run([*words, "-o", "again.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_steps"] == {"rate": 0.25}
+
+
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
 @pytest.mark.parametrize("extension", ["csv", "parquet"])
 def test_the_table_gives_the_model_of_the_rows(extension, capsys):

@@ -545,8 +545,17 @@ def steps(given: StepsOptions) -> int:
             file,
             sink,
         )
-    counts = {"rows": len(data), "episodes": data.n_episodes, "transitions": data.n_transitions}
+    counts: dict[str, object] = {
+        "rows": len(data),
+        "episodes": data.n_episodes,
+        "transitions": data.n_transitions,
+    }
     text = f"{given.out}: {len(data)} rows of {data.n_episodes} episodes, {data.n_transitions} of them complete steps"
+    if data.mean_steps is not None:
+        counts["mean_steps"] = dict(data.mean_steps)
+        for name, number in data.mean_steps.items():
+            if number != given.window:
+                text += f"\n{name}: the mean counts as {number:g} steps, which forecasts better in this log"
     if given.json:
         return output({"file": given.out} | counts)
     return output(text)

@@ -28,8 +28,9 @@ from lstd.data.identity import NotAnIdError, identity, is_missing
 from lstd.data.ids import numbered
 from lstd.data.rows import cut_off
 from lstd.errors import InvalidInputError
+from lstd.trajectories.credibility import steps_of_mean
 from lstd.trajectories.frame import ErrorAt, FrameRows
-from lstd.trajectories.rates import Known, Recent, rate_features, rate_names
+from lstd.trajectories.rates import Known, Recent, mean_rates, rate_features, rate_names
 from lstd.types import Array, Flags
 
 _UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  # at most so many days, nearly
@@ -126,7 +127,11 @@ def read_events(
             raise InvalidInputError(f"`age` must be the name of a new feature; got {shown(age)}, which is one already.")
         if age is not None:
             names.append(age)
-        arrays["X"] = rate_features(known, recent, known.edge == place, window, with_age=age is not None)
+        means = mean_rates(known, known.edge == place)
+        mean_steps = steps_of_mean(known, recent, means, place, window)
+        arrays["X"] = rate_features(known, recent, means, mean_steps, window, with_age=age is not None)
+        rates = names[: 3 * len(means) : 3]
+        arrays["mean_steps"] = dict(zip(rates, mean_steps.tolist(), strict=True))
     _check_sums(arrays)
     moments = edges
     if dates:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.arguments import check_length, shown_id
+from lstd.data.arguments import check_length, check_real, shown_id
 from lstd.data.convert import array_of, as_real, check_values_known, column_of_library, labels_of
 from lstd.data.follow import Pairs, broken_pairs
 from lstd.data.identity import NO_LENGTH, Identity, is_missing
@@ -57,6 +58,8 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
             column = getattr(part, name)
             columns.append(np.ones(len(part)) if column is None else column)
         arrays[name] = np.concatenate(columns)
+    if all(part.mean_steps == parts[0].mean_steps for part in parts):
+        arrays["mean_steps"] = parts[0].mean_steps
     ids = [part.episode for part in parts]
     return arrays | {"episode": _joined_ids(ids, renumber), "feature_names": parts[0].feature_names}
 
@@ -160,6 +163,18 @@ def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
     if len(checked) != n_features:
         raise InvalidInputError(f"`feature_names` must have one name per feature, {n_features}; got {len(checked)}.")
     return checked
+
+
+def check_mean_steps(steps: Mapping[str, float], names: Sequence[str] | None) -> Mapping[str, float]:
+    """Return a read-only copy; raises InvalidInputError unless it has numbers above 0 of named features."""
+    if not isinstance(steps, Mapping) or not set(steps) <= set(names or ()):
+        raise InvalidInputError(
+            f"`mean_steps` must be a dict of names among `feature_names`, as `from_events` makes it; got {steps!r:.80}."
+        )
+    checked = {}
+    for name, number in steps.items():
+        checked[name] = check_real("mean_steps", number, 0.0, np.inf, open_low=True)
+    return MappingProxyType(checked)
 
 
 def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:

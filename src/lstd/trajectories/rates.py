@@ -3,8 +3,10 @@
 Totals and ages only grow, so the rows to predict have the largest values of all, and no row shows what follows them. A
 rate does not grow. With x events in s steps since the first one, and the mean m of all ids, it is
 
-    (x + w m) / (s + w)        the mean counts as a window of w steps, so that the rate of somebody new is the mean
+    (x + u m) / (s + u)        the mean counts as u steps, so that the rate of somebody new is the mean
     (x' + m) / (k + 1)         the same of the last k complete steps, k <= w, towards which the mean counts as one step
+
+u is the window w, unless the log shows that w/4 or w/16 is better; see `credibility`.
 
 The first rate times exp(-2 l / w), l steps since the last event, says who may have left: who came often and stopped
 has; who comes seldom may not have.
@@ -55,16 +57,23 @@ def rate_names(amounts: Sequence[str], *, apart: bool) -> list[str]:
     return names
 
 
-def rate_features(known: Known, recent: Recent, gives_mean: Flags, window: int, *, with_age: bool) -> Array:
-    """Return the features of all rows; those of `gives_mean`, (T,), have the mean rate of all ids."""
+def mean_rates(known: Known, gives_mean: Flags) -> Array:
+    """Return the mean rates of all ids in the rows of `gives_mean`, (T,), of the number and of each amount."""
+    means: Array = known.sums[gives_mean].sum(axis=0) / known.since[gives_mean, 1].sum()
+    return means
+
+
+def rate_features(
+    known: Known, recent: Recent, means: Array, mean_steps: Array, window: int, *, with_age: bool
+) -> Array:
+    """Return the features of all rows; `mean_steps` has the steps that each mean counts as, (1 + m,)."""
     since_last = known.since[:, 0]
     since_first = known.since[:, 1]
-    means = known.sums[gives_mean].sum(axis=0) / since_first[gives_mean].sum()
     fades = np.exp(-2.0 * since_last / window)
 
     columns = []
     for j, mean in enumerate(means):
-        rate = (known.sums[:, j] + window * mean) / (since_first + window)
+        rate = (known.sums[:, j] + mean_steps[j] * mean) / (since_first + mean_steps[j])
         recent_rate = (recent.sums[:, j] + mean) / (recent.n_steps + 1)
         columns += [rate, recent_rate, rate * fades]
     columns += [*known.at_first.T, np.minimum(since_last, window)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -18,7 +18,14 @@ from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
 from lstd.data.takes import GIVE_HORIZON_ROWS, Takes
 from lstd.errors import TerminationWarning, warn
-from lstd.trajectories.joining import check_actions, check_names, check_probabilities, check_times, rows_at
+from lstd.trajectories.joining import (
+    check_actions,
+    check_mean_steps,
+    check_names,
+    check_probabilities,
+    check_times,
+    rows_at,
+)
 from lstd.trajectories.record import Function, Progress
 from lstd.types import Array, FeaturesLike
 
@@ -45,7 +52,7 @@ _FROM_ARRAYS = Takes(
 )
 _ARRAYS = ("X", "y", "episode", "terminated", *COLUMNS, "groups")  # arguments of `fit`
 _PER_ROW = (*_ARRAYS, "actions", "behavior_probability", "time")
-_FIELDS = (*_PER_ROW, "feature_names")
+_FIELDS = (*_PER_ROW, "feature_names", "mean_steps")
 
 
 class Trajectories:
@@ -79,6 +86,8 @@ class Trajectories:
     time : (T,) array-like, optional
         Numbers or dates that increase within each episode, for :func:`lstd.metrics.backtest`.
     feature_names : sequence of n str, optional
+    mean_steps : dict of str to float, optional
+        What `from_events` chose, for features that it made.
     **others
         Any other argument is refused, with what to do instead.
 
@@ -89,6 +98,8 @@ class Trajectories:
     discount, importance_ratio, trace_coefficient, weight, groups, actions, behavior_probability, time
         Read-only arrays with one entry per row; None unless given.
     feature_names : tuple of str, or None
+    mean_steps : mapping of str to float, or None
+        Of rates that `from_events` made with a window: how many steps the mean of all ids counts as in each.
     horizon : (T,) array of bool
         True on horizon rows.
     n_features, n_episodes, n_transitions : int
@@ -138,6 +149,7 @@ class Trajectories:
     behavior_probability: Array | None
     time: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
+    mean_steps: Mapping[str, float] | None
     horizon: NDArray[np.bool_]
 
     def __init__(
@@ -156,6 +168,7 @@ class Trajectories:
         behavior_probability: PerRow = None,
         time: PerRow = None,
         feature_names: Sequence[str] | None = None,
+        mean_steps: Mapping[str, float] | None = None,
         **others: Any,
     ) -> None:
         _TRAJECTORIES.check(others)
@@ -193,6 +206,7 @@ class Trajectories:
             "behavior_probability": check_probabilities(behavior_probability, taken, horizon),
             "time": None,
             "feature_names": None,
+            "mean_steps": None,
             "horizon": horizon,
         }
         for name in COLUMNS:
@@ -202,6 +216,8 @@ class Trajectories:
             fields["time"] = check_times(time, rows.last)
         if feature_names is not None:
             fields["feature_names"] = check_names(feature_names, rows.n_features)
+        if mean_steps is not None:
+            fields["mean_steps"] = check_mean_steps(mean_steps, fields["feature_names"])
 
         if time is not None and len(rows):
             times_of_ends = TimesOfEnds.of(fields["time"], rows.terminated, rows.last)
@@ -436,11 +452,14 @@ class Trajectories:
             With ``window=w``, the features are these, of the number of events, and of each amount under names that end
             in ``_<amount>``; m is the mean rate of all ids:
 
-            - `rate`: what came after the first events, per step since then, (x + w m) / (since_first + w). The mean
-              counts as w steps, so that it does not jump for somebody new;
+            - `rate`: what came after the first events, per step since then, (x + u m) / (since_first + u). The mean
+              counts as u steps, so that it does not jump for somebody new;
             - `recent`: the same of the last k complete steps, k at most w, (x + m) / (k + 1);
             - `active`: `rate` times exp(-2 since_last / w), which falls with each step without an event;
             - ``first_<amount>``, as above, and `recency`: `since_last`, at most w.
+
+            u is w, unless ids differ so much more than each of them varies that the log before `mean_at` clearly shows
+            a smaller one to be better; the attribute `mean_steps` has the u of each rate. See Notes.
 
             With ``first="counted"`` beside it, rates are of all events and named so: `all_rate`, `all_recent` and
             `all_active`; there is no ``first_<amount>``.
@@ -462,6 +481,12 @@ class Trajectories:
         The first event made an id part of the log, whatever it does later. Counted as behaviour, it makes newcomers
         look like those who come often. So divide `n_repeat` and ``repeat_<amount>`` by `since_first` for rates;
         ``first_<amount>`` is a feature in its own right. `n_repeat` is a count of events, not of steps with an event.
+
+        How many steps u the mean counts as is chosen from w, w/4 and w/16, for the number of events and for each amount
+        apart. Rows with a complete step behind them, and w steps before `mean_at` ahead of them, forecast what comes in
+        these, per step, by their rate. With e the error of a forecast, a smaller u is taken if the sum of e² is smaller
+        than with u = w, and the sum of e² / (m + rate) is so too, by 1 % and by two standard errors of the difference,
+        over ids. A row with little behind it then follows its own events, not the mean.
 
         Examples
         --------
@@ -778,7 +803,7 @@ class Trajectories:
     def __getitem__(self, rows: slice | ArrayLike) -> Self:
         """Return the rows of a slice or a mask; raises InvalidInputError if an episode would have a gap."""
         places = rows_at(rows, self.episode)
-        kept: dict[str, Any] = {"feature_names": self.feature_names}
+        kept: dict[str, Any] = {"feature_names": self.feature_names, "mean_steps": self.mean_steps}
         for name in _PER_ROW:
             value = getattr(self, name)
             if value is not None:
@@ -820,7 +845,7 @@ class Trajectories:
         X, names = with_earlier_rows(self.X, self.y, self.episode, self.actions, self.feature_names, k)
         values = {name: getattr(self, name) for name in _PER_ROW}
         values["X"] = X
-        return type(self)(**values, feature_names=names)
+        return type(self)(**values, feature_names=names, mean_steps=self.mean_steps)
 
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
         """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; others of them if they were given.
@@ -876,6 +901,8 @@ class Trajectories:
 
     def __reduce__(self) -> tuple[Callable[[], Trajectories], tuple[()]]:
         fields = {name: getattr(self, name) for name in _FIELDS}
+        if self.mean_steps is not None:  # a read-only mapping has no pickle
+            fields["mean_steps"] = dict(self.mean_steps)
         return partial(Trajectories, **fields), ()
 
 
