@@ -1,15 +1,22 @@
 """The limit on threads of the BLAS, which users in several threads share."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy.linalg  # noqa: F401  which loads a BLAS
 import pytest
+import sklearn.ensemble  # noqa: F401  which loads OpenMP
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lstd.statistics.threads import blas_threads, one_blas_thread
+from lstd.statistics.threads import blas_threads, one_blas_thread, one_openmp_thread
+
+
+def threads_of(api):
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == api]
 
 
 def threads_of_the_blas():
-    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    return threads_of("blas")
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +60,18 @@ def test_it_is_put_back_after_an_error():
     with pytest.raises(KeyError), one_blas_thread(), one_blas_thread():
         raise KeyError
     assert threads_of_the_blas() == before
+
+
+def test_openmp_has_one_thread_for_a_while():
+    with ThreadPoolExecutor(1) as pool:  # the limit is that of the calling thread
+        elsewhere = pool.submit(openmp_in_and_after).result()
+    for inside, after in (openmp_in_and_after(), elsewhere, openmp_in_and_after()):
+        assert set(inside) == {1}
+        assert set(after) == {2}
+
+
+def openmp_in_and_after():
+    with threadpool_limits(2, user_api="openmp"):
+        with one_openmp_thread():
+            inside = threads_of("openmp")
+        return inside, threads_of("openmp")

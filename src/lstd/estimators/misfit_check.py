@@ -43,7 +43,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from threadpoolctl import threadpool_limits
 
 from lstd.data.feature_arrays import Features, check_finite, dense
 from lstd.data.rows import Rows
@@ -62,7 +61,7 @@ from lstd.estimators.model_parts import MATERIAL, SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import default_limit, no_blocks
 from lstd.statistics.solve import check_range
 from lstd.statistics.system import System
-from lstd.statistics.threads import one_blas_thread
+from lstd.statistics.threads import one_blas_thread, one_openmp_thread
 from lstd.types import Array, Flags
 
 FEWEST = (10, 100)  # episodes, and rows of one
@@ -311,7 +310,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
         if "weight" in rows.given:
             sample_weight = rows.weight[grown]
         for j, target in enumerate(targets.T):
-            with threadpool_limits(1, "openmp"):
+            with one_openmp_thread():
                 regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown], sample_weight)
                 boosted[where == k, j] = regressor.predict(X[where == k])
     return boosted

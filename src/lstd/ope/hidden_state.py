@@ -34,10 +34,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
-from threadpoolctl import threadpool_limits
 
 from lstd.ope.logged_rows import Places
 from lstd.ope.logged_states import N_FOLDS, ROUNDING, LoggedStates, shrinkage
+from lstd.statistics.threads import one_openmp_thread
 from lstd.types import Array, Flags
 
 CHANCE = 0.05  # of a warning where nothing is hidden
@@ -145,7 +145,7 @@ def predicted_rewards(log: LoggedStates) -> list[tuple[Array, Array]]:
     """Return predictions by boosted and by randomised trees, (N,) each, for both ways to deal out the other folds."""
     pairs = log.pairs(_without_nan(log.at), log.logged.codes)
     found = []
-    with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
+    with one_openmp_thread():
         for ahead in (1, 2):
             boosted, randomised = _trees()
             one = _predicted(log, pairs, boosted, ahead)

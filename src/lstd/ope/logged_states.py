@@ -25,7 +25,6 @@ import numpy as np
 from scipy import special
 from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
-from threadpoolctl import threadpool_limits
 
 from lstd.data.arguments import check_integer, shown
 from lstd.data.convert import as_real
@@ -42,6 +41,7 @@ from lstd.ope.value_by_blocks import ValueByBlocks, combined, dual_solution
 from lstd.statistics.counts import check_weighted
 from lstd.statistics.intervals import FEWEST_BLOCKS, degrees_of_freedom
 from lstd.statistics.solve import check_range
+from lstd.statistics.threads import one_openmp_thread
 from lstd.types import Array, Flags
 
 _LARGEST_COLUMN = 1e38  # which trees take
@@ -302,7 +302,7 @@ class LoggedStates:
         def fitted(rest: Flags) -> Any:
             return boosting().fit(pairs[rest], returns[rest])
 
-        with threadpool_limits(1, "openmp"):
+        with one_openmp_thread():
             values = self._by_fold(pairs, fitted)
         return values.shrunk(returns)
 
@@ -360,7 +360,7 @@ class LoggedStates:
         start = np.ones(len(self.fold))
         if self.plain.fitted.settings.lmbda == 0.0:
             start = np.maximum(self._dual(self.plain), 0.0) * len(self.first)
-        with threadpool_limits(1, "openmp"):  # threads of small fits wait longer than they compute
+        with one_openmp_thread():
             u = self.visits(start)
         return np.asarray(u / u.mean())
 
@@ -437,7 +437,7 @@ class LoggedStates:
                 f"`q` must be a regressor of scikit-learn, a fitted LSTDQ or callable; got {shown(q)}."
             )
         if not hasattr(q, "action_values") and (q is None or hasattr(q, "get_params")):
-            with threadpool_limits(1, "openmp"):
+            with one_openmp_thread():
                 return self.regressed(boosting() if q is None else q)
         self._check_names(q)
         logged = self.logged

@@ -63,6 +63,14 @@ def one_blas_thread() -> Iterator[None]:
                 _release()
 
 
+def one_openmp_thread() -> Any:
+    """Return a context in which OpenMP has one thread: those of small fits of trees wait longer than they compute.
+
+    It must be entered after the import of what uses OpenMP, such as scikit-learn.
+    """
+    return _openmp_controller().limit(limits=1, user_api="openmp")
+
+
 class Ahead:
     """Results of a function in the order of its arguments, computed ahead of their use in `n_jobs` threads.
 
@@ -142,6 +150,11 @@ def _release() -> None:
 @cache
 def _controller() -> Any:
     return ThreadpoolController()  # inspects all libraries of the process, which takes milliseconds
+
+
+@cache
+def _openmp_controller() -> Any:
+    return ThreadpoolController()  # a later one than that of the BLAS, which does not know libraries loaded since
 
 
 def _count() -> int:
