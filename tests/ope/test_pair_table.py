@@ -14,7 +14,10 @@ from tolerances import assert_close
 
 GAMMA = 0.9
 TABLE = "table of pairs"
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small logs
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),  # of small logs
+    pytest.mark.usefixtures("few_trees"),
+]
 
 
 def simulated(n=60, length=6, seed=1, p_end=0.2, process=PROCESS):

@@ -12,7 +12,10 @@ from lstd.errors import InvalidInputError
 from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, evaluate_policy, importance_sampling, policy_value
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small logs
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),  # of small logs
+    pytest.mark.usefixtures("few_trees"),
+]
 GAMMA = 0.9
 
 

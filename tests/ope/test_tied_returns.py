@@ -12,7 +12,10 @@ from lstd.errors import EffectiveSampleWarning, InvalidInputError, MisfitWarning
 from lstd.ope import LSTDQ, compare_policies, evaluate_policy, importance_sampling, policy_value
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")  # of small logs
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),  # of small logs
+    pytest.mark.usefixtures("few_trees"),
+]
 
 
 def patients(n, home, n_steps=3, seed=0):
@@ -321,13 +324,18 @@ def test_differences_of_tied_returns_are_those_of_the_definition():
     assert same.upper[0, 1] == 0.0
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_check_fires_on_differences_of_rounding(seed):
+@pytest.mark.usefixtures("real_trees")
+@pytest.mark.parametrize("noise", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_check_fires_on_differences_of_rounding(seed, noise):
+    """Without noise in the state, trees predict exactly, and what is left of the rewards is rounding."""
     data = patients(60, 60, seed=seed)
     data["y"] = data["y"] * 0.7
+    state = np.random.default_rng(seed).normal(size=(180, 3)) if noise else None
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        found = evaluate_policy(**data, gamma=0.97, state=np.random.default_rng(seed).normal(size=(180, 3)))
+        found = evaluate_policy(**data, gamma=0.97, state=state)
     assert not [one for one in given if issubclass(one.category, MisfitWarning)]
+    assert (found.hidden.z == 0.0) == (not noise)
     assert found.upper <= 0.7 * 0.97**2 + 1e-12
     assert found.lower < 0.63

@@ -1,5 +1,6 @@
 """Small decision processes with exact values, and data that a policy logged in them."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -22,6 +23,11 @@ class DecisionProcess:
 
     def simulate(self, n_episodes, length, seed, noise=0.1, p_end=0.0):
         """Arguments of ``LSTDQ.fit``, with a horizon row where an episode is cut off; states as unit vectors."""
+        columns = self._simulated(n_episodes, length, seed, noise, p_end)
+        return {name: column.copy() for name, column in columns.items()}
+
+    @functools.cache  # noqa: B019
+    def _simulated(self, n_episodes, length, seed, noise, p_end):
         random, columns = np.random.default_rng(seed), []
         for episode in range(n_episodes):
             s = random.integers(self.S)
