@@ -48,7 +48,7 @@ def caught(fit: Callable[[], tuple[Array, Any]]) -> Fitted:
 
 def kind_of(given: warnings.WarningMessage) -> str:
     """Return the kind of a warning; a MisfitWarning may be about the naive forecast."""
-    if given.category.__name__ == MISFIT and "repeats what as many steps before brought" in str(given.message):
+    if given.category.__name__ == MISFIT and " of a forecast that repeats " in str(given.message):
         return NAIVE
     return given.category.__name__
 
@@ -115,6 +115,15 @@ class Steps(NamedTuple):
         predicted = self.log.horizon * mean.reindex(self.table["subject"][self.now]).fillna(0.0)
         return np.asarray(predicted.to_numpy())
 
+    def own_mean(self) -> Array:
+        """Predict that each of the next steps brings the mean of all steps before."""
+        mean = self.table["y"].groupby(self.table["subject"]).mean()
+        return np.asarray(self.log.horizon * mean.reindex(self.table["subject"][self.now]).fillna(0.0).to_numpy())
+
+    def forecast(self, text: str) -> Array:
+        """Return the naive forecast that a warning names, by its text."""
+        return self.own_mean() if "the mean of all steps before" in text else self.naive()
+
     def backtested(self, X: pd.DataFrame) -> list[Any]:
         """Return backtests of `HorizonLSTD` at up to three cuts, the latest one last."""
         back = self.back.astype(float)
@@ -143,7 +152,7 @@ class Steps(NamedTuple):
         aged = "age" in settings
         if advice == NAIVE:
             plain = self.fitted(X, **settings)
-            return plain._replace(predicted=self.naive())
+            return plain._replace(predicted=self.forecast(plain.warned[NAIVE]))
         if advice == MISFIT and not aged:
             X = X.assign(since_first=self.table["since_first"])
             changed["age"] = "since_first"
@@ -196,7 +205,7 @@ def readme(steps: Steps, advice: str | None = None) -> Fitted:
 
 def naive_forecast(steps: Steps, plain: Fitted) -> Fitted:
     """Take the naive forecast, for which there is no interval, in place of a model."""
-    predicted = steps.naive()
+    predicted = steps.forecast(plain.warned.get(NAIVE, ""))
     total = float(predicted.sum())
     return Fitted(predicted, total, np.nan, np.nan, {}, {NAIVE: plain.predicted})
 

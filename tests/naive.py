@@ -1222,6 +1222,32 @@ def forecast_of_steps_before(rewards, t, k, window, gamma):
     return sum(gamma**j * sum(before) / len(before) for j in range(k))
 
 
+def beside_naive_forecasts(cuts, survival):
+    """Ratio of the errors to the naive forecast with the smaller p-value, and twice that p-value.
+
+    Each of `cuts` has rows (subject, weight, came, predicted, [forecasts]). Of each subject, the differences of squared
+    errors are summed, each by the mean size of prediction and forecast and a tenth of its mean over all rows. The test
+    is Student's, `survival` (t, degrees of freedom); the p-value is 1 unless predictions are worse at each cut.
+    """
+    rows = [row for cut in cuts for row in cut]
+    found = []
+    for j in range(2):
+        sizes = [(abs(predicted) + abs(forecasts[j])) / 2 for _, _, _, predicted, forecasts in rows]
+        sums = {}
+        for (subject, weight, came, predicted, forecasts), size in zip(rows, sizes, strict=True):
+            worse = weight * ((came - predicted) ** 2 - (came - forecasts[j]) ** 2)
+            sums[subject] = sums.get(subject, 0.0) + worse / (size + sum(sizes) / len(sizes) / 10)
+        p_value = survival(sum(sums.values()) / math.sqrt(sum(x**2 for x in sums.values())), len(sums) - 1)
+        for cut in cuts:
+            if sum(w * ((g - v) ** 2 - (g - forecasts[j]) ** 2) for _, w, g, v, forecasts in cut) <= 0.0:
+                p_value = 1.0
+        ours = sum(w * (g - v) ** 2 for _, w, g, v, _ in rows)
+        theirs = sum(w * (g - forecasts[j]) ** 2 for _, w, g, _, forecasts in rows)
+        found.append((p_value, math.sqrt(ours / theirs)))
+    p_value, ratio = min(found, key=lambda one: (one[0], -one[1]))
+    return ratio, min(1.0, 2 * p_value)
+
+
 def horizon_squared_error(fold, theta, reference, lmbda, phi, rewards, discounts, last, terminated, weight):
     """Mean over horizons h and rewards of Σ_t w_t (φ_tᵀθ_h − G_{t,h})² on the rows of a fold, in units of h E[r²].
 

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import lstd
 import naive
@@ -37,9 +38,31 @@ def found_by(model):
     return model.model_.naive
 
 
-@pytest.mark.parametrize("ending", [0.0, 0.5])
-def test_it_is_its_definition(ending):
-    X, y, rows, _ = log(1, ending=ending)
+def said_of_forecasts(model, X, y, **rows):
+    """The warning about a naive forecast; one of another kind comes too."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        model.fit(X, y, **rows)
+    (text,) = [str(one.message) for one in given if "of a forecast that repeats" in str(one.message)]
+    return text
+
+
+def forecasts_of(rewards, t, k, longest):
+    """Both naive forecasts of the k steps after row t of an episode."""
+    return [naive.forecast_of_steps_before(rewards, t, k, window, GAMMA) for window in (longest, len(rewards))]
+
+
+def check(model, cuts):
+    """Compare what `fit` found with the definition."""
+    found = found_by(model)
+    ratio, p_value = naive.beside_naive_forecasts(cuts, stats.t.sf)
+    assert found.n_rows == sum(map(len, cuts))
+    assert_close(found.ratio, [ratio], "solve")
+    assert_close(found.p_value, [p_value], "solve")
+
+
+def test_looking_back_it_is_its_definition():
+    X, y, rows, _ = log(1, ending=0.5)
     with warnings.catch_warnings(action="ignore"):
         model = HorizonLSTD(HORIZON, gamma=GAMMA).fit(X, y, **rows)
         checked = check_rows(X, y, **rows, gamma=GAMMA)
@@ -53,8 +76,7 @@ def test_it_is_its_definition(ending):
             curves.append(refit.fit(X[~out], y[~out], **some).predict_curve(X[out]))
             first += len(fold)
     curve = np.concatenate(curves)
-    worse, ratio = {}, [0.0, 0.0]
-    n_compared = 0
+    compared = []
     for name in np.unique(rows["episode"]):
         own = np.flatnonzero(rows["episode"] == name)
         ended = rows["terminated"][own[-1]]
@@ -63,25 +85,45 @@ def test_it_is_its_definition(ending):
             is_late = ended or len(own) - 1 - t <= HORIZON
             if not is_late or k < HORIZON / 2 or t < HORIZON / 2 or (row == own[-1] and not ended):
                 continue
-            n_compared += 1
             came = sum(GAMMA**j * y[own[t + j]] for j in range(min(k, len(own) - t)))
-            forecast = naive.forecast_of_steps_before(y[own], t, k, HORIZON, GAMMA)
-            w = rows["weight"][row]
-            ratio[0] += w * (came - curve[row, k - 1]) ** 2
-            ratio[1] += w * (came - forecast) ** 2
-            worse[name] = worse.get(name, 0.0) + w * ((came - curve[row, k - 1]) ** 2 - (came - forecast) ** 2)
-    compared = found_by(model)
-    assert compared.n_rows == n_compared
-    assert_close(compared.ratio, [np.sqrt(ratio[0] / ratio[1])], "solve")
-    sums = np.array([*worse.values()])
-    from scipy import stats
+            forecasts = forecasts_of(y[own], t, k, HORIZON)
+            compared.append((name, rows["weight"][row], came, curve[row, k - 1], forecasts))
+    check(model, [compared])
 
-    assert_close(compared.p_value, [stats.t.sf(sums.sum() / np.sqrt(sums @ sums), len(sums) - 1)], "solve")
+
+@pytest.mark.parametrize(("weeks", "steps", "later"), [(20, 6, [6, 9]), (10, 3, [3, 4]), (3, 1, [1])])
+def test_looking_ahead_it_is_its_definition(weeks, steps, later):
+    X, y, rows, _ = log(4, n=12, weeks=weeks)
+    rows["weight"][:] = np.repeat(np.random.default_rng(0).uniform(0.5, 2.0, 12), weeks)
+    full = ~np.isnan(y)
+    with warnings.catch_warnings(action="ignore"):
+        model = HorizonLSTD(HORIZON, gamma=GAMMA).fit(X, y, **rows)
+        cuts = []
+        for cut in later:
+            known = np.tile(np.arange(weeks) < weeks - cut, 12)
+            now = np.flatnonzero(np.tile(np.arange(weeks) == weeks - 1 - cut, 12))
+            some = {name: column[known] for name, column in rows.items()}
+            y_known = y.copy()
+            y_known[now] = np.nan
+            weight = some["weight"] @ ~np.isnan(y_known[known])
+            share = weight / (rows["weight"] @ full)
+            refit = HorizonLSTD(steps, GAMMA, alpha=share * model.ridge_, penalty="raw", check=False)
+            predicted = refit.fit(X[known], y_known[known], **some).predict(X[now])
+            cuts.append([])
+            for row, v in zip(now, predicted, strict=True):
+                name = rows["episode"][row]
+                rewards = y[rows["episode"] == name]
+                came = sum(GAMMA**j * y[row + j] for j in range(steps))
+                forecasts = forecasts_of(rewards, weeks - 1 - cut, steps, steps)
+                cuts[-1].append((name, rows["weight"][row], came, v, forecasts))
+    assert found_by(model).steps == steps
+    check(model, cuts)
 
 
 def test_a_model_without_what_subjects_keep_is_warned_of_and_one_with_it_is_not(tmp_path):
     X, y, rows, rate = log(2)
-    with pytest.warns(MisfitWarning, match="Add the mean reward of its last steps as a feature"):
+    text = "6 steps, fitted to what was known before them, .* Add the mean reward of its last steps as a feature"
+    with pytest.warns(MisfitWarning, match=text):
         model = HorizonLSTD(HORIZON).fit(X, y, **rows)
     text = "times that of a forecast that repeats the 6 steps before"
     assert text in str(model.summary())
@@ -93,19 +135,44 @@ def test_a_model_without_what_subjects_keep_is_warned_of_and_one_with_it_is_not(
     assert found_by(right).ratio < 1.0
 
 
-def test_right_models_are_hardly_ever_warned_of():
+def test_the_mean_of_all_steps_before_is_the_better_forecast_where_rewards_vary_much():
+    random = np.random.default_rng(0)
+    rate = np.repeat(random.gamma(1.0, 2.0, 40), 30)
+    y = random.poisson(rate).astype(float)
+    y[29::30] = np.nan
+    X = random.normal(size=(len(y), 1))
+    said = said_of_forecasts(HorizonLSTD(2), X, y, episode=np.repeat(np.arange(40), 30), terminated=False)
+    assert "repeats the mean of all steps before, on 80 rows" in said
+
+
+def test_where_the_level_falls_the_steps_before_are_the_better_forecast():
+    random = np.random.default_rng(0)
+    level = random.gamma(4.0, 25.0, (60, 1)) * 0.8 ** np.arange(13)
+    y = level * random.uniform(0.95, 1.05, level.shape)
+    y[:, -1] = np.nan
+    X = np.repeat(level[:, :1], 13, axis=1).reshape(-1, 1)
+    said = said_of_forecasts(HorizonLSTD(3), X, y.ravel(), episode=np.repeat(np.arange(60), 13), terminated=False)
+    assert "fitted to what was known before them" in said
+    assert "repeats what as many steps before brought, on 120 rows" in said
+
+
+@pytest.mark.parametrize("ending", [0.0, 0.3])
+def test_right_models_are_hardly_ever_warned_of(ending):
     for seed in range(20):
-        X, y, rows, rate = log(seed, n=40, ending=0.3)
+        X, y, rows, rate = log(seed, n=40, ending=ending)
         with warnings.catch_warnings(action="ignore"):
             model = HorizonLSTD(3).fit(np.column_stack([X, rate]), y, **rows)
         assert not found_by(model).is_better.any()
 
 
 def test_few_rows_and_short_episodes_are_not_compared():
-    X, y, rows, _ = log(3, n=15)
+    X, y, rows, _ = log(3, n=5)
     with warnings.catch_warnings(action="ignore"):
         assert found_by(HorizonLSTD(HORIZON).fit(X, y, **rows)) is None
-        X, y, rows, _ = log(3, weeks=4)
+        X, y, rows, _ = log(3, n=6)
+        assert found_by(HorizonLSTD(HORIZON).fit(X, y, **rows)) is not None
+        X, y, rows, _ = log(3, weeks=2)
         assert found_by(HorizonLSTD(HORIZON).fit(X, y, **rows)) is None
+        X, y, rows, _ = log(3, weeks=4)
         stream = HorizonLSTD(2).fit(X, np.nan_to_num(y))
     assert found_by(stream).n_rows > 50  # one long stream, in blocks

@@ -95,7 +95,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         :class:`lstd.LSTD`. Numbers, at least 0, are factors of their own; 0 leaves a feature without a penalty.
     check : bool, default True
         Whether `fit` checks the model, of `horizon` steps, for misfit and, where λ < 1, for bias, and scores it on
-        held-out groups, also beside a naive forecast. It takes whole groups or episodes from all over the rows, the
+        held-out groups, also beside two naive forecasts. It takes whole groups or episodes from all over the rows, the
         same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more.
         :func:`lstd.fit_tables` takes them from the first chunk that it reads. `partial_fit` checks nothing, as no row
         is kept, and forgets what was found before: call :meth:`misfit_check` and :meth:`bias_check`. Files keep what
@@ -213,7 +213,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
             As in :meth:`lstd.LSTD.fit`, for the sum of rewards over `horizon` steps.
         MisfitWarning, BiasWarning
             When the checks of the model find something. A MisfitWarning also says if predictions have clearly larger
-            errors than a naive forecast, that the next steps bring what as many before brought.
+            errors than a naive forecast: that each of the next steps brings what as many steps before brought, or all
+            before, on average. Where no episode terminated, predictions are fitted to what was known at two cuts.
         """
         rows = self._checked(None, X, y, columns, _FIT, sort=True)
         clock = None

@@ -1,18 +1,27 @@
-"""Predictions of the next steps beside a naive forecast: that they bring what as many steps before them brought.
+"""Predictions of the next steps beside naive forecasts: that each step brings what steps before brought, on average.
 
-Of each row that has at least half of the horizon before it in its episode, and as much after it or an end, the rewards
-of the next k steps are compared, those that were observed of the horizon. Of an episode that was cut off, these are
-rows within the horizon of the cut, as predictions are for rows that have as much behind them; of a stream, all. The
-naive forecast is the mean reward of up to H steps before, those of the horizon, in each of the k steps,
-discounted. Where predictions have the larger error, the features leave out what each subject has received.
+There are two such forecasts of a row, the mean reward of up to k steps before it and that of all steps of its episode
+before it, each in all k steps, discounted. Where predictions have the larger error, the features leave out what each
+subject has received.
 
-The test is whether the sum of the differences of squared errors is above 0, with groups or episodes as independent, or
-blocks of a stream.
+Looking ahead. Where no episode terminated, predictions are by weights that are fitted to what was known at two cuts: k
+steps before the end of each episode, and half as many earlier. The rows at the cuts are compared, by the rewards of the
+k steps that follow. k is the horizon, or a third of the longest episode if that is less. In the past, the features may
+be right on average although the level has changed since.
+
+Looking back. Else rows are compared that have at least half of the horizon before them in their episode, and as much
+after them or an end. Of an episode that was cut off, these are rows within the horizon of the cut, as predictions are
+for rows that have as much behind them; of a stream, all. What was observed of the horizon counts.
+
+Let d be the squared error of a prediction less that of a forecast, and s half the sum of their sizes. If predictions
+are right, the mean of d is at most 0, given the past, so it is for d/(s + s̄/10), in which no few large subjects decide.
+The test is Student's of its sums over groups or episodes, or over blocks of a stream. Of two forecasts, the one with
+the smaller p-value counts, twice. The p-value is 1 unless predictions have the larger error at each cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -29,23 +38,26 @@ from lstd.statistics.intervals import power_of_two
 from lstd.statistics.solve import check_range
 from lstd.types import Array, Flags
 
-WORSE = 1.05  # ratio of the errors above which there is a warning
-_FEWEST = (20, 50)  # groups and rows that can be compared
+WORSE = 1.1  # ratio of the errors above which there is a warning; a fit to fewer rows is a little worse
+_FEWEST = 6  # groups that can be compared
+_FEWEST_ROWS = 50  # of blocks of a stream
 _BLOCK = 2  # length of a block of a stream, in multiples of the horizon
+_FLOOR = 0.1  # of the mean size, which a size exceeds
+_PART = 3  # of the longest episode, at most, is looked at ahead
 
 
 @dataclass(frozen=True, eq=False)
 class NaiveForecast:
-    """Predictions of H steps compared with a naive forecast; arrays of shape (m,), for m rewards.
+    """Predictions of the next steps compared with naive forecasts; arrays of shape (m,), for m rewards.
 
     Attributes
     ----------
     ratio : ndarray
-        Root mean square error of the predictions, divided by that of the naive forecast.
+        Root mean square error of the predictions, divided by that of the better forecast.
     p_value : ndarray
-        Probability of errors so much larger by chance.
+        Probability of errors so much larger by chance; 1 unless they are larger at each cut.
     n_rows, steps : int
-        Rows that were compared, and the horizon.
+        Rows that were compared, and steps.
     """
 
     ratio: Annotated[Array, "m"]
@@ -64,80 +76,172 @@ class NaiveForecast:
         ratios = ", ".join(f"{ratio:.2f}" for ratio in self.ratio)
         return (
             f"the error of predictions is {ratios} times that of a forecast that repeats the {self.steps} steps "
-            f"before, on {self.n_rows} rows"
+            f"before, or the mean of all before, on {self.n_rows} rows"
         )
 
+
+class Cut(NamedTuple):
+    """Rows that are compared, N of them, and what followed, for m rewards."""
+
+    place: NDArray[np.intp]  # numbers of the rows
+    steps: NDArray[np.intp]  # that are compared
+    came: Array  # (N, m)
+    predicted: Array  # (N, m)
+
+
+class Compared(NamedTuple):
+    """Predictions compared with the naive forecasts, and which of them is the better one, (m,)."""
+
+    found: NaiveForecast
+    repeats_all: Flags  # whether it is the mean of all steps before
+    ahead: bool
+
     def warn(self, note: str) -> None:
-        """Warn if the naive forecast is clearly better; the text ends with `note`."""
-        if not self.is_better.any():
+        """Warn if a naive forecast is clearly better; the text ends with `note`."""
+        found = self.found
+        if not found.is_better.any():
             return
-        ratio = self.ratio[self.is_better].max()
+        worst = int(np.argmax(np.where(found.is_better, found.ratio, 0.0)))
+        brought = "what as many steps before brought"
+        if self.repeats_all[worst]:
+            brought = "the mean of all steps before"
+        fitted = ""
+        if self.ahead:
+            fitted = ", fitted to what was known before them,"
         warn(
-            f"Predictions of {self.steps} steps have {ratio:.2f} times the error (root mean square) of a forecast that "
-            f"repeats what as many steps before brought, on {self.n_rows} rows. So the features leave out much "
-            "of what is known of each subject. Add the mean reward of its last steps as a feature, and that of all "
-            f"steps since it was first seen.{note}",
+            f"Predictions of {found.steps} steps{fitted} have {found.ratio[worst]:.2f} times the error (root mean "
+            f"square) of a forecast that repeats {brought}, on {found.n_rows} rows. So the features leave out much of "
+            "what is known of each subject. Add the mean reward of its last steps as a feature, and that of all steps "
+            f"since it was first seen; or take the forecast, if `lstd.metrics.backtest` says the same.{note}",
             MisfitWarning,
         )
 
 
-class Compared(NamedTuple):
-    """Rows that can be compared, and what is known of them."""
-
-    place: NDArray[np.intp]  # numbers of the rows
-    n_before: NDArray[np.intp]  # rows before, at most the horizon
-    steps: NDArray[np.intp]  # that are compared
+# ------------------------------------------------------------ rows that are compared
 
 
-def comparable(rows: Rows, horizon: int) -> Compared:
-    """Return the rows that have enough before and after them, and are near a cut, or of an episode that ended."""
-    ends = np.flatnonzero(rows.last)
-    end = ends[np.searchsorted(ends, np.arange(len(rows)))]
-    n_after = end - np.arange(len(rows))  # steps to the horizon row
+def rows_looking_back(rows: Rows, horizon: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows, by number, that can be compared with what followed them, and how many steps are."""
+    n_after, end = _to_the_end(rows)
     is_ended = rows.terminated[end]
     steps = np.where(is_ended, horizon, np.minimum(n_after, horizon))
-    n_before = rows.age
-    is_enough = (2 * n_before >= horizon) & (n_before > 0) & (2 * steps >= horizon)
+    is_enough = (2 * rows.age >= horizon) & (rows.age > 0) & (2 * steps >= horizon)
     is_late = is_ended | (n_after <= horizon) | (not are_whole(rows))
     (place,) = np.nonzero(rows.full & (rows.weight > 0.0) & is_enough & is_late)
-    return Compared(place, np.minimum(n_before[place], horizon), steps[place])
+    return place, steps[place]
 
 
-def compare(rows: Rows, curve: Iterable[Array], rewards_of_steps: Array, horizon: int) -> NaiveForecast | None:
-    """Compare predictions with a naive forecast; None of too few rows or groups.
+def cuts_looking_ahead(rows: Rows, horizon: int) -> tuple[int, list[int]]:
+    """Return the steps to look ahead, and the steps from the cuts to the end of each episode; no cuts if none can be.
 
-    `curve` has the predictions (T, m) for 1, 2, … steps, and `rewards_of_steps` (T, m) what was observed of the
-    horizon.
+    None can be where episodes terminated, since those that did are not known to have been active at a cut, and where
+    all rows are one stream.
     """
-    compared = comparable(rows, horizon)
-    place = compared.place
-    came = rewards_of_steps[place]
-    _, group = np.unique(independent_groups(rows, _BLOCK * horizon)[place], return_inverse=True)
-    if len(place) < _FEWEST[1] or group.max() + 1 < _FEWEST[0]:
+    longest = int(rows.age.max())
+    steps = min(horizon, max(1, longest // _PART))
+    if rows.terminated.any() or not are_whole(rows) or longest <= steps:
+        return steps, []
+    cuts = [steps, steps + max(1, steps // 2)]
+    return steps, [cut for cut in cuts if cut < longest]
+
+
+def rows_at(rows: Rows, cut: int) -> NDArray[np.intp]:
+    """Return the rows, by number, that are `cut` steps before the end of their episode, and not its first."""
+    n_after, _ = _to_the_end(rows)
+    (place,) = np.nonzero((n_after == cut) & (rows.age > 0) & (rows.weight > 0.0))
+    return place
+
+
+def known_at(rows: Rows, cut: int) -> Rows:
+    """Return what was known `cut` steps before the end of each episode, where rows have no successor yet."""
+    n_after, _ = _to_the_end(rows)
+    (place,) = np.nonzero(n_after >= cut)
+    known = rows.taken(place)
+    return known.changed(last=n_after[place] == cut)
+
+
+def _to_the_end(rows: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the steps from each row to the last one of its episode, and the number of that one, (T,) each."""
+    ends = np.flatnonzero(rows.last)
+    number = np.arange(len(rows))
+    end = ends[np.searchsorted(ends, number)]
+    return end - number, end
+
+
+# ------------------------------------------------------------ comparison
+
+
+def compare(rows: Rows, cuts: Sequence[Cut], steps: int, *, ahead: bool = False) -> Compared | None:
+    """Compare predictions at some cuts with the naive forecasts; None of too few groups, or rows of a stream."""
+    place = np.concatenate([cut.place for cut in cuts])
+    of_rows = independent_groups(rows, _BLOCK * steps)
+    _, group = np.unique(of_rows[place], return_inverse=True)
+    n_groups = len(np.unique(group))
+    if n_groups < _FEWEST or (len(place) < _FEWEST_ROWS and not are_whole(rows)):
         return None
+    weight = rows.weight[place]
+    cut_of_row = np.repeat(np.arange(len(cuts)), [len(cut.place) for cut in cuts])
+    came = np.concatenate([cut.came for cut in cuts])
+    predicted = np.concatenate([cut.predicted for cut in cuts])
+    ratios = []
+    p_values = []
+    for naive in _forecasts(rows, place, np.concatenate([cut.steps for cut in cuts]), steps):
+        square = (came - predicted) ** 2
+        square_of_naive = (came - naive) ** 2
+        sizes = 0.5 * (np.abs(predicted) + np.abs(naive))
+        worse = weight[:, np.newaxis] * (square - square_of_naive)
+        p_value = _student(group, _in_proportion(worse, sizes))
+        for k in range(len(cuts)):
+            is_then = cut_of_row == k
+            excess = worse[is_then].sum(axis=0)
+            p_value = np.where(excess > 0.0, p_value, 1.0)
+        ratios.append(_ratio(weight @ square, weight @ square_of_naive))
+        p_values.append(p_value)
+    ratio = np.array(ratios)
+    p_value = np.array(p_values)
+    better = np.where(p_value[1] == p_value[0], ratio[1] > ratio[0], p_value[1] < p_value[0])
+    found = NaiveForecast(
+        ratio=np.where(better, ratio[1], ratio[0]),
+        p_value=np.minimum(1.0, len(p_value) * p_value.min(axis=0)),
+        n_rows=len(place),
+        steps=steps,
+    )
+    return Compared(found, better, ahead)
+
+
+def _forecasts(rows: Rows, place: NDArray[np.intp], steps: NDArray[np.intp], longest: int) -> tuple[Array, Array]:
+    """Return what rows expect of some steps by the mean of up to `longest` steps before, and of all before, (N, m)."""
     rewards = np.where(rows.full[:, np.newaxis], rows.y, 0.0)
     total = np.vstack([np.zeros((1, rewards.shape[1])), np.cumsum(rewards, axis=0)])
-    before = total[place] - total[place - compared.n_before]
-    discounted = np.cumsum(rows.gamma ** np.arange(horizon))  # of 1, 2, … steps
-    n_discounted = discounted[compared.steps - 1]
-    naive = before * (n_discounted / compared.n_before)[:, np.newaxis]
+    discounted = np.cumsum(rows.gamma ** np.arange(longest))  # of 1, 2, … steps
+    age = rows.age[place]
 
-    predicted = np.empty_like(came)
-    for k, values in enumerate(curve, 1):
-        is_then = compared.steps == k
-        predicted[is_then] = values[place[is_then]]
+    def repeated(n_before: NDArray[np.intp]) -> Array:
+        """Repeat the mean of some steps before."""
+        before = total[place] - total[place - n_before]
+        return np.asarray(before * (discounted[steps - 1] / n_before)[:, np.newaxis])
 
-    weight = rows.weight[place]
-    square = (came - predicted) ** 2
-    square_of_naive = (came - naive) ** 2
-    worse = weight[:, np.newaxis] * (square - square_of_naive)
-    by_group = np.array([np.bincount(group, column) for column in worse.T])  # (m, groups)
+    return repeated(np.minimum(age, longest)), repeated(age)
+
+
+def _in_proportion(worse: Array, sizes: Array) -> Array:
+    """Return differences of squared errors (N, m) in proportion to the sizes, none of which is near zero."""
+    least = _FLOOR * sizes.mean(axis=0)
+    whole = sizes + np.where(least > 0.0, least, 1.0)
+    return np.asarray(worse / whole)
+
+
+def _student(group: NDArray[np.intp], values: Array) -> Array:
+    """Return the probability by chance, (m,), of sums as large as those of values (N, m), by Student's test."""
+    by_group = np.array([np.bincount(group, column) for column in values.T])  # (m, groups)
     by_group /= power_of_two(np.abs(by_group).max(axis=1, keepdims=True))  # so that no square is out of range
     error = np.sqrt(np.sum(by_group**2, axis=1))
     t = np.divide(by_group.sum(axis=1), error, out=np.zeros(len(error)), where=error > 0.0)
-    p_value = special.stdtr(group.max(), -t)
-    mean_square = weight @ square
-    of_naive = weight @ square_of_naive
-    check_range(mean_square, of_naive)
-    ratio = np.sqrt(np.divide(mean_square, of_naive, out=np.ones(len(of_naive)), where=of_naive > 0.0))
-    return NaiveForecast(ratio, np.asarray(p_value), len(place), horizon)
+    return np.asarray(special.stdtr(group.max(), -t))
+
+
+def _ratio(square: Array, square_of_naive: Array) -> Array:
+    """Return ratios of root mean squares; 1 where a forecast makes no error."""
+    check_range(square, square_of_naive)
+    quotient = np.divide(square, square_of_naive, out=np.ones(len(square)), where=square_of_naive > 0.0)
+    return np.asarray(np.sqrt(quotient))

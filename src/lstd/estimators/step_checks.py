@@ -13,7 +13,6 @@ as in :mod:`lstd.estimators.bias_check`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
@@ -33,12 +32,22 @@ from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_squ
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
 from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
-from lstd.estimators.naive_forecast import NaiveForecast, compare
+from lstd.estimators.naive_forecast import (
+    Compared,
+    Cut,
+    compare,
+    cuts_looking_ahead,
+    known_at,
+    rows_at,
+    rows_looking_back,
+)
 from lstd.estimators.step_spread import Held, StepSpread, spread_of
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
+
+_ROWS_OF_WEIGHT = 10  # for each step and weight, of a fit to what was known earlier
 
 
 def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
@@ -58,18 +67,16 @@ def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
         held = hold_out(refit)
         if held is None:
             return model.described(checks=checks)
-        curve = held.curve()
-        if len(some) < model.stream.layout.n_rows:  # many columns would be fitted to too few rows
-            curve = (np.asarray(refit.rows.X @ theta) for theta in model.solved.weights)
         try:
-            naive = naive_forecast(refit, curve)
+            naive = naive_forecast(refit, held)
             score = HeldOut(_score(refit, held), len(some), len(held.places))
             spread = _spread(refit, held)
         except InvalidInputError:  # squares overflow, as those of the weights do not
             return model.described(checks=checks)
         if naive is not None:
             naive.warn(note)
-        return model.described(checks=checks, held_out=score, naive=naive, spread=spread)
+        found = None if naive is None else naive.found
+        return model.described(checks=checks, held_out=score, naive=found, spread=spread)
 
 
 # ------------------------------------------------------------ returns
@@ -252,10 +259,40 @@ def _spread(refit: Refit, held: Held) -> StepSpread:
     return replace(spread, weights=refit.model.uncentred(spread.weights))
 
 
-def naive_forecast(refit: Refit, curve: Iterable[Array]) -> NaiveForecast | None:
-    """Compare predictions of the rows for 1, 2, …, H steps with a naive forecast; None of too few rows or groups."""
-    bounded = (refit.model.bounded(values) for values in curve)
-    return compare(refit.rows, bounded, refit.returns.rewards, refit.model.stream.horizon)
+def naive_forecast(refit: Refit, held: Held) -> Compared | None:
+    """Compare predictions with naive forecasts, ahead where that can be; None of too few rows or groups."""
+    model = refit.model
+    rows = refit.rows
+    horizon = model.stream.horizon
+    has_all = len(rows) == model.stream.layout.n_rows
+    steps, cuts = cuts_looking_ahead(rows, horizon)
+    n_needed = _ROWS_OF_WEIGHT * steps * rows.n_features  # or a fit to some of the rows is worse than that to all
+    if cuts and (has_all or len(rows) >= n_needed):
+        returns = StepReturns.of(rows, steps)
+        found = compare(rows, [_ahead(refit, returns, steps, cut) for cut in cuts], steps, ahead=True)
+        if found is not None:
+            return found
+    curve = held.curve()
+    if not has_all:  # many columns would be fitted to too few rows
+        curve = (np.asarray(rows.X @ theta) for theta in model.solved.weights)
+    place, n_compared = rows_looking_back(rows, horizon)
+    came = refit.returns.rewards[place]
+    predicted = np.empty_like(came)
+    for k, values in enumerate(curve, 1):
+        is_then = n_compared == k
+        predicted[is_then] = model.bounded(values)[place[is_then]]
+    return compare(rows, [Cut(place, n_compared, came, predicted)], horizon)
+
+
+def _ahead(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Cut:
+    """Return predictions of the rows at a cut, fitted to what was known then, and what followed."""
+    model = refit.model
+    prepared = model.prepared(known_at(refit.given, cut))
+    (sums,) = lag_sums(prepared, steps, [0, len(prepared)])
+    theta = model.uncentred(model.recursion(sums, model.solved.lmbda, model.solved.alpha).run())
+    place = rows_at(refit.rows, cut)
+    predicted = model.bounded(np.asarray(refit.rows.X[place] @ theta[-1]))
+    return Cut(place, np.full(len(place), steps), returns.rewards[place], predicted)
 
 
 def _score(refit: Refit, held: Held) -> float:
