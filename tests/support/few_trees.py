@@ -20,7 +20,7 @@ def few_trees(request, monkeypatch):
     from lstd.ope import hidden_state, logged_states
 
     boosting = logged_states.boosting
-    trees = hidden_state._trees
+    trees = hidden_state.reward_trees
 
     def few_of_values(*least):
         return boosting(*least).set_params(max_iter=2, max_leaf_nodes=4)
@@ -32,4 +32,4 @@ def few_trees(request, monkeypatch):
     monkeypatch.setattr(logged_states, "boosting", few_of_values)
     monkeypatch.setattr(logged_states, "N_VISITS", 2)
     monkeypatch.setattr(logged_states, "N_VALUES", 1)
-    monkeypatch.setattr(hidden_state, "_trees", few_of_rewards)
+    monkeypatch.setattr(hidden_state, "reward_trees", few_of_rewards)

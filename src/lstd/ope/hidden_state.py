@@ -147,7 +147,7 @@ def predicted_rewards(log: LoggedStates) -> list[tuple[Array, Array]]:
     found = []
     with one_openmp_thread():
         for ahead in (1, 2):
-            boosted, randomised = _trees()
+            boosted, randomised = reward_trees()
             one = _predicted(log, pairs, boosted, ahead)
             two = _predicted(log, pairs, randomised, -ahead)
             found.append((one, two))
@@ -174,7 +174,7 @@ def _errors(rewards: Array, predicted: Array) -> Array:
     return np.where(np.abs(error) <= rounding, 0.0, error)
 
 
-def _trees() -> tuple[Any, Any]:
+def reward_trees() -> tuple[Any, Any]:
     """Return two kinds of trees whose errors hardly agree."""
     from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
