@@ -977,7 +977,7 @@ def interval_rows(table, gamma):
     return rows
 
 
-def steps_of_events(events, edges, start=-math.inf, first="apart"):
+def steps_of_events(events, edges, start=-math.inf, first="apart", ends=None):
     """Rows of equal steps: a list of (id, place of the edge, features, rewards or None in a horizon row, terminated).
 
     `events` is a list of (id, time, amounts, ended), `edges` are the starts of steps, and the last one the end of
@@ -985,15 +985,22 @@ def steps_of_events(events, edges, start=-math.inf, first="apart"):
     of events before the edge and their amounts; where they are "apart", the number of the later events before the edge,
     the amounts of these, and those of the first events. Then come steps since the last and since the first event before
     the edge. A row has the number of events in its step, then their amounts, as rewards.
+
+    `ends` has the time at which observation of some ids ended, and whether they ended for good then.
     """
     rows = []
     for name in dict.fromkeys(event[0] for event in events):
         own = sorted((event for event in events if event[0] == name), key=lambda event: (event[1], event[3]))
         for k, edge in enumerate(edges):
             before = [event for event in own if event[1] < edge]
-            if not before or edge < start or any(event[3] for event in before):
+            end, has_ended = (ends or {}).get(name, (math.inf, False))
+            if not before or edge < start or edge > end or any(event[3] for event in before):
                 continue
             is_last = k == len(edges) - 1
+            closes = not is_last and (
+                (has_ended and end < edges[k + 1]) or any(event[3] for event in own if edge <= event[1] < edges[k + 1])
+            )
+            is_last = is_last or (end < edges[k + 1] and not closes)
             during = [] if is_last else [event for event in own if edge <= event[1] < edges[k + 1]]
             since = [k - position(before[place][1], edges) for place in (-1, 0)]
             known = count_and_amounts(before)
@@ -1002,7 +1009,7 @@ def steps_of_events(events, edges, start=-math.inf, first="apart"):
                 at_first = [event for event in before if event[1] == own[0][1]]
                 known = count_and_amounts(repeat, width=len(own[0][2])) + count_and_amounts(at_first)[1:]
             gain = None if is_last else count_and_amounts(during, width=len(own[0][2]))
-            rows.append((name, k, [*known, *since], gain, any(event[3] for event in during)))
+            rows.append((name, k, [*known, *since], gain, closes))
     return rows
 
 

@@ -56,6 +56,16 @@ def test_rates_may_take_the_place_of_totals():
     assert table[[*data.feature_names]].to_numpy() == pytest.approx(data.X, rel=1e-12)
 
 
+def test_ids_may_have_ends_of_their_own(capsys):
+    with open("log.csv", "w", encoding="utf-8") as file:
+        file.write("who,day,left,died\na,2024-01-03,,0\nb,2024-01-02,2024-01-16,1\nc,2024-01-02,2024-01-10,0\n")
+    assert run([*WORDS, "--observed-until", "left", "--ended", "died", "-o", "steps.csv"]) == 0
+    table = pd.read_csv("steps.csv")
+    assert table["who"].tolist() == [*"aaaa", *"bb", "c"]
+    assert table["terminated"].tolist() == [False] * 5 + [True, False]
+    assert table["events"].isna().tolist() == [False] * 3 + [True, False, False, True]
+
+
 def test_it_says_where_the_mean_counts_less(capsys):
     rows = [f"{who},{day + k / who}" for who in (1, 2, 4, 8, 16, 32, 64) for day in range(24) for k in range(who)]
     with open("log.csv", "w", encoding="utf-8") as file:
@@ -96,6 +106,8 @@ def test_the_table_gives_the_model_of_the_rows(extension, capsys):
         (["-o", "steps.csv", "--first", "both"], "`--first` must be one of 'apart', 'counted'; got 'both'"),
         (["-o", "steps.csv", "--mean-at", "2024-01-22"], "`--mean-at` must be None without `--window`"),
         (["-o", "steps.csv", "--terminated", "spend"], "column 'spend'"),
+        (["-o", "steps.csv", "--ended", "closed"], "`--ended` must be None without `--observed-until`"),
+        (["-o", "steps.csv", "--observed-until", "spend"], "must hold what column 'day' (`--time`) holds"),
         (["-o", "steps.csv", "--amount", "spend", "--time", "day", "--episode", "spend"], "two columns 'spend'"),
     ],
 )

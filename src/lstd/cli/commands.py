@@ -509,7 +509,8 @@ def steps(given: StepsOptions) -> int:
     what the step brought: events, or the sums of --amount. With `--first counted`, n_events and total_AMOUNT are of all
     events. With --window, rates take the place of totals: rate, recent and active of the events and of each AMOUNT,
     first_AMOUNT, and recency; with both, all_rate, all_recent and all_active. The last row of an id that has not ended
-    has no reward. `lstd fit` takes the table. All events are held in memory.
+    has no reward; it is at --until, or where --observed-until says that the id left. `lstd fit` takes the table. All
+    events are held in memory.
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("steps")
@@ -524,6 +525,8 @@ def steps(given: StepsOptions) -> int:
         episode=given.episode,
         time=given.time,
         terminated=given.terminated,
+        observed_until=given.observed_until,
+        ended=given.ended,
         amount=[*given.amount] or None,
         step=given.step,
         until=given.until,

@@ -24,6 +24,8 @@ class StepsOptions:
     out: str
     amount: tuple[str, ...]
     terminated: str | None
+    observed_until: str | None
+    ended: str | None
     start: str | float | None
     first: str
     window: int | None

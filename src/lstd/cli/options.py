@@ -208,6 +208,10 @@ OPTIONS = {
         "Length of a step: day, week, month, '2 weeks'; a number if times are numbers.", "LENGTH", _number_or_text
     ),
     "until": Option("When observation ended; later events are not used.", "DATE", _number_or_text),
+    "observed_until": Option(
+        "When observation of the id ended; empty while it goes on.  [default: --until]", "NAME"
+    ),
+    "ended": Option("With --observed-until: 1 if the id ended for good then, such as by death; else 0.", "NAME"),
     "start": Option("Rows begin here; earlier events count in features only.", "DATE", _number_or_text),
     "first": Option(
         "Whether features have the first events of an id apart, or count them with the others.",

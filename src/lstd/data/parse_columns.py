@@ -226,6 +226,18 @@ def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any],
     return np.full(len(values), np.nan), fault
 
 
+def known_times(array: pa.Array) -> tuple[NDArray[np.intp], pa.Array]:
+    """Return the rows of a column of times that are not missing, (R,), and their values."""
+    readable, fault = _readable(array, "")
+    if fault is not None:  # which `times` reports
+        return np.arange(len(array)), array
+    if pa.types.is_string(readable.type):
+        readable = trimmed(readable)
+    missing = to_numpy(pc.is_null(readable, nan_is_null=True))
+    rows = np.flatnonzero(~missing)
+    return rows, readable.take(from_numpy(rows))
+
+
 def _first_no_time(texts: pa.Array, no_number: Fault) -> Fault:
     """Return the first text that is no time: of numbers, or of dates, by which of them more rows can be read as."""
     rows = {kind: _refused(texts, kind) for kind in (pa.float64(), *_DATES)}

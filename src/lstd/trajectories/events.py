@@ -17,6 +17,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
@@ -29,6 +30,7 @@ from lstd.data.ids import numbered
 from lstd.data.rows import cut_off
 from lstd.errors import InvalidInputError
 from lstd.trajectories.credibility import steps_of_mean
+from lstd.trajectories.ends import Ends, check_ends, read_ends
 from lstd.trajectories.frame import ErrorAt, FrameRows
 from lstd.trajectories.rates import Known, Recent, mean_rates, rate_features, rate_names
 from lstd.types import Array, Flags
@@ -69,9 +71,10 @@ def read_events(
 ) -> dict[str, Any]:
     """Read a log and return the arguments of `Trajectories`; see `Trajectories.from_events`.
 
-    `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
+    `columns` has the names of the columns `episode`, `time`, `amount`, `terminated`, `observed_until` and `ended`.
     """
     check_choice("first", first, FIRST)
+    check_ends(columns)
     _check_window(window, mean_at, age)
     roles = _check_roles(columns)
     table = _table_of(source, roles)
@@ -90,13 +93,15 @@ def read_events(
     end = _moment("until", until, dates, zoned)
     since = _moment("start", start, dates, zoned)
     mean_moment = _moment("mean_at", mean_at, dates, zoned)
+    snapped = None
     if not dates:
         step = check_real("step", step, 0.0, np.inf, open_low=True)
-        times = _snapped(times, end, step)
+        snapped = partial(_snapped, until=end, step=step)
+        times = snapped(times)
         if since is not None:
-            since = float(_snapped(since, end, step))
+            since = float(snapped(since))
         if mean_moment is not None:
-            mean_moment = float(_snapped(mean_moment, end, step))
+            mean_moment = float(snapped(mean_moment))
     if since is not None and not _number(since) <= _number(end):
         raise InvalidInputError(f"`start` must not be after `until`; got {start!s} and {until!s}.")
     if not (times < _number(end)).any():
@@ -108,13 +113,16 @@ def read_events(
             f"`window` must be at most the number of steps of the log, {n_steps}; got {window}. With a longer one, no "
             "rate is of recent steps. Begin with a third of the horizon to predict."
         )
-    events = _placed(table, roles, times, edges)
+    ids = table.id_values("episode")
+    first_row, code = numbered(ids)
+    ends = read_ends(table, code, times, edges, snapped)
+    events = _placed(table, roles, ids[first_row], code, times, edges)
     earliest_row = None
     if since is not None:
         earliest_row = _number(since)
-    begin, end_edge = _spans(events, edges, earliest_row)
+    begin, ends = _spans(events, ends, edges, earliest_row)
     apart = first == "apart"
-    arrays, known = _rows(events, begin, end_edge, apart=apart)
+    arrays, known = _rows(events, begin, ends, apart=apart)
     amount_names = roles.get("amount", ())
     if window is None:
         names = _feature_names(amount_names, first)
@@ -414,10 +422,18 @@ def _months_before(moment: datetime, number: int) -> datetime:
 # ------------------------------------------------------------ rows
 
 
-def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], edges: NDArray[Any]) -> Events:
-    """Return the events before `until` in order, with the step in which each falls."""
-    ids = table.id_values("episode")
-    first, code = numbered(ids)
+def _placed(
+    table: FrameRows,
+    roles: dict[str, list[str]],
+    names: NDArray[Any],
+    code: NDArray[np.intp],
+    times: NDArray[Any],
+    edges: NDArray[Any],
+) -> Events:
+    """Return the events before `until` in order, with the step in which each falls.
+
+    `code` has the place of the id of each row of the log in `names`.
+    """
     order = np.lexsort((table.found.rows.terminated, times, code))
     order = order[times[order] < edges[-1]]
     code = code[order]
@@ -431,37 +447,39 @@ def _placed(table: FrameRows, roles: dict[str, list[str]], times: NDArray[Any], 
     step = np.searchsorted(edges, at, side="right") - 1
     position = step + (at - edges[step]) / (edges[step + 1] - edges[step])
     earliest = at[np.searchsorted(code, code)]  # of the id of each event
-    return Events(ids[first], code, step, position, amounts, ended, at == earliest)
+    return Events(names, code, step, position, amounts, ended, at == earliest)
 
 
-def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the edges of the first and of the last row of each id, (I,); the last is before the first without rows."""
+def _spans(events: Events, ends: Ends, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], Ends]:
+    """Return the edge of the first row of each id, (I,), and its end, which is before that without rows."""
     n_ids = len(events.names)
     n_edges = len(edges)
     first = np.full(n_ids, n_edges)
-    last = np.full(n_ids, n_edges - 1)
     np.minimum.at(first, events.code, events.step + 1)  # the first edge at which the id is known
     if start is not None:
         first = np.maximum(first, np.searchsorted(edges, start, side="left"))
-    last[events.code[events.ended]] = events.step[events.ended]
+    last = ends.edge.copy()
+    terminated = ends.terminated.copy()
+    closed = events.code[events.ended]
+    last[closed] = events.step[events.ended]
+    terminated[closed] = True
     n_rows = int(np.maximum(last - first + 1, 0).sum())
     if not 0 < n_rows <= _MOST_ROWS:
         rule = f"give at most {_MOST_ROWS} rows"
         if not n_rows:
             rule = "leave at least one row"
         raise InvalidInputError(f"`step`, `start` and `until` must {rule}; got {n_rows}. Change them.")
-    return first, last
+    return first, Ends(last, terminated)
 
 
-def _rows(
-    events: Events, first: NDArray[np.intp], last: NDArray[np.intp], *, apart: bool
-) -> tuple[dict[str, Any], Known]:
+def _rows(events: Events, first: NDArray[np.intp], ends: Ends, *, apart: bool) -> tuple[dict[str, Any], Known]:
     """Return the rows of all ids, without features: rewards, and the edge of each row as `time`; and what was known.
 
-    `first` and `last` are edges of each id, (I,). `apart` says whether features have the first events of an id apart.
+    `first` is the edge at which the rows of each id begin, (I,). `apart` says whether features have the first events of
+    an id apart.
     """
     # The rows: whose they are, (T,), and at which edge.
-    lengths = np.maximum(last - first + 1, 0)
+    lengths = np.maximum(ends.edge - first + 1, 0)
     begins = np.cumsum(lengths) - lengths
     who = np.repeat(np.arange(len(first)), lengths)
     edge = first[who] + np.arange(len(who)) - begins[who]
@@ -490,7 +508,7 @@ def _rows(
 
     is_last = np.zeros(len(who), np.bool_)
     is_last[(begins + lengths - 1)[some]] = True
-    terminated = is_last & np.isin(who, events.code[events.ended])
+    terminated = is_last & ends.terminated[who]
     y = during  # the number of events
     if during.shape[1] > 1:
         y = during[:, 1:]  # the amounts

@@ -297,6 +297,31 @@ class FrameRows:
         """Whether the times are durations."""
         return self._kind.startswith("m")
 
+    def moments(self, role: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Parse a column of times of the kind of `time`, which may be missing: rows that have one, (R,), and times."""
+        column = self.roles[role][0]
+        rows, array = self._read.known_times(self._batch.column(column))
+        values, fault = self._read.times(array, column, self._unit)
+        if fault is not None:
+            raise self.error(column, int(rows[fault.row]), fault.text, role)
+        if not len(rows):
+            return rows, values
+        found = (*self._read.clock_of(array), self._read.numpy_unit(array).startswith("m"))
+        of_time = (*self.clock(), self.holds_durations)
+        if found != of_time:
+            text = (
+                f"must hold what column {self.columns.time!r} (`time`) holds: numbers, durations, or dates with a time "
+                "zone or without one. Convert one of the two."
+            )
+            raise self.error(column, int(rows[0]), text, role)
+        return rows, values
+
+    def flags(self, role: str) -> Flags:
+        """Parse a column of flags, none of which may be missing, (T,)."""
+        column = self.roles[role][0]
+        values, fault = self._read.flags(self._batch.column(column), column)
+        return np.asarray(self._sound(values, fault, role))
+
     def dates(self) -> NDArray[Any] | None:
         """Return the column of times, shape (T,), as times of NumPy if it holds times; None without one."""
         values, kind = self.found.marks.times, self._kind

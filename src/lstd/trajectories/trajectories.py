@@ -389,6 +389,8 @@ class Trajectories:
         until: Any,
         amount: str | Sequence[str] | None = None,
         terminated: str | Literal[False] | None = None,
+        observed_until: str | None = None,
+        ended: str | None = None,
         start: Any = None,
         first: str = "apart",
         window: int | None = None,
@@ -399,8 +401,9 @@ class Trajectories:
 
         Steps are counted back from `until`, so that all are complete. A row knows the events before its step began, and
         its reward is what the events of the step brought: their number or, with `amount`, the sums of amounts. The
-        first row of an id comes at the first start of a step after its first event, the last one at `until`: a horizon
-        row, unless the id has ended for good. An id that ended before its first row has none.
+        first row of an id comes at the first start of a step after its first event, the last one at `until`, or at the
+        last step before `observed_until`: a horizon row, unless the id has ended for good. An id that ended before its
+        first row has none.
 
         Parameters
         ----------
@@ -420,6 +423,14 @@ class Trajectories:
         terminated : str or False, optional
             Column that is true for an event with which the id ends for good, such as a closed account; else false. By
             default, as for False, no id ends.
+        observed_until : str, optional
+            Column of when observation of the id ended, in the unit of `time`, such as the day on which a patient left
+            the registry: the same in all rows of an id, not before its last event, and missing while it is observed.
+            The rows of the id end there, in a horizon row. By default, all are observed until `until`. Without this
+            column, an id that left seems to go on without events.
+        ended : str, optional
+            With `observed_until`: column that is true in all rows of ids that ended for good at that time, such as by
+            death, and false for those that were lost from sight. Their last step, in which they ended, terminates.
         start : date, ISO text, float or duration, optional
             Rows begin here; earlier events count in features only. By default they begin with the first event.
         first : {"apart", "counted"}, default="apart"
@@ -512,10 +523,26 @@ class Trajectories:
         ('rate', 'recent', 'active', 'recency')
         >>> data.X[3].round(2).tolist()  # one event since the first, in 3.7 weeks of which three are complete
         [0.3, 0.33, 0.13, 1.71]
+
+        Customer b moved away, on a day that we know; a is still observed:
+
+        >>> gone = pd.DataFrame(log).assign(left=[None, None, "2024-01-22"])
+        >>> data = Trajectories.from_events(
+        ...     gone, episode="who", time="day", step="week", until="2024-01-29", observed_until="left"
+        ... )
+        >>> data.y.tolist(), data.episode.tolist()
+        ([0.0, 1.0, 0.0, nan, nan], ['a', 'a', 'a', 'a', 'b'])
         """
         from lstd.trajectories.events import read_events
 
-        columns = {"episode": episode, "time": time, "amount": amount, "terminated": terminated}
+        columns = {
+            "episode": episode,
+            "time": time,
+            "amount": amount,
+            "terminated": terminated,
+            "observed_until": observed_until,
+            "ended": ended,
+        }
         arrays = read_events(
             events,
             columns,
