@@ -16,7 +16,7 @@ from lstd import LSTD, LSTDCV, HorizonLSTD, RecursiveLSTD, Trajectories
 from lstd.data.time_steps import ends_of_steps
 from lstd.errors import InvalidInputError, InvalidTypeError, UnobservedWarning
 from lstd.metrics import backtest
-from lstd.metrics.backtest import RIDGES
+from lstd.metrics.cross_fitting import RIDGES
 from tolerances import assert_close
 
 pytestmark = [

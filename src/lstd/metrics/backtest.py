@@ -9,9 +9,9 @@ not minimise: v(x') knows what happened in between. So R² compares R with
 which is of what was known at the cut. Sums and deciles of i are right without m̂. A :class:`lstd.HorizonLSTD` predicts
 the steps themselves: i = f = v_k(x).
 
-Cross-fitted: each row is predicted from rows of other folds. The target is regressed on (1, v) by least squares, and
-what that leaves on the standardised features by scikit-learn's RidgeCV. Folds have whole subjects, or consecutive rows
-of a stream; then rows within k steps of a fold are left out with it, since their rewards are partly the same.
+Cross-fitted: each row is predicted from rows of other folds, see `lstd.metrics.cross_fitting`. Folds have whole
+subjects, or consecutive rows of a stream; then rows within k steps of a fold are left out with it, since their rewards
+are partly the same.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ import importlib.util
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.linear_model import LinearRegression, RidgeCV
-from sklearn.model_selection import cross_val_predict
-from sklearn.preprocessing import StandardScaler
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from lstd.data.arguments import check_integer, check_real
@@ -40,6 +37,7 @@ from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
 from lstd.data.time_steps import ends_of_steps, exact_numbers
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.calibration import Calibration, bins_of, calibration
+from lstd.metrics.cross_fitting import FOLDS, cross_fitted, folds_of_stream, folds_of_subjects
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
 from lstd.trajectories import Trajectories
 from lstd.trajectories.frame import to_frame
@@ -309,48 +307,6 @@ def _standard_error(values: Array, subject: NDArray[np.intp]) -> float:
     if n_subjects < 2:
         return math.nan
     return math.sqrt(n_subjects / (n_subjects - 1.0) * float(sums @ sums)) / len(values)
-
-
-FOLDS = 10
-RIDGES: Array = np.exp2(np.arange(-10.0, 11.0, 2.0))  # per row, of columns of variance 1
-Split = tuple[NDArray[np.intp], NDArray[np.intp]]  # rows to fit to, and rows to predict
-
-
-def folds_of_subjects(subject: NDArray[np.intp]) -> list[Split]:
-    """Put subjects 0, 1, … into folds in turn; `subject` has that of each row, (N,)."""
-    n_folds = min(FOLDS, int(subject.max()) + 1)
-    fold = subject % n_folds
-    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_folds)]
-
-
-def folds_of_stream(row: NDArray[np.intp], steps: int) -> list[Split]:
-    """Cut rows in time order into consecutive folds; `row` (N,) numbers them in the stream."""
-    splits = []
-    fold = np.arange(len(row)) * FOLDS // len(row)
-    for k in range(FOLDS):
-        (own,) = np.nonzero(fold == k)
-        far = (row < row[own[0]] - steps) | (row > row[own[-1]] + steps)
-        splits.append((np.flatnonzero(far), own))
-    return splits
-
-
-class _ValueFirst(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Least squares on v, the first column, and a ridge regression of the rest on the others, of variance 1."""
-
-    def fit(self, columns: Array, target: Array) -> Self:
-        self.of_value_ = LinearRegression().fit(columns[:, :1], target)
-        rest = target - self.of_value_.predict(columns[:, :1])
-        self.of_features_ = RidgeCV(RIDGES * len(target)).fit(columns[:, 1:], rest)
-        return self
-
-    def predict(self, columns: Array) -> Array:
-        return np.asarray(self.of_value_.predict(columns[:, :1]) + self.of_features_.predict(columns[:, 1:]))
-
-
-def cross_fitted(target: Array, value: Array, X: Array, folds: list[Split]) -> Array:
-    """Predict each target (N,) from value (N,) and features (N, n) by a regression on rows of other folds."""
-    columns = np.column_stack([value, StandardScaler().fit_transform(X)])
-    return np.asarray(cross_val_predict(_ValueFirst(), columns, target, cv=folds))
 
 
 _MOST_LEFT_OUT = 0.1  # of the subjects, without a warning
