@@ -50,7 +50,10 @@ from lstd.metrics import Backtest, backtest, calibration, observed_returns
 from lstd.ope import LSTDQ, evaluate_policy, importance_sampling, policy_value
 from lstd.report import plot_calibration, plot_predictions, write_fit_report
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),
+    pytest.mark.usefixtures("few_trees"),
+]
 
 # ------------------------------------------------------------ the rows, and another value of each column
 

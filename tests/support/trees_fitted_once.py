@@ -27,17 +27,18 @@ def remembering(fit):
     known_fits = {}
 
     @functools.wraps(fit)
-    def fit_once(self, X, y, *rest, **options):
+    def fit_once(self, X, y, sample_weight=None, **options):
         parameters = vars(self).copy()
         is_repeatable = isinstance(parameters.get("random_state"), int) and not parameters.get("warm_start")
-        are_numbers = all(type(values) is np.ndarray and values.dtype == np.float64 for values in (X, y))
-        if rest or options or not is_repeatable or not are_numbers:
-            return fit(self, X, y, *rest, **options)
-        key = repr(sorted(parameters.items())), X.shape, digest(X), digest(y)
+        weight = y if sample_weight is None else sample_weight
+        are_numbers = all(type(values) is np.ndarray and values.dtype == np.float64 for values in (X, y, weight))
+        if options or not is_repeatable or not are_numbers:
+            return fit(self, X, y, sample_weight, **options)
+        key = repr(sorted(parameters.items())), X.shape, digest(X), digest(y), sample_weight is None, digest(weight)
         if key not in known_fits:
             if len(known_fits) == MOST_FITS:
                 del known_fits[next(iter(known_fits))]
-            fit(self, X, y)
+            fit(self, X, y, sample_weight)
             known_fits[key] = vars(self).copy()
         vars(self).update(known_fits[key])
         return self
