@@ -82,7 +82,7 @@ def test_a_page_shows_what_a_model_of_the_next_steps_predicts(tmp_path, data):
     assert "on these rows. Be careful with this model: it has no intervals." in page.read_text("utf-8")
 
 
-def test_the_verdict_on_a_model_of_the_next_steps_says_what_its_checks_found(tmp_path):
+def test_the_verdict_on_a_model_of_the_next_steps_says_what_its_checks_found(tmp_path, no_pictures):
     random = np.random.default_rng(0)
     x = random.normal(size=(600, 1))
     rows = {"X": x, "y": 3.0 * x[:, 0] ** 2 + random.normal(size=600), "episode": np.repeat(np.arange(150), 4)}

@@ -34,8 +34,13 @@ def quoted(*names):
     return ",".join(f'"{NAMES[name]}"' for name in names)
 
 
-@pytest.mark.parametrize("rewards", ["r", "rs"])
-@pytest.mark.parametrize("extra", [[], ["--horizon", "3"], ["--time", NAMES["t"]], ["--groups", NAMES["g"]]], ids=len)
+HORIZON = ["--horizon", "3"]
+IDS = ["--time", NAMES["t"], "--groups", NAMES["g"]]
+
+
+@pytest.mark.parametrize(
+    ("extra", "rewards"), [([], "r"), (IDS, "rs"), (HORIZON, "rs"), ([*HORIZON, *IDS], "r")], ids=[1, 2, 3, 4]
+)
 def test_reports_show_names_as_they_are(file, tmp_path, extra, rewards):
     page = tmp_path / "page.html"
     roles = ["--features", quoted("x", "z"), "--reward", quoted(*rewards), "--episode", NAMES["e"]]
@@ -46,7 +51,7 @@ def test_reports_show_names_as_they_are(file, tmp_path, extra, rewards):
         assert NAMES[name] in text
 
 
-@pytest.mark.parametrize("extra", [[], ["--horizon", "3"]], ids=len)
+@pytest.mark.parametrize("extra", [[], HORIZON], ids=len)
 def test_predictions_and_scores_with_such_names(file, tmp_path, extra):
     model, table = str(tmp_path / "m"), tmp_path / "p.csv"
     roles = ["--features", quoted("x", "z"), "--reward", quoted("r", "s"), "--episode", NAMES["e"]]

@@ -12,6 +12,8 @@ import numpy as np
 from matplotlib import style as mpl_style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
@@ -134,14 +136,26 @@ def legend_above(ax: Axes, handles: Sequence[Any], ncols: int = 2) -> None:
 
 
 def rendered(figure: Figure, kind: str = "svg") -> bytes:
-    """Render a figure as svg, pdf or png, without dates; png has 256 colours and a quarter of the bytes of all."""
+    """Render a figure as svg, pdf or png, without dates; png has 256 colours and a quarter of the bytes of all.
+
+    `savefig` would draw a figure twice, the first time for its layout alone.
+    """
     buffer = io.BytesIO()
+    dpi = figure.get_dpi()
+    canvas: Any
     with figure_style():
-        if kind != "png":
-            figure.savefig(buffer, format=kind, metadata=_NO_DATES[kind])
+        if kind == "svg":
+            canvas = FigureCanvasSVG(figure)
+            canvas.print_svg(buffer, metadata=_NO_DATES["svg"])
+            figure.set_dpi(dpi)
+            return buffer.getvalue()
+        if kind == "pdf":
+            canvas = FigureCanvasPdf(figure)
+            canvas.print_pdf(buffer, metadata=_NO_DATES["pdf"])
+            figure.set_dpi(dpi)
             return buffer.getvalue()
         figure.set_dpi(PNG_DPI)
-        canvas: Any = FigureCanvasAgg(figure)
+        canvas = FigureCanvasAgg(figure)
         canvas.draw()
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
