@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 Settings = dict[str, Any]
 STEPS = 12  # of the window of a survival log
 MISFIT = "MisfitWarning"
+EXTRAPOLATION = "ExtrapolationWarning"
 NAIVE = "MisfitWarning, naive forecast"  # that it is better than the model
 
 
@@ -159,7 +160,7 @@ class Steps(NamedTuple):
         elif advice == MISFIT:
             age = X["since_first"]
             X = with_products(X.drop(columns="since_first")).assign(since_first=age)
-        elif advice == "ExtrapolationWarning":
+        elif advice == EXTRAPOLATION:
             text = self.fitted(X, **settings).warned.get(advice, "")
             named = [name for name in X if repr(name) in text]
             X = X.drop(columns=named)
@@ -302,6 +303,8 @@ def by_horizon(
     if advice == MISFIT and aged:
         X = with_products(X)
         entry = with_products(entry).reindex(columns=X.columns, fill_value=0.0)
+    if advice == EXTRAPOLATION:
+        entry = entry.clip(X.min(), X.max(), axis=1)
     settings: Settings = {"low": 0.0, "high": float(STEPS)}
     if advice in SETTINGS_ADVISED:
         settings |= SETTINGS_ADVISED[advice]
@@ -377,6 +380,8 @@ def windows(
         entry = with_products(entry).reindex(columns=X.columns, fill_value=0.0)
     features = to_go_columns(X, to_go)
     now = to_go_columns(entry, np.ones(len(test)))
+    if advice == EXTRAPOLATION:
+        now = now.clip(features.min(), features.max(), axis=1)
     settings: Settings = {"lmbda": 0.8, "alpha": 1.0}
     if advice in SETTINGS_ADVISED:
         settings |= SETTINGS_ADVISED[advice]
@@ -401,6 +406,8 @@ def causes(
     entry = log.X.iloc[test].reset_index(drop=True)
     entry = entry.join((entry[numbers] ** 2).add_suffix("_square"))
     settings: Settings = {"low": 0.0, "high": 1.0}
+    if advice == EXTRAPOLATION:
+        entry = entry.clip(X.min(), X.max(), axis=1)
     if advice == MISFIT:
         X = X.assign(since_first=table["since_first"])
         entry = entry.assign(since_first=0.0)

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from lstd import LSTD, LSTDCV, HorizonLSTD
 from lstd.errors import ExtrapolationWarning
+from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::lstd.errors.{what}Warning" for what in ("Unobserved", "Bounds")))
 
@@ -81,6 +82,29 @@ def test_a_rate_that_grows_towards_a_limit_is_not_named(n_rows, window, joins):
     rate = (age + 0.9 * window) / (age + window)
     X = np.column_stack([rate, 1.0 / (1.0 + age)])
     HorizonLSTD(n_rows // 2, check=False).fit(X, rewards(y, columns), **columns)  # warnings are errors
+
+
+def test_a_growing_feature_without_which_predictions_hardly_move_is_not_named():
+    """Without it, the model is that of the other features, with the same penalty; the total decides."""
+    X, y, columns = arrays("rate", "total")
+    y = rewards(y, columns)
+    now = np.isnan(y)
+    model = HorizonLSTD(8, check=False)
+    with pytest.warns(ExtrapolationWarning, match=r"\(x1\)"):
+        model.fit(X, y, **columns)
+    without = HorizonLSTD(8, alpha=model.ridge_[:1], penalty="raw", check=False).fit(X[:, :1], y, **columns)
+    whole = model.model_
+    (kept,) = np.nonzero([True, False, True])
+    of_rate = whole.total.only(np.array([True, False, True]))
+    assert_close(of_rate.full[0][:, :2], whole.total.full[0][np.ix_(kept, kept)], "sums")
+    assert_close(of_rate.full, without.model_.total.full, "sums")
+    moved = model.predict(X[now]).sum() / without.predict(X[now, :1]).sum()
+    assert abs(moved - 1.0) > 0.05
+    X, _, _ = arrays("rate", "limited", "age")
+    X[:, 2] *= 1e-3  # of a weight that the large penalty leaves near zero
+    with pytest.warns(ExtrapolationWarning, match=r"\(x2\)"):
+        LSTD(0.9, alpha=[1.0, 1.0, 1e6]).fit(X, y, **columns)
+    HorizonLSTD(8, alpha=[1.0, 1.0, 1e6], check=False).fit(X, y, **columns)  # warnings are errors
 
 
 def test_discounts_of_rows_measure_time():

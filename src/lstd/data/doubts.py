@@ -13,7 +13,8 @@ same age, later than that of almost all full rows. A feature that grows has its 
 falls, such as a countdown, its least. No row shows what follows them, while predictions there complete the returns of
 all rows before, so a straight line is continued where nothing was seen. A rate may grow too, towards a limit: that is
 no such feature. Changes back, such as refunds, count for little
-if their sum does. Ages in many cohorts are no such features: others were seen at the same age.
+if their sum does. Ages in many cohorts are no such features: others were seen at the same age. A model says nothing of
+them where predictions for horizon rows would hardly move, were they left out.
 
 Support. Given the past, E[ρ_t] = Σ π(a|s) over the actions a that the log takes in s: 1 with support, less without. If
 the probabilities behind the ratios are wrong, it is anything. So for any choice of rows by what was known before their
@@ -233,8 +234,31 @@ _BACK = 0.02  # most episodes, and most of the sum of all changes, in which a fe
 _LATE = 0.25  # least share of the growth in the later half of episodes: 1/2 of an age, 1/5 of most shrunken rates
 
 
+class Growing(NamedTuple):
+    """Features, by number, that only grow within one cohort of episodes, and those that only fall."""
+
+    grown: list[int]
+    fallen: list[int]
+
+    @property
+    def features(self) -> list[int]:
+        """All of them."""
+        return self.grown + self.fallen
+
+
+_NONE_GROWS = Growing([], [])
+
+
 def growing_doubt(rows: Rows) -> str:
     """Say which features only grow within one cohort of episodes, and what to do; empty if none do."""
+    found = growing(rows)
+    if not found.features:
+        return ""
+    return text_of_growing(rows, found)
+
+
+def growing(rows: Rows) -> Growing:
+    """Return the features that only grow within one cohort of episodes."""
     full = rows.full
     ends = np.flatnonzero(rows.last)
     begins = np.append(0, ends[:-1] + 1)
@@ -242,12 +266,12 @@ def growing_doubt(rows: Rows) -> str:
     first = begins[open_ends]
     last = ends[open_ends]
     if len(last) < _FEWEST or not _one_way(rows.X[first[:_FEWEST]], rows.X[last[:_FEWEST]]).any():
-        return ""
+        return _NONE_GROWS
     age = _by_episodes(_ages, rows)
     if np.mean(age >= np.median(age[last]), where=full) > _AS_OLD:
-        return ""
+        return _NONE_GROWS
     if np.mean(_by_episodes(unobserved_shares, rows), where=full) < _LEAST_UNOBSERVED:
-        return ""
+        return _NONE_GROWS
     kept = np.arange(rows.X.shape[1])
     change = rows.X[last] - rows.X[first]
     if sparse.issparse(change):  # with many features, only those that may be among them are made dense
@@ -255,9 +279,7 @@ def growing_doubt(rows: Rows) -> str:
     path = _Path(*(dense(rows.X[at][:, kept]) for at in (first, (first + last) // 2, last)))
     grown = _growing(rows, kept, path, 1.0)
     fallen = _growing(rows, kept, path, -1.0)
-    if not (grown or fallen):
-        return ""
-    return _text_of_growing(rows, grown, fallen)
+    return Growing(grown, fallen)
 
 
 class _Path(NamedTuple):
@@ -288,14 +310,14 @@ def _moves(path: _Path) -> Flags:
     return np.asarray(grows & (growth > high - low) & (late_growth >= _LATE * growth))
 
 
-def _text_of_growing(rows: Rows, grown: list[int], fallen: list[int]) -> str:
-    """Say which features, by number, only grow and only fall, and what to do."""
+def text_of_growing(rows: Rows, found: Growing) -> str:
+    """Say which features only grow and only fall, and what to do."""
     both = []
-    if grown:
-        names = listed([_name(rows, j) for j in grown], 5)
+    if found.grown:
+        names = listed([_name(rows, j) for j in found.grown], 5)
         both.append(f"that only grow within an episode ({names}) have their largest values")
-    if fallen:
-        names = listed([_name(rows, j) for j in fallen], 5)
+    if found.fallen:
+        names = listed([_name(rows, j) for j in found.fallen], 5)
         both.append(f"that only fall within an episode ({names}) have their least values")
     return (
         f"Features {' and those '.join(both)} in horizon rows, where no row "

@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 
 from lstd.data.age_columns import AgeColumns
 from lstd.data.arguments import check_integer
-from lstd.data.doubts import COMPLETED_STEPS, growing_doubt, little_observed, unused_rows, warn_of_unused, with_backtest
+from lstd.data.doubts import (
+    COMPLETED_STEPS,
+    growing,
+    little_observed,
+    text_of_growing,
+    unused_rows,
+    warn_of_unused,
+    with_backtest,
+)
 from lstd.data.feature_arrays import Features, values_of
 from lstd.data.read_only import read_only
 from lstd.data.returns import ObservedReturns, horizon_returns
@@ -39,7 +47,7 @@ from lstd.errors import (
     UnobservedWarning,
     warn,
 )
-from lstd.estimators.limits import Limits, beyond_bounds, negative_values
+from lstd.estimators.limits import Limits, beyond_bounds, is_material, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.estimators.naive_forecast import NaiveForecast
@@ -464,11 +472,35 @@ class HorizonModel(Record):
             gamma=discount,
             discount=np.where(rows.terminated, 0.0, discount * rows.discount),
         )
+        given = np.arange(rows.n_features)
         if self.age is not None:
             discounted = self.age.without(discounted)
+            given = np.delete(given, self.age.place)
         if not discounted.n_features:
             return ""
-        return growing_doubt(discounted)
+        found = growing(discounted)
+        if not found.features or not self._depends_on(given[found.features], rows):
+            return ""
+        return text_of_growing(discounted, found)
+
+    def _depends_on(self, features: NDArray[np.intp], rows: Rows) -> bool:
+        """Whether predictions for horizon rows would move, were some of the features, by number, left out."""
+        n = self.n_features
+        sources = np.arange(n)
+        if self.age is not None:
+            sources = self.age.sources
+        is_left_out = np.append(np.isin(sources, features), [False] * self.settings.fit_intercept)
+        kept = ~is_left_out
+        system = self.total.only(kept).system(
+            self.solved.lmbda, self.ridge[kept], self.penalty[kept], intercept=self.settings.fit_intercept
+        )
+        theta = np.zeros_like(self.solved.weights[-1])
+        theta[kept] = HorizonSolution.of_system(system, self.stream.horizon).run()[-1]
+        change = self.settings.uncentred(theta.T) - self.solved.weights[-1].T
+        columns = self.with_columns(rows.taken(np.flatnonzero(rows.cut)))
+        moved = values_of(columns.X, change.T)
+        predictions = values_of(columns.X, self.solved.weights[-1])
+        return is_material(moved, predictions, self._mean_squared_error(rows))
 
     @property
     def known_checks(self) -> Checks:
@@ -498,16 +530,15 @@ class HorizonModel(Record):
         moved = values_of(columns.part, change.T)
         predictions = self.at().predict(rows.part).reshape(moved.shape)
 
-        def residual() -> Array:
-            """Return the mean squared error of each reward."""
-            observed = self.returns(rows, self.stream.horizon, "predict")
-            returns = observed.returns.reshape(len(rows), -1)
-            predicted = self.at().predict(rows.X).reshape(len(rows), -1)
-            error = returns - predicted
-            square: Array = np.average(error**2, axis=0, weights=observed.weight)
-            return square
+        return scales.doubt(moved, predictions, lambda: self._mean_squared_error(rows))
 
-        return scales.doubt(moved, predictions, residual)
+    def _mean_squared_error(self, rows: Rows) -> Array:
+        """Return the mean squared error of each reward, (m,), where predictions complete returns at cuts."""
+        observed = self.returns(rows, self.stream.horizon, "predict")
+        returns = observed.returns.reshape(len(rows), -1)
+        predicted = self.at().predict(rows.X).reshape(len(rows), -1)
+        square: Array = np.average((returns - predicted) ** 2, axis=0, weights=observed.weight)
+        return square
 
     def _influence(self, recursion: HorizonSolution, theta: Array) -> Influence:
         """Compute the influence of each block on centred weights θ; raises InvalidInputError with too few blocks."""

@@ -155,6 +155,18 @@ def negative_values(prediction: Array, least: Array, remedy: str) -> str:
     return f"no reward is, and {percent(most)} of predictions for rows of the fit are: {remedy} moves them to 0"
 
 
+_MOVED = 0.02  # mean square of a change of predictions, in units of a mean square, that is material,
+_MOVED_TOTAL = 0.05  # and change of their total
+
+
+@np.errstate(all="ignore")  # an overflow is material
+def is_material(moved: Array, predictions: Array, square: Array) -> bool:
+    """Return whether changes of predictions (T, m) matter: beside mean squares (m,), or to a total."""
+    is_small = np.mean(moved**2, axis=0) < _MOVED * square
+    keeps_total = np.abs(moved.sum(axis=0)) < _MOVED_TOTAL * np.abs(predictions.sum(axis=0))
+    return not np.all(is_small & keeps_total)
+
+
 _SMALLER = 'a smaller `gamma` or the `variant` "uncorrected"'
 
 

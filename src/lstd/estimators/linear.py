@@ -20,7 +20,7 @@ from lstd.data.feature_arrays import Features, product
 from lstd.data.rows import COMPARED
 from lstd.data.settings import Settings
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, unsaid, warn_once
-from lstd.estimators.limits import Limits, beyond_bounds, far_beyond_bounds
+from lstd.estimators.limits import Limits, beyond_bounds, far_beyond_bounds, is_material
 from lstd.statistics.intervals import MEAN, RETURN, Influence, Interval, Noise, summed
 from lstd.types import Array, Flags
 
@@ -303,11 +303,23 @@ class Linear:
         is_far = (wide[0] > X) | (wide[1] < X)
         share = is_far.mean(axis=0)  # of the rows, for each column
         far = {self._column_names[j]: j for j in np.flatnonzero(share > _FEW).tolist()}
+        if far and not self._depends_on_ends(X, ranges):
+            return False
         names = unsaid(state, ExtrapolationWarning, far)
         if names:
             text = self._outside([far[name] for name in names], share, X, ranges)
             warn_once(state, text, ExtrapolationWarning, names)
         return bool(far)
+
+    def _depends_on_ends(self, X: Array, ranges: Array) -> bool:
+        """Whether values would move, were columns (T, n) limited to their ranges (2, n); beside their spread then."""
+        low, high = ranges
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = self.coef.reshape(-1, self.n_features).T
+            inside = np.clip(X, low, high) @ weights + self.intercept
+            moved = X @ weights + self.intercept - inside
+            spread = np.var(inside, axis=0)
+        return is_material(moved, inside, spread)
 
     def _warn_of_ages(self, state: object, X: Features) -> None:
         """Warn if most rows are as old as the oldest of the fit."""

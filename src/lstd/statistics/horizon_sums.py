@@ -36,7 +36,7 @@ from lstd.statistics.blocks import BlockList
 from lstd.statistics.solve import Solution, check_range
 from lstd.statistics.system import System
 from lstd.statistics.threads import one_blas_thread
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 _WIDTH = 128  # columns of a product at a time
 _ROWS = 4096  # at a time
@@ -95,6 +95,16 @@ class LagSums(Record):
             n_full=self.n_full + int(sign) * other.n_full,
             square=self.square + sign * other.square,
             filled=self.filled + sign * other.filled,
+        )
+
+    def only(self, kept: Flags) -> LagSums:
+        """Return the sums of some of the columns, (n,)."""
+        m = self.full.shape[2] - len(kept)
+        with_rewards = np.append(kept, np.ones(m, np.bool_))
+        return self.changed(
+            full=self.full[:, kept][:, :, with_rewards],
+            cut=self.cut[:, kept][:, :, kept],
+            filled=self.filled[kept],
         )
 
     def system(self, lmbda: float, ridge: Array, penalty: Array, *, intercept: bool) -> System:
