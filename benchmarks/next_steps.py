@@ -53,21 +53,18 @@ def purchases(file: str) -> pd.DataFrame:
     return days[days["day"] < 7 * (KNOWN + AHEAD)].assign(one=1.0)
 
 
-def features(columns: Any) -> Any:
-    """Recent and shrunken rates of repeat purchases, and a recency with a limit, from the columns of `from_events`.
-
-    Functions of age or of totals alone are left out: customers came within one quarter, so that no row shows what
-    follows their largest values, as the ExtrapolationWarning says that a fit with them gives.
-    """
-    repeat = columns[:, 0]  # n_repeat
-    since = columns[:, -2]  # since_last
-    age = columns[:, -1]  # since_first
-    near = np.exp(-since / 4)
-    far = np.exp(-since / 13)
-    rate = (repeat + 0.25) / (age + 4)
-    often = np.log1p(repeat)
-    products = [rate * near, rate * far, often * near, often * far]
-    return np.column_stack([near, far, rate, rate**2, *products, np.minimum(since, 26.0) / 26])
+def steps_of_log(log: pd.DataFrame, amount: str | None = None, age: str | None = None) -> Trajectories:
+    """Return weeks of purchases, or of an amount, until week 39, with rates and a limited recency as features."""
+    return Trajectories.from_events(
+        log,
+        episode="id",
+        time="day",
+        amount=amount,
+        step=7.0,
+        until=7.0 * KNOWN,
+        window=QUARTER,
+        age=age,
+    )
 
 
 def errors(predicted: Any, came: Any) -> dict[str, float]:
@@ -85,21 +82,26 @@ def on_log(file: str) -> Iterable[dict[str, Any]]:
     from lifetimes import BetaGeoFitter, GammaGammaFitter, ParetoNBDFitter
 
     log = purchases(file)
-    data = Trajectories.from_events(log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN)
-    X = features(data.X)
-    now = data.horizon
-    customers = data.episode[now]
+    steps = {"purchases": steps_of_log(log), "spending": steps_of_log(log, "spend")}
+    now = steps["purchases"].horizon
+    customers = steps["purchases"].episode[now]
     later = log[log["day"] >= 7 * KNOWN].groupby("id")[["one", "spend"]].sum()
     came = later.reindex(customers).fillna(0.0).to_numpy()
     for lmbda, alpha in ((0.9, 1.0), ("auto", "auto")):
-        for j, what in enumerate(("purchases", "spending")):
+        for j, (what, data) in enumerate(steps.items()):
+            X = data.X
             model = HorizonLSTD(AHEAD, lmbda=lmbda, alpha=alpha, low=0.0)
-            model.fit(X, data.y[:, j], episode=data.episode, terminated=data.terminated)
+            model.fit(X, data.y, episode=data.episode, terminated=data.terminated)
             chosen = " (chosen)" if lmbda == "auto" else ""
             name = f"HorizonLSTD, λ = {model.lmbda_:g}, α = {model.alpha_:.3g}{chosen}"
             quarter = model.predict(X[now], horizon=QUARTER) * (AHEAD / QUARTER)
             yield {"method": name, "what": what, **errors(model.predict(X[now]), came[:, j])}
             yield {"method": f"13 weeks × 3 of {name}", "what": what, **errors(quarter, came[:, j])}
+    aged = steps_of_log(log, age="since_first")
+    model = HorizonLSTD(AHEAD, low=0.0, age="since_first").fit(**aged.to_arrays(frame="pandas"))
+    of_today = model.predict(aged.to_arrays(frame="pandas")["X"][now])
+    name = "HorizonLSTD, λ = 0.9, α = 1, with an age that no row had before"
+    yield {"method": name, "what": "purchases", **errors(of_today, came[:, 0])}
     day = log[log["day"] < 7 * KNOWN].groupby("id")["day"]
     known = pd.DataFrame({"x": day.count() - 1, "t": (day.max() - day.min()) / 7, "T": KNOWN - day.min() / 7})
     known = known.reindex(customers)
@@ -154,17 +156,14 @@ def on_simulated(kinds: tuple[tuple[int, int], ...] = ((2357, 20), (23_570, 5)))
             span = np.minimum(stays, KNOWN - first)
             who = np.repeat(np.arange(n), random.poisson(rate * span))
             times = np.append(first, first[who] + random.random(len(who)) * span[who])
-            log = pd.DataFrame({"id": np.append(np.arange(n), who), "day": np.floor(7 * times) + 0.5, "one": 1.0})
-            log = log.drop_duplicates().assign(spend=0.0)
-            data = Trajectories.from_events(
-                log, episode="id", time="day", amount=["one", "spend"], step=7.0, until=7.0 * KNOWN
-            )
-            X = features(data.X)
+            log = pd.DataFrame({"id": np.append(np.arange(n), who), "day": np.floor(7 * times) + 0.5})
+            data = steps_of_log(log.drop_duplicates())
+            X = data.X
             now = data.horizon
             settings: tuple[tuple[Any, Any], ...] = (0.9, 1.0), ("auto", "auto")
             for setting in settings:
                 model = HorizonLSTD(AHEAD, lmbda=setting[0], alpha=setting[1], low=0.0, n_blocks=10)
-                model.fit(X, data.y[:, 0], episode=data.episode, terminated=data.terminated)
+                model.fit(X, data.y, episode=data.episode, terminated=data.terminated)
                 for h in (QUARTER, AHEAD):
                     left = rate * (first + stays > KNOWN) * (1.0 - np.exp(-hazard * h)) / hazard
                     name = f"{h} weeks, {'chosen' if setting[0] == 'auto' else 'λ = 0.9, α = 1'}"

@@ -14,53 +14,45 @@ import numpy as np
 import pandas as pd
 
 from lstd import HorizonLSTD, Trajectories
-from lstd.errors import LSTDWarning
+from lstd.errors import UnobservedWarning
 
 # %%
 # The log, CDNOW (it comes with the package ``lifetimes``), has a row per purchase. Purchases of a day count as one.
 
 path = distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")
 log = pd.read_csv(path, sep=r"\s+", header=None, usecols=[1, 2], names=["customer", "date"])
-log = log.drop_duplicates().assign(date=lambda log: pd.to_datetime(log["date"].astype(str)), purchases=1.0)
+log = log.drop_duplicates().assign(date=lambda log: pd.to_datetime(log["date"].astype(str)))
 today = "1997-10-01"
 print(log.head(3).to_string(index=False))
 
 # %%
 # ``from_events`` turns the log into weeks: one row per customer and week since the first purchase, and a last row for
-# today. Purchases after today are left out. ``n_repeat`` does not count the first purchase, which everybody has made.
+# today. Purchases after today are left out. With ``window``, the columns are rates of what came after the first
+# purchase, which everybody has made: of all weeks, of the last 13, and one that fades; and weeks since the last one.
+# They stay in the range that was seen. Totals and ages only grow: no row shows what follows their largest values.
 
-weeks = Trajectories.from_events(log, episode="customer", time="date", amount="purchases", step="week", until=today)
-known = weeks.to_arrays(frame="pandas")["X"]
+steps = {"episode": "customer", "time": "date", "step": "week", "until": today}
+weeks = Trajectories.from_events(log, **steps, window=13)
+features = weeks.to_arrays(frame="pandas")["X"]
 print(weeks)
-print(known.head(3).round(1).to_string())
+print(features.head(3).round(2).to_string())
 
 # %%
-# A straight line in these columns would say that those who bought much will buy forever. What matters is how
-# often somebody buys, and how long ago the last purchase was. So make features that say it: rates, recency, products.
-# None of them only grows, as ages and totals do: no row shows what follows their largest values. `fit` warns of such.
+# Of 39 weeks that follow a row, less than half was observed, and ``fit`` says so. What came is compared below.
 
-repeat, age, since = known["n_repeat"], known["since_first"], known["since_last"]
-rate, often = (repeat + 0.25) / (age + 4), np.log1p(repeat)  # per week; shrunken for new customers
-features = pd.DataFrame({"since": since.clip(upper=26) / 26, "rate": rate, "rate²": rate**2})
-for ago in (4, 13):
-    recent = np.exp(-since / ago)
-    features = features.assign(
-        **{f"recent {ago}": recent, f"rate {ago}": rate * recent, f"often {ago}": often * recent}
-    )
-
-warnings.simplefilter("ignore", LSTDWarning)  # few long windows, and ages that grow: what followed is compared below
-model = HorizonLSTD(39, lmbda="auto", alpha="auto", low=0.0)  # nobody buys less than nothing
-_ = model.fit(features, weeks.y, episode=weeks.episode, terminated=weeks.terminated)
+warnings.simplefilter("ignore", UnobservedWarning)
+model = HorizonLSTD(39, low=0.0)  # nobody buys less than nothing
+_ = model.fit(features, weeks.y, episode=weeks.episode, terminated=False)  # and nobody says goodbye
 
 # %%
 # Now predict for today, and look at what came.
 
 now = weeks.horizon
-came = log[log["date"] >= today].groupby("customer")["purchases"].sum()
+came = log[log["date"] >= today].groupby("customer").size()
 came = came.reindex(weeks.episode[now]).fillna(0.0).to_numpy()
-before = known.loc[now, "n_repeat"].to_numpy()
+before = log[log["date"] < today].groupby("customer").size().reindex(weeks.episode[now]).to_numpy() - 1
 found = {"LSTD, next 39 weeks": model.predict(features[now]), "baseline: as often as before": before}
-total = model.predict_interval(features[now], weights=np.ones(len(came)))
+total = model.predict_interval(features[now], weights=np.ones(len(came)), of="return")
 print(f"total: {total.prediction:.0f}, from {total.lower:.0f} to {total.upper:.0f}; came: {came.sum():.0f}")
 
 fig, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
