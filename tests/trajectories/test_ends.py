@@ -182,6 +182,11 @@ def test_rates_and_models_go_with_ends():
         ),
         (changed("died", [2] * 6), {"ended": "died"}, "Column 'died' .`ended`., row 0"),
         (changed("died", [None] * 6), {"ended": "died"}, "Column 'died' .`ended`., row 0"),
+        (
+            changed("left", LOG["day"]) | {"id": [*"abcdef"]},
+            {},
+            "`until` and `observed_until` must leave at least one row",
+        ),
         (LOG, {"observed_until": ["left", "day"]}, "`observed_until` must be"),
         (LOG, {"observed_until": False}, "`observed_until` must be"),
         (changed("left", ["2024-01-04"] * 6), {"until": "2024-01-04"}, "is after the end"),

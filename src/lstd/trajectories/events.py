@@ -468,7 +468,8 @@ def _spans(events: Events, ends: Ends, edges: NDArray[Any], start: Any) -> tuple
         rule = f"give at most {_MOST_ROWS} rows"
         if not n_rows:
             rule = "leave at least one row"
-        raise InvalidInputError(f"`step`, `start` and `until` must {rule}; got {n_rows}. Change them.")
+        names = "`step`, `start`, `until` and `observed_until`"
+        raise InvalidInputError(f"{names} must {rule}; got {n_rows}. Change them.")
     return first, Ends(last, terminated)
 
 
