@@ -806,7 +806,7 @@ class Trajectories:
         ----------
         parts : iterable of Trajectories
             Their features, rewards, feature names and discounts must agree. Ids of `groups` mean the same group in all
-            parts.
+            parts. `mean_steps` are kept if they are the same in all.
         renumber : bool, default False
             Whether to number all episodes from 0. Otherwise no two parts may share an id, which could mean one episode
             or two.
