@@ -55,6 +55,27 @@ def test_a_fit_to_tables_is_that_of_the_rows(rows):
         lstd.fit_tables("rows.csv", gamma=1.0, horizon=6, n_jobs=2, **NAMES)
 
 
+def test_checks_of_tables_are_those_of_the_rows_whatever_the_chunks():
+    """Two cohorts, one after the other in the table; the second alone depends on the age."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(6000, 2)), columns=["a", "b"])
+    age = np.arange(6000) % 20
+    late = np.arange(6000) >= 3000
+    frame = frame.assign(who=np.arange(6000) // 20, end=0, day=age + 5 * late + np.arange(6000) // 20 % 7)
+    frame["r"] = frame["a"] + random.normal(size=6000) + 6.0 * late * np.exp(-age / 4.0)
+    columns = {"episode": frame["who"], "terminated": frame["end"]}
+    whole = HorizonLSTD(6).fit(frame[["a", "b"]], frame["r"], **columns, time=frame["day"])
+    assert whole.misfit_check_.misfit
+    for size in (577, 3000, 6000):
+        tables = [frame[first : first + size] for first in range(0, 6000, size)]
+        model = lstd.fit_tables(tables, gamma=1.0, horizon=6, time="day", **NAMES)
+        np.testing.assert_allclose(model.misfit_check_.p_value, whole.misfit_check_.p_value, rtol=1e-6)
+        np.testing.assert_allclose(model.bias_check_.p_value, whole.bias_check_.p_value, rtol=1e-6)
+        assert model.model_.held_out.n_rows == whole.model_.held_out.n_rows
+        np.testing.assert_allclose(model.model_.held_out.score, whole.model_.held_out.score, rtol=1e-6)
+        np.testing.assert_allclose(model.model_.naive.ratio, whole.model_.naive.ratio, rtol=1e-6)
+
+
 def test_the_shell_has_intervals_of_what_comes(rows, capsys):
     assert run([*FIT, "--gamma", "1", "--horizon", "6", "-o", "model"]) == 0
     predict = ["predict", "model", "rows.csv", "--quiet", "--horizon", "3"]

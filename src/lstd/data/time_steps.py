@@ -35,11 +35,11 @@ def exact_numbers(times: NDArray[Any]) -> tuple[NDArray[Any], int]:
     return times.astype(f"{kind}8[{unit}]").astype(np.int64), NANOSECONDS[unit]
 
 
-def steps_since_earliest(times: NDArray[Any], last: Flags) -> Array | None:
+def steps_since_earliest(times: NDArray[Any], last: Flags, earliest: Any = None) -> Array | None:
     """Return the steps from the earliest time to each row, (T,); None where no row of an episode is a step later.
 
     A step is the median difference of the times (T,) of two rows that follow one another in an episode; `last` are the
-    last rows of the episodes.
+    last rows of the episodes. The `earliest` time is that of a log of which these are some rows, by default theirs.
 
     Examples
     --------
@@ -55,7 +55,10 @@ def steps_since_earliest(times: NDArray[Any], last: Flags) -> Array | None:
     step = float(np.median(differences))
     if not step > 0.0:
         return None
-    return np.asarray((numbers - numbers.min()) / step)
+    begin = numbers.min()
+    if earliest is not None:
+        (begin,) = numbers_of(np.asarray(earliest)[np.newaxis])
+    return np.asarray((numbers - begin) / step)
 
 
 _SAME_CALENDAR = 0.25  # of a step, by which steps of one calendar differ at most, as months do

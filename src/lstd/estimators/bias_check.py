@@ -181,16 +181,19 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
 
 def rows_of_check(rows: Rows, n: int) -> Rows:
     """Return the rows that are checked after a fit of n weights: whole groups or episodes from all over."""
+    return rows_from_all_over(rows, *sizes_of_check(n))
+
+
+def sizes_of_check(n: int) -> tuple[int, int, int]:
+    """Return how many rows are checked after a fit of n weights: most, at least so many groups, and the limit."""
     most = max(_ENTRIES_OF_CHOICE // n, _ROWS_OF_CHOICE)
-    return rows_from_all_over(rows, most, _GROUPS_OF_CHOICE, _ENTRIES // n)
+    return most, _GROUPS_OF_CHOICE, _ENTRIES // n
 
 
-def note_of_check(n_checked: int, n_rows: int, n_first: int | None = None) -> str:
-    """Say how many rows of a fit were checked, of the first ones if only these were at hand; empty if all were."""
+def note_of_check(n_checked: int, n_rows: int) -> str:
+    """Say how many rows of a fit were checked; empty if all were."""
     if n_checked == n_rows:
         return ""
-    if n_first is not None and n_first < n_rows:
-        return f" Checked on {n_checked} rows, from all over the first {n_first} of {n_rows}."
     return f" Checked on {n_checked} of {n_rows} rows, from all over the data."
 
 

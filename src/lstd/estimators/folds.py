@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_integer
@@ -58,10 +59,8 @@ def rows_from_all_over(rows: Rows, most: int, n_groups: int = 0, limit: int = sy
         return rows
     starts = np.flatnonzero(rows.begins)
     lengths = np.diff(np.append(starts, len(rows)))
-    order = np.argsort(np.arange(len(starts)) * _GOLDEN % 1.0, kind="stable")
-    n_rows = np.cumsum(lengths[order])
-    n_kept = max(np.count_nonzero(n_rows <= most), min(n_groups, len(starts) - 1))
-    n_kept = min(n_kept, np.count_nonzero(n_rows <= limit))
+    order = np.argsort(fractions(np.arange(len(starts))), kind="stable")
+    n_kept = groups_kept(np.cumsum(lengths[order]), len(starts), most, n_groups, limit)
     if n_kept == 0:
         most = max(1, min(most, limit))
         first = int(starts[order[0]])
@@ -72,6 +71,17 @@ def rows_from_all_over(rows: Rows, most: int, n_groups: int = 0, limit: int = sy
     kept = np.zeros(len(starts), np.bool_)
     kept[order[:n_kept]] = True
     return rows.taken(np.flatnonzero(np.repeat(kept, lengths)))
+
+
+def fractions(numbers: NDArray[np.intp]) -> Array:
+    """Return the fractional parts of numbers of groups times the golden ratio, by which groups are taken."""
+    return np.asarray(numbers * _GOLDEN % 1.0)
+
+
+def groups_kept(n_rows: NDArray[np.intp], count: int, most: int, n_groups: int, limit: int) -> int:
+    """Return how many of `count` groups are taken, of which the first have `n_rows` rows in all, in their order."""
+    n_kept = max(int(np.count_nonzero(n_rows <= most)), min(n_groups, count - 1))
+    return min(n_kept, int(np.count_nonzero(n_rows <= limit)))
 
 
 def left_out(sums: list[LSTDStatistics]) -> tuple[LSTDStatistics, list[LSTDStatistics]]:

@@ -23,10 +23,12 @@ from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, OF_RETURNS, Takes, names_
 from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, carry_said, warn_once
 from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2, times_of
+from lstd.estimators.bias_check import rows_of_check, sizes_of_check
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
+from lstd.estimators.rows_of_stream import RowsOfStream
 from lstd.estimators.step_checks import Refit, check_bias_of_steps, check_misfit_of_steps, with_checks
 from lstd.estimators.summary import StepsSummary
 from lstd.estimators.validate_data import checked_features, checked_rows
@@ -97,7 +99,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Whether `fit` checks the model, of `horizon` steps, for misfit and, where λ < 1, for bias, and scores it on
         held-out groups, also beside two naive forecasts. It takes whole groups or episodes from all over the rows, the
         same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more.
-        :func:`lstd.fit_tables` takes them from the first chunk that it reads. `partial_fit` checks nothing, as no row
+        :func:`lstd.fit_tables` takes the same rows, whatever its chunks. `partial_fit` checks nothing, as no row
         is kept, and forgets what was found before: call :meth:`misfit_check` and :meth:`bias_check`. Files keep what
         was found.
     age : str or int, optional
@@ -229,7 +231,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         model = self._then(None, rows, clock=clock)
         if time is not None:  # only for the checks: a stream keeps rows without times
             rows = rows.changed(time=steps_since_earliest(times, rows.last))
-        self.model_ = self._doubted(model, rows)
+        self.model_ = self._doubted(model, rows, rows_of_check(rows, model.n_features))
         return self
 
     def partial_fit(self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -266,24 +268,31 @@ class HorizonLSTD(Regressor[HorizonModel]):
         self.model_ = model
         return self
 
-    def fit_stream(self, chunks: Iterable[Rows], rewards: tuple[str, ...]) -> Self:
-        """Fit to chunks of a stream that were checked, of rewards of these names; see :func:`lstd.fit_tables`."""
+    def fit_stream(self, chunks: Iterable[tuple[Rows, NDArray[Any] | None]], rewards: tuple[str, ...]) -> Self:
+        """Fit to chunks of a stream that were checked, with the times of their rows, if any; see `lstd.fit_tables`.
+
+        Rewards have these names. The first chunk is looked at for doubts, rows from all chunks are checked.
+        """
         state: HorizonModel | None = None
         first: Rows | None = None
-        for rows in chunks:
+        some: RowsOfStream | None = None
+        for rows, times in chunks:
             state = self._then(state, rows, keep_ids=False, rewards=rewards)
-            first = first or rows
-        if state is None or first is None:
+            if some is None:
+                first = rows
+                some = RowsOfStream(*sizes_of_check(state.n_features))
+            some.add(rows, times)
+        if state is None or first is None or some is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
-        self.model_ = self._doubted(state, first)
+        self.model_ = self._doubted(state, first, some.rows)
         return self
 
-    def _doubted(self, model: HorizonModel, rows: Rows) -> HorizonModel:
-        """Return a fitted model with what rows of the fit say against it, and warn of it."""
+    def _doubted(self, model: HorizonModel, rows: Rows, some: Rows) -> HorizonModel:
+        """Return a fitted model with what rows of the fit say against it, and checks of some, and warn of it."""
         model.check_weighted()
         model = model.reported().doubted(rows, backtest_of(self))
         if model.check:
-            model = with_checks(model, rows)
+            model = with_checks(model, some)
         return model
 
     def _checked(

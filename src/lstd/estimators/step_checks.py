@@ -27,7 +27,7 @@ from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, w
 from lstd.estimators.base import mean_r2
 from lstd.estimators.bias_check import FEWEST as FEWEST_OF_BIAS
 from lstd.estimators.bias_check import RIDGE as RIDGE_OF_BIAS
-from lstd.estimators.bias_check import compared, note_of_check, or_why, rows_of_check
+from lstd.estimators.bias_check import compared, note_of_check, or_why
 from lstd.estimators.folds import check_enough, folds_of, mean_product, mean_square
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
@@ -50,10 +50,9 @@ from lstd.types import Array
 _ROWS_OF_WEIGHT = 10  # for each step and weight, of a fit to what was known earlier
 
 
-def with_checks(model: HorizonModel, rows: Rows) -> HorizonModel:
+def with_checks(model: HorizonModel, some: Rows) -> HorizonModel:
     """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it."""
-    some = rows_of_check(rows, model.n_features)
-    note = note_of_check(len(some), model.stream.layout.n_rows, len(rows))
+    note = note_of_check(len(some), model.stream.layout.n_rows)
     with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is not known
         warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
         try:

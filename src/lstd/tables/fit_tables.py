@@ -126,7 +126,7 @@ def fit_tables(
     age : str, optional
         Feature of steps since the subject was first seen, as in :class:`lstd.HorizonLSTD`.
     check : bool, default True
-        Whether it is checked, on rows of the first chunk that is read.
+        Whether it is checked, on rows from all over the source, the same whatever the chunks.
 
     Returns
     -------

@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from numpy.typing import NDArray
+
 from lstd.data.doubts import warn_of_break
 from lstd.data.follow import check_equal
 from lstd.data.roles import Roles
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings, StepsParameters
 from lstd.data.table import Table
-from lstd.data.time_steps import steps_since_earliest
 from lstd.distributed.chunk_sums import MEMORY, Part, called, choice_entries
 from lstd.distributed.on_dask import Partitions, loaded_once
 from lstd.distributed.runner import Runner, counted
@@ -326,8 +327,8 @@ def _can_be_read(tables: Tables) -> bool:
     return not isinstance(first, str) or Path(first).exists()
 
 
-def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
-    """Yield the rows of a reader with names of features, after a check that steps are equal."""
+def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[tuple[Rows, NDArray[Any] | None]]:
+    """Yield the rows of a reader with names of features, and their times, after a check that steps are equal."""
     from lstd.estimators.base import times_of
 
     clock = None
@@ -341,10 +342,7 @@ def _steps(reader: RowReader, sample: FirstRows | None) -> Iterator[Rows]:
                 raise chunk.error(error) from error
         if sample is not None:
             sample.add(reader, chunk)
-        time = None
-        if chunk.times is not None:
-            time = steps_since_earliest(chunk.times, chunk.rows.last)
-        yield chunk.rows.changed(names=reader.features, time=time)
+        yield chunk.rows.changed(names=reader.features), chunk.times
 
 
 def _origin(files: Iterable[str], roles: Roles, *, n_rows: int, n_transitions: int, n_episodes: int) -> Origin:
