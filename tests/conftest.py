@@ -9,7 +9,14 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+# Pytest would rewrite the assertions of Hypothesis, since it has a plugin: a second in each process without bytecode.
+finders = sys.meta_path
+sys.meta_path = [finder for finder in finders if type(finder).__module__ != "_pytest.assertion.rewrite"]
+try:
+    from hypothesis import HealthCheck, settings
+finally:
+    sys.meta_path = finders
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # processes that share the cores: threads of a BLAS would wait for one another
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):

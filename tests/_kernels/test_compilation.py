@@ -1,5 +1,6 @@
 """The cache of compiled kernels: used when it can be, and never the end of a run."""
 
+import json
 import os
 import shutil
 import sys
@@ -167,9 +168,23 @@ def test_another_processor_names_another_file(copied):
     assert len(kernels(copied)) == 2
 
 
-def test_two_processes_at_once_with_an_empty_cache(tmp_path):
-    for process in [start_smallest(LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]:
-        found = finish(process)
+BOTH = f"""
+import os, sys
+other = os.fork()
+if not other:
+    sys.stdout = open(os.environ["OTHER"], "w")
+{SMALLEST.replace("ARGUMENTS", "(9,)")}
+sys.stdout.flush()
+if not other:
+    os._exit(0)
+assert os.waitpid(other, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+def test_two_processes_at_once_with_an_empty_cache(tmp_path, run_code):
+    one = run_code(BOTH, LSTD_CACHE_DIR=tmp_path / "cache", OTHER=tmp_path / "other")
+    for found in (one, json.loads((tmp_path / "other").read_text(encoding="utf-8"))):
         assert (found["results"], found["warnings"]) == ([16], [])
     assert len(kernels(tmp_path / "cache")) == 1
 

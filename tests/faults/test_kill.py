@@ -148,7 +148,7 @@ def log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     lines = ["minute,run,heat,cost,done\n"]
-    for t, (heat, noise) in enumerate(rng.normal(size=(3000, 2)).round(3).tolist()):
+    for t, (heat, noise) in enumerate(rng.normal(size=(1500, 2)).round(3).tolist()):
         is_last, is_cut = t % 50 == 49, t // 50 % 3 == 2
         cost = "" if is_last and is_cut else round(heat + noise, 3)
         lines.append(f"{t},{t // 50},{heat},{cost},{int(is_last and not is_cut)}\n")
@@ -162,7 +162,7 @@ def expected(log, command):
     done = command(*FOLLOW, "whole.csv", "other")
     assert done.code == 0, done.err
     predictions = Path("whole.csv").read_bytes()
-    assert predictions.count(b"\n") == 3001
+    assert predictions.count(b"\n") == 1501
     return predictions
 
 
@@ -181,7 +181,7 @@ def follow_as_it_grows(command, log, ends, troubles):
         steps.append(done.steps)
         if done.code != 0:
             with open("out.csv", "ab") as out:
-                out.write(b"2999,0.")
+                out.write(b"1499,0.")
     return codes, steps
 
 
@@ -190,7 +190,7 @@ def test_the_recipe_for_a_log_that_grows_before_steps_on_files(log, expected, co
     ends = np.linspace(0, len(log), 8).astype(int).tolist()[1:-1]
     _, steps = follow_as_it_grows(command, log, ends, [{}] * 6)
     assert Path("out.csv").read_bytes() == expected
-    for at in some_steps(steps[1], 9):
+    for at in some_steps(steps[1], 6):
         codes, _ = follow_as_it_grows(command, log, ends, [{}, {"at": at}, {"at": at}] * 2)
         assert codes == [0, -signal.SIGKILL, -signal.SIGKILL] * 2 + [0]
         assert Path("out.csv").read_bytes() == expected
