@@ -14,7 +14,10 @@ import pytest
 finders = sys.meta_path
 sys.meta_path = [finder for finder in finders if type(finder).__module__ != "_pytest.assertion.rewrite"]
 try:
+    import hypothesis
     from hypothesis import HealthCheck, settings
+
+    hypothesis.__doc__ = f"{hypothesis.__doc__}\nPYTEST_DONT_REWRITE"  # or processes that fork from this one warn
 finally:
     sys.meta_path = finders
 
