@@ -16,15 +16,16 @@ from tolerances import assert_close
 
 SIZES = [[1.0, 4.0], [16.0, 1.0]]
 
-# A kernel that calls another one and returns arrays, and two that are compiled for given types, by name. The smallest
-# one is refused: to refuse `balance` takes half a second.
+# A kernel that calls other ones, and two that are compiled for given types, by name. The smallest one is refused: to
+# refuse `balance` takes half a second.
 SOME_KERNELS = """
 import json
 import numpy as np
 {before}
 from lstd._kernels import alignment, return_window, scales
 from lstd.online.forgetting import CompletedReturns
-rows, columns = scales.balance(np.array({sizes}))
+balanced, sums = np.empty((2, 2, 2))
+scales.balance(np.array({sizes}), balanced, sums)
 window = CompletedReturns(horizon=2)
 errors = [window.add([v], [1.0], 0.5)[:, 0].tolist() for v in (1.0, 2.0, 4.0)]
 refused = []
@@ -35,7 +36,7 @@ for kernel in (alignment.padded, return_window.push):
         refused.append(type(error).__name__)
 kernels = scales.balance, return_window.push
 print(json.dumps({{
-    "scales": [*rows, *columns],
+    "scales": balanced.ravel().tolist(),
     "errors": [*errors, window.close()[:, 0].tolist()],
     "kinds": [type(kernel).__name__ for kernel in kernels],
     "hits": sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels),
@@ -71,7 +72,9 @@ def run(run_code):
 
 def check(found):
     assert found["errors"] == [[], [], [-1.5], [0.5, 3.0]]
-    assert_close(found["scales"], np.concatenate(scales.balance(np.array(SIZES))), "sums")
+    balanced, sums = np.empty((2, 2, 2))
+    scales.balance(np.array(SIZES), balanced, sums)
+    assert_close(found["scales"], balanced.ravel(), "sums")
     assert found["refused"] == ["TypingError", "TypeError"]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lstd._kernels.compilation import kernel
+from lstd._kernels.compilation import kernel, lean_kernel
 
+_ROWS, _COLUMNS = range(2)
 _SWEEPS = 30
 _ALIKE = 1.5  # largest ratio of two sums of rows, or of columns, that are close enough
 _LARGEST = 2.0**300  # of a factor, so that no sum overflows
@@ -38,51 +39,55 @@ def widen(X, counted, ranges):  # type: ignore[no-untyped-def]
             ranges[1, j] = x if x > most else most
 
 
-@kernel
-def balance(size):  # type: ignore[no-untyped-def]
-    """Return factors of the rows and columns of `size` (n, n), not negative, that bring their sums close together.
+@lean_kernel
+def balance(size, scales, sums):  # type: ignore[no-untyped-def]
+    """Fill `scales` (2, n) with factors of the rows and columns of `size` (n, n) that bring their sums close together.
 
-    Rows and columns are divided by their sums in turn (Sinkhorn and Knopp 1967). Those of zeros keep their scale.
+    `size` is not negative, and `sums` (2, n) is scratch. Rows and columns are divided by their sums in turn (Sinkhorn
+    and Knopp 1967). Those of zeros keep their scale.
     """
-    n = len(size)
-    rows = np.ones(n)
-    columns = np.ones(n)
+    for i in range(len(size)):
+        scales[_ROWS, i] = 1.0
+        scales[_COLUMNS, i] = 1.0
     for _ in range(_SWEEPS):
-        if _are_close(size, rows, columns) and _are_close(size.T, columns, rows):
+        _add_up(size, scales, sums)
+        if _spread(_ROWS, scales, sums) <= _ALIKE and _spread(_COLUMNS, scales, sums) <= _ALIKE:
             break
-        _divide(size, rows, columns)
-        _divide(size.T, columns, rows)
-    return rows, columns
+        _divide(_ROWS, sums, scales)
+        _add_up(size, scales, sums)
+        _divide(_COLUMNS, sums, scales)
 
 
-@kernel
-def _are_close(size, rows, columns):  # type: ignore[no-untyped-def]
-    """Return whether the sums of scaled rows are close together, but for rows of zeros."""
+@lean_kernel
+def _add_up(size, scales, sums):  # type: ignore[no-untyped-def]
+    """Set `sums` to those of the rows with their columns scaled, and of the columns with their rows scaled."""
+    for j in range(len(size)):
+        sums[_COLUMNS, j] = 0.0
+    for i in range(len(size)):
+        of_row = 0.0
+        for j in range(len(size)):
+            of_row += size[i, j] * scales[_COLUMNS, j]
+            sums[_COLUMNS, j] += size[i, j] * scales[_ROWS, i]
+        sums[_ROWS, i] = of_row
+
+
+@lean_kernel
+def _spread(which, scales, sums):  # type: ignore[no-untyped-def]
+    """Return the ratio of the largest sum, once it is scaled, to the smallest, but for those of zeros."""
     least = np.inf
     most = 0.0
-    for i in range(len(rows)):
-        total = _sum_of_row(size, i, columns)
-        if total > 0.0:
-            scaled_total = rows[i] * total
-            least = min(least, scaled_total)
-            most = max(most, scaled_total)
-    return most <= _ALIKE * least
+    for i in range(scales.shape[1]):
+        if sums[which, i] > 0.0:
+            scaled_sum = scales[which, i] * sums[which, i]
+            least = min(least, scaled_sum)
+            most = max(most, scaled_sum)
+    return most / least
 
 
-@kernel
-def _divide(size, rows, columns):  # type: ignore[no-untyped-def]
-    """Make the sums of scaled rows one, by new factors of rows; that of a row of zeros is one."""
-    for i in range(len(rows)):
-        total = _sum_of_row(size, i, columns)
-        rows[i] = 1.0
-        if total > 0.0:
-            rows[i] = 1.0 / min(max(total, 1.0 / _LARGEST), _LARGEST)
-
-
-@kernel
-def _sum_of_row(size, i, columns):  # type: ignore[no-untyped-def]
-    """Return the sum of row i with its columns scaled."""
-    total = 0.0
-    for j in range(len(columns)):
-        total += size[i, j] * columns[j]
-    return total
+@lean_kernel
+def _divide(which, sums, scales):  # type: ignore[no-untyped-def]
+    """Make the sums of rows, or columns, one by new scales; that of zeros is one."""
+    for i in range(scales.shape[1]):
+        scales[which, i] = 1.0
+        if sums[which, i] > 0.0:
+            scales[which, i] = 1.0 / min(max(sums[which, i], 1.0 / _LARGEST), _LARGEST)

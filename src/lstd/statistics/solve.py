@@ -113,9 +113,9 @@ def equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         known = known | is_new
     factors = np.exp2(start)
     scaled = np.minimum(size * factors[:, np.newaxis] * factors, _LARGEST)
-    rows, columns = balance(scaled)
-    row_exponents = start + np.rint(np.log2(rows)).astype(np.intp)
-    column_exponents = start + np.rint(np.log2(columns)).astype(np.intp)
+    scales, sums = np.empty((2, 2, len(M)))
+    balance(scaled, scales, sums)
+    row_exponents, column_exponents = start + np.rint(np.log2(scales)).astype(np.intp)
     return row_exponents, column_exponents
 
 

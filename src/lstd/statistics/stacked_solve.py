@@ -173,7 +173,10 @@ def _equilibration(M: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     factors = np.exp2(start)
     scaled = np.abs(M) * factors[:, :, np.newaxis] * factors[:, np.newaxis]
     limited = np.minimum(scaled, _LARGEST)
-    scales = np.array([balance(size) for size in limited])  # (s, 2, n)
+    scales = np.empty((len(limited), 2, limited.shape[1]))
+    sums = np.empty(scales.shape[1:])
+    for size, own_scales in zip(limited, scales, strict=True):
+        balance(size, own_scales, sums)
     exponents = np.rint(np.log2(scales)).astype(np.intp)
     exponents += start[:, np.newaxis]
     return exponents[:, 0], exponents[:, 1]
