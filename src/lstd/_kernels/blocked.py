@@ -41,11 +41,11 @@ def fold(lane):  # type: ignore[no-untyped-def]
 
 @kernel
 def dots(phi, a, b, c, lanes):  # type: ignore[no-untyped-def]
-    """Return φᵀa, φᵀb and φᵀc; `lanes`, at least (3 BLOCK,), is scratch."""
+    """Return φᵀa, φᵀb and φᵀc; `lanes`, (3 BLOCK,), is scratch."""
     lane0 = lanes[:BLOCK]
     lane1 = lanes[BLOCK : 2 * BLOCK]
     lane2 = lanes[2 * BLOCK : 3 * BLOCK]
-    clear(lanes[: 3 * BLOCK])
+    clear(lanes)
     add_products(phi, a, b, c, lane0, lane1, lane2)
     return fold(lane0), fold(lane1), fold(lane2)
 

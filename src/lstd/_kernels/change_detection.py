@@ -40,6 +40,7 @@ LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, LEVEL, HIGHEST, VALUE,
 UP = 14
 DOWN = 15
 LARGE = 16
+OF_MEAN, OF_SIZE = range(2)  # kinds of sums
 MOST = 17
 N_OVER = 20
 SUM_OVER = 22
@@ -122,9 +123,9 @@ def add_block(chart, which):  # type: ignore[no-untyped-def]
     score_of_size = score(size, least_size, outlying, chart[SIZE_OF:N_CHART])
     z = min(max(score_of_mean, -MOST_MEAN), MOST_MEAN)
     w = min(max(score_of_size, -MOST_SIZE), MOST_SIZE)
-    climb(UP, z - k, chart)
-    climb(DOWN, -z - k, chart)
-    climb(LARGE, w - k, chart)
+    climb(UP, z - k, OF_MEAN, chart)
+    climb(DOWN, -z - k, OF_MEAN, chart)
+    climb(LARGE, w - k, OF_SIZE, chart)
     mean_limit = LOW + rare * (PRIOR * expected + chart[SUM_OVER]) / (PRIOR + chart[N_OVER])
     size_limit = LOW + rare * (PRIOR * (expected + 0.5) + chart[SUM_OVER + 1]) / (PRIOR + chart[N_OVER + 1])
     level_of_mean = max(chart[UP], chart[DOWN]) / mean_limit
@@ -139,9 +140,8 @@ def add_block(chart, which):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def climb(at, score, chart):  # type: ignore[no-untyped-def]
+def climb(at, score, kind, chart):  # type: ignore[no-untyped-def]
     """Move a sum by a score less the reference value; count its excursion if that is over."""
-    kind = int(at == LARGE)
     most = MOST + at - UP
     chart[at] = max(0.0, chart[at] + score)
     if chart[at] == 0.0:

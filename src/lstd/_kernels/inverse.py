@@ -27,14 +27,13 @@ COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the 
 
 
 @kernel
-def sherman_morrison(phi_p, phi_y, p, y, q, numbers):  # type: ignore[no-untyped-def]
+def sherman_morrison(phi_p, phi_y, p, y, q, ratio, weight, decay, bootstrap):  # type: ignore[no-untyped-def]
     """Set q = Pu / d and y = P'z' for A' = A + u φᵀ, d = 1 + φᵀPu; return whether digits were lost.
 
-    `numbers` are ρ, w, cλγ and w₋γ, `p` is Pφ and `y` is Pz:
+    `p` is Pφ, `y` is Pz, and the last four numbers are ρ, w, cλγ and w₋γ:
 
         z' = ρ(cλγ z + φ),  Pu = wρ p − o y,  o = w₋γ − wρcλγ,  y' = ρ((1 − w₋γ φᵀy) p + (cλγ + w₋γ φᵀp) y) / d
     """
-    ratio, weight, decay, bootstrap = numbers
     o = bootstrap - weight * ratio * decay
     d = 1.0 + weight * ratio * phi_p - o * phi_y
     along_p = ratio * (1.0 - bootstrap * phi_y) / d
@@ -96,17 +95,37 @@ def read(row0, row1, row2, row3, state, first_row, lanes):  # type: ignore[no-un
 
     ψ is φ₊, and `phi_m`, `psi_m` are the sums φᵀM and φ₊ᵀM. The letters a to d are entries i of the four rows.
     """
-    phi, phi_m, psi, psi_m = state[PHI], state[PHI_P], state[NEXT], state[NEXT_P]
-    lane0, lane1, lane2, lane3 = lanes[0], lanes[1], lanes[2], lanes[3]
-    lane4, lane5, lane6, lane7 = lanes[4], lanes[5], lanes[6], lanes[7]
-    phi0, phi1, phi2, phi3 = phi[first_row], phi[first_row + 1], phi[first_row + 2], phi[first_row + 3]
-    psi0, psi1, psi2, psi3 = psi[first_row], psi[first_row + 1], psi[first_row + 2], psi[first_row + 3]
+    phi = state[PHI]
+    phi_m = state[PHI_P]
+    psi = state[NEXT]
+    psi_m = state[NEXT_P]
+    lane0 = lanes[0]
+    lane1 = lanes[1]
+    lane2 = lanes[2]
+    lane3 = lanes[3]
+    lane4 = lanes[4]
+    lane5 = lanes[5]
+    lane6 = lanes[6]
+    lane7 = lanes[7]
+    phi0 = phi[first_row]
+    phi1 = phi[first_row + 1]
+    phi2 = phi[first_row + 2]
+    phi3 = phi[first_row + 3]
+    psi0 = psi[first_row]
+    psi1 = psi[first_row + 1]
+    psi2 = psi[first_row + 2]
+    psi3 = psi[first_row + 3]
     for k in range(BLOCK):
         lane0[k] = lane1[k] = lane2[k] = lane3[k] = lane4[k] = lane5[k] = lane6[k] = lane7[k] = 0.0
     for first in range(0, len(phi), BLOCK):
         for k in range(BLOCK):
             i = np.uint64(first + k)
-            a, b, c, d, phi_i, psi_i = row0[i], row1[i], row2[i], row3[i], phi[i], psi[i]
+            a = row0[i]
+            b = row1[i]
+            c = row2[i]
+            d = row3[i]
+            phi_i = phi[i]
+            psi_i = psi[i]
             phi_m[i] += (phi0 * a + phi1 * b) + (phi2 * c + phi3 * d)
             psi_m[i] += (psi0 * a + psi1 * b) + (psi2 * c + psi3 * d)
             lane0[k] += a * phi_i
@@ -160,7 +179,9 @@ def make_room(state, counts):  # type: ignore[no-untyped-def]
     r = counts[R_AT]
     m = counts[M_AT]
     for left in range(0, n, COLUMNS):
-        right = min(left + COLUMNS, n)
+        right = left + COLUMNS
+        if right > n:
+            right = n
         for i in range(0, counts[FEATURES], 4):
             for k in range(0, counts[PANEL], 4):
                 apply_four(
@@ -187,18 +208,33 @@ def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3, left, right):  #
     `Q` is the whole state, in which the panel of change k is row `k`. The letters a to d are of the rows of M, with the
     number of the change; e to h are entries j of the four r.
     """
-    a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
-    b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
-    c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]
-    d0, d1, d2, d3 = -Q[k, i + 3], -Q[k + 1, i + 3], -Q[k + 2, i + 3], -Q[k + 3, i + 3]
+    a0 = Q[k, i]
+    a1 = Q[k + 1, i]
+    a2 = Q[k + 2, i]
+    a3 = Q[k + 3, i]
+    b0 = Q[k, i + 1]
+    b1 = Q[k + 1, i + 1]
+    b2 = Q[k + 2, i + 1]
+    b3 = Q[k + 3, i + 1]
+    c0 = Q[k, i + 2]
+    c1 = Q[k + 1, i + 2]
+    c2 = Q[k + 2, i + 2]
+    c3 = Q[k + 3, i + 2]
+    d0 = Q[k, i + 3]
+    d1 = Q[k + 1, i + 3]
+    d2 = Q[k + 2, i + 3]
+    d3 = Q[k + 3, i + 3]
     for first in range(left, right, BLOCK):
         for column in range(BLOCK):
             j = np.uint64(first + column)
-            e, f, g, h = r0[j], r1[j], r2[j], r3[j]
-            row0[j] = row0[j] + a0 * e + a1 * f + a2 * g + a3 * h
-            row1[j] = row1[j] + b0 * e + b1 * f + b2 * g + b3 * h
-            row2[j] = row2[j] + c0 * e + c1 * f + c2 * g + c3 * h
-            row3[j] = row3[j] + d0 * e + d1 * f + d2 * g + d3 * h
+            e = r0[j]
+            f = r1[j]
+            g = r2[j]
+            h = r3[j]
+            row0[j] = row0[j] - a0 * e - a1 * f - a2 * g - a3 * h
+            row1[j] = row1[j] - b0 * e - b1 * f - b2 * g - b3 * h
+            row2[j] = row2[j] - c0 * e - c1 * f - c2 * g - c3 * h
+            row3[j] = row3[j] - d0 * e - d1 * f - d2 * g - d3 * h
 
 
 @kernel

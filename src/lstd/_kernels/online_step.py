@@ -61,6 +61,13 @@ def step(x, x_next, reward, discount, ratio, terminated, state, numbers, counts,
 
 
 @kernel
+def step_forgetting(x, x_next, reward, discount, ratio, terminated, state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
+    """Take one transition as `step` does, and restore the ridge, which fades where the stream forgets."""
+    code = step(x, x_next, reward, discount, ratio, terminated, state, numbers, counts, buffer)
+    return restored(code, state, numbers, counts)
+
+
+@kernel
 def step_sparse(  # type: ignore[no-untyped-def]
     indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, numbers, counts, buffer
 ):
@@ -78,7 +85,8 @@ def step_sparse(  # type: ignore[no-untyped-def]
     if code < DONE:
         return code
     project_sparse(indices, values, state, counts)
-    return advance(state, numbers, counts, buffer)
+    code = advance(state, numbers, counts, buffer)
+    return restored(code, state, numbers, counts)
 
 
 @kernel
@@ -108,6 +116,7 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
         numbers[WEIGHT] = columns[t, 3]
         successor = X[t] if terminated else X_next[t]
         code = step(X[t], successor, y[t, 0], columns[t, 0], columns[t, 1], terminated, state, numbers, counts, buffer)
+        code = restored(code, state, numbers, counts)
         numbers[WEIGHT] = numbers[COEFFICIENT] = 1.0
         if code != DONE:
             return t + (code > DONE), code
@@ -121,37 +130,29 @@ def stream(X, X_next, y, columns, kinds, first, predictions, state, numbers, cou
 def predict(x, values, most, state, numbers, counts):  # type: ignore[no-untyped-def]
     """Return the prediction for `x` (n,) of the first reward, and fill `values` (m,), or (0,), with those of each.
 
-    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term. NaN if
-    one is not finite, if weights are to be solved for, if this may multiply their errors by more than `most`, or `x` is
-    to be checked.
+    xᵀθ_c = (x + a φ₊)ᵀθ,  a = c xᵀy / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary
+    term. NaN if one is not finite, if weights are to be solved for, if this may multiply their errors by more than
+    `most`, or `x` is to be checked.
     """
-    a = along(x, most, state, numbers, counts)
+    if counts[SOLVED] != 0 or len(x) != counts[FEATURES]:
+        return np.nan
+    along = 0.0  # a
+    c = numbers[FRACTION] * numbers[BOOTSTRAP]
+    if c != 0.0:
+        rest, grown = denominator(state, numbers, counts)
+        if not (grown <= most and grown <= numbers[MOST_GROWN]):
+            return np.nan
+        along = c * dot(x, 0.0, state[NEXT], state[Y]) / rest
     first = np.nan
-    if a != a:
-        return a
-    for j in range(max(1, len(values))):
-        theta = state[THETA + j]
-        value = dot(x, theta)
-        if a != 0.0:
-            value += a * dot(theta[: len(x)], state[NEXT])
+    for j in range(counts[REWARDS]):
+        value = dot(x, along, state[NEXT], state[THETA + j])
         if not abs(value) <= LARGEST:
             return np.nan
-        first = value if j == 0 else first
+        if j == 0:
+            first = value
         if j < len(values):
             values[j] = value
     return first
-
-
-@kernel
-def along(x, most, state, numbers, counts):  # type: ignore[no-untyped-def]
-    """Return c xᵀy / (1 − c φ₊ᵀy), or NaN."""
-    if counts[SOLVED] != 0 or len(x) != counts[FEATURES]:
-        return np.nan
-    c = numbers[FRACTION] * numbers[BOOTSTRAP]
-    if c == 0.0:
-        return 0.0
-    rest, grown = denominator(state, numbers, counts)
-    return c * dot(x, state[Y]) / rest if grown <= min(most, numbers[MOST_GROWN]) else np.nan
 
 
 @kernel
@@ -174,20 +175,20 @@ def growth(state, numbers, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def dot(x, a):  # type: ignore[no-untyped-def]
-    """Return xᵀa over the entries of `x`, whose length may be no multiple of BLOCK."""
+def dot(x, along, phi, a):  # type: ignore[no-untyped-def]
+    """Return (x + along · φ)ᵀa over the entries of `x`, whose length may be no multiple of BLOCK."""
     s0 = 0.0
     s1 = 0.0
     s2 = 0.0
     s3 = 0.0
     whole = len(x) // 4 * 4
     for i in range(0, whole, 4):
-        s0 += x[i] * a[i]
-        s1 += x[i + 1] * a[i + 1]
-        s2 += x[i + 2] * a[i + 2]
-        s3 += x[i + 3] * a[i + 3]
+        s0 += (x[i] + along * phi[i]) * a[i]
+        s1 += (x[i + 1] + along * phi[i + 1]) * a[i + 1]
+        s2 += (x[i + 2] + along * phi[i + 2]) * a[i + 2]
+        s3 += (x[i + 3] + along * phi[i + 3]) * a[i + 3]
     for i in range(whole, len(x)):
-        s0 += x[i] * a[i]
+        s0 += (x[i] + along * phi[i]) * a[i]
     return (s0 + s1) + (s2 + s3)
 
 
@@ -253,7 +254,7 @@ def advance(state, numbers, counts, buffer):  # type: ignore[no-untyped-def]
     if numbers[CHARTS + LENGTH] > 0.0:
         here = phi_theta / (1.0 - numbers[FRACTION] * bootstrap * phi_y)  # the prediction for φ = φ₊
         note_error(row[2 * counts[FEATURES]], here, False, numbers, counts)
-    lost = sherman_morrison(phi_p, phi_y, p, y, q, (ratio, weight, decay, bootstrap))
+    lost = sherman_morrison(phi_p, phi_y, p, y, q, ratio, weight, decay, bootstrap)
     copy(state[PHI_P], state[counts[R_AT] + k])
     note_sample(row, numbers[LMBDA] * numbers[DECAY], numbers)
     for i in range(len(z)):
@@ -276,8 +277,6 @@ def finish(lost, weight, discount, terminated, state, numbers, counts, size):  #
     numbers[BOOTSTRAP] = weight * numbers[DECAY]
     counts[UPDATES] += 1
     counts[BUFFERED] += 1
-    if numbers[FORGETTING] != 1.0:
-        lost = restore_ridge(state, numbers, counts) or lost
     if terminated:
         counts[EPISODES] += 1
         note_error(0.0, 0.0, True, numbers, counts)
@@ -286,6 +285,15 @@ def finish(lost, weight, discount, terminated, state, numbers, counts, size):  #
     due = counts[BUFFERED] >= size or counts[UPDATES] >= counts[RENEW_AT] or numbers[GROWTH] >= GROWN_AT
     due = due or (numbers[FACTORS] == 1.0 and counts[UPDATES] % SAMPLED == 0)
     return LOOK if lost or due or counts[CHANGED] == 1 else DONE
+
+
+@kernel
+def restored(code, state, numbers, counts):  # type: ignore[no-untyped-def]
+    """Restore the ridge of a stream that forgets after a transition with this code; return its code now."""
+    if code < DONE or numbers[FORGETTING] == 1.0 or not restore_ridge(state, numbers, counts):
+        return code
+    counts[SOLVED] = 1
+    return LOOK
 
 
 # ---------------------------------------------------------------- errors, and the effective sample
@@ -301,7 +309,8 @@ def note_error(reward, here, over, numbers, counts):  # type: ignore[no-untyped-
     slow = numbers[CHARTS + N_CHART : CHARTS + 2 * N_CHART]
     if fast[OPEN] == 1.0 and counts[SOLVED] == 0 and not few_runs(numbers):
         error = fast[REWARD] + numbers[DECAY] * here - fast[VALUE]
-        counts[CHANGED] = max(counts[CHANGED], add_error(error, fast, slow))
+        if add_error(error, fast, slow):
+            counts[CHANGED] = 1
     fast[VALUE] = here
     fast[REWARD] = reward
     fast[OPEN] = not over
@@ -321,12 +330,11 @@ def note_sample(row, decay, numbers):  # type: ignore[no-untyped-def]
         numbers[OFF_POLICY] = 1.0
     if ratio != 1.0 or weight != 1.0 or coefficient != 1.0:
         numbers[FACTORS] = 1.0
-    for k in range(3):
-        sample = numbers[SAMPLES + 4 * k : SAMPLES + 4 * k + 4]
-        sample[E] *= decay
-        sample[F] *= decay * f
-        sample[TOTAL] *= f
-        sample[SQUARE] *= f * f
+    for first in range(SAMPLES, CHARTS, 4):
+        numbers[first + E] *= decay
+        numbers[first + F] *= decay * f
+        numbers[first + TOTAL] *= f
+        numbers[first + SQUARE] *= f * f
     add_to_samples(ratio, weight, coefficient, numbers[SAMPLES:CHARTS])
 
 
@@ -349,6 +357,7 @@ _STATE = (types.float64[:, ::1], types.float64[::1], types.int64[::1])
 _BUFFER = types.float64[:, ::1]
 SIGNATURES = {
     "step": (_ROW, _ROW, *_TRANSITION, *_STATE, _BUFFER),
+    "step_forgetting": (_ROW, _ROW, *_TRANSITION, *_STATE, _BUFFER),
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_TRANSITION, *_STATE, _BUFFER),
     "stream": (_ROWS, _ROWS, _ROWS, _ROWS, types.int8[::1], types.int64, types.float64[:, ::1], *_STATE, _BUFFER),
     "predict": (_ROW, types.float64[::1], types.float64, *_STATE),

@@ -293,13 +293,19 @@ def add_to_samples(ratio, weight, coefficient, samples):  # type: ignore[no-unty
 
     u and v, which enter it, become its e and f.
     """
-    for k in range(3):
-        sample = samples[4 * k : 4 * k + 4]
-        kept = coefficient if k == 0 else min(coefficient, 1.0)
-        e = (ratio if k == 0 else 1.0) * (kept * sample[E] + 1.0)
-        g = (weight if k == 1 else 1.0) * e
-        f = g + kept * sample[F]
-        sample[E] = e
-        sample[F] = f
-        sample[TOTAL] += g
-        sample[SQUARE] += g * (2.0 * f - g)
+    for k in range(0, 12, 4):
+        kept = min(coefficient, 1.0)
+        of_e = 1.0
+        of_g = 1.0
+        if k == 0:
+            kept = coefficient
+            of_e = ratio
+        if k == 4:
+            of_g = weight
+        e = of_e * (kept * samples[k + E] + 1.0)
+        g = of_g * e
+        f = g + kept * samples[k + F]
+        samples[k + E] = e
+        samples[k + F] = f
+        samples[k + TOTAL] += g
+        samples[k + SQUARE] += g * (2.0 * f - g)

@@ -208,13 +208,14 @@ class Transition(NamedTuple):
             terminated=bool(rows.terminated[t]),
         )
 
-    def taken(self, kernels: ModuleType, *arrays: NDArray[Any]) -> int:
-        """Let the kernel `step`, or `step_sparse`, learn from it; returns its code."""
+    def taken(self, kernels: ModuleType, *arrays: NDArray[Any], name: str = "step") -> int:
+        """Let the kernel `name` learn from it, or `step_sparse`; returns its code."""
         numbers = float(self.rewards[0]), self.discount, self.ratio, self.terminated
         if isinstance(self.x, SparseRow) and isinstance(self.x_next, SparseRow):
             compiled(kernels, "step_sparse")
             return int(kernels.step_sparse(*self.x, *self.x_next, *numbers, *arrays))
-        return int(kernels.step(self.x, self.x_next, *numbers, *arrays))
+        take = getattr(kernels, name)
+        return int(take(self.x, self.x_next, *numbers, *arrays))
 
     def too_large(self) -> InvalidInputError:
         """Make the error for a transition that would make the sums of a recursion overflow."""

@@ -177,6 +177,13 @@ class Recursion:
         return np.asarray(self.state[at.RIDGE, : self.n] / self.numbers[at.GROWTH])
 
     @property
+    def step_name(self) -> str:
+        """Name of the kernel that takes a transition with dense features."""
+        if self.forgetting == 1.0:
+            return "step"
+        return "step_forgetting"
+
+    @property
     def n_updates(self) -> int:
         """Number of transitions so far."""
         return int(self.counts[at.UPDATES])
@@ -334,7 +341,7 @@ class Recursion:
         self.numbers[at.WEIGHT] = given.weight
         self.numbers[at.COEFFICIENT] = given.coefficient
         try:
-            return given.taken(kernels, *self.arrays)
+            return given.taken(kernels, *self.arrays, name=self.step_name)
         finally:
             self.numbers[at.WEIGHT] = 1.0
             self.numbers[at.COEFFICIENT] = 1.0

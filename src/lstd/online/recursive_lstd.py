@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from lstd._kernels import change_detection
 from lstd._kernels import online_step as kernels
 from lstd._kernels.online_state import BAD, CHANGED, DONE, JUMP, LOOK, NEXT
-from lstd._kernels.online_step import step, step_sparse
+from lstd._kernels.online_step import step, step_forgetting, step_sparse
 from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.doubts import FEWEST
 from lstd.data.read_only import lock, read_only
@@ -210,13 +210,16 @@ class RecursiveLSTD(RowLearner):
 
     def _compile(self) -> None:
         """Compile the kernels, and note which recursion they may update without conversion of arguments."""
-        self._typed = compiled(kernels, "step") and compiled(kernels, "predict")
+        self._typed = compiled(kernels, "predict")
+        for core in self._cores:
+            compiled(kernels, core.step_name)
         self.alone = None
         if self._typed and self._bank is None:
             self.alone = self._core  # learns by compiled kernels
         self._direct = None
         if self.n_rewards is None:
             self._direct = self.alone  # and its numbers need no conversion
+        self._forgets = self._core.forgetting != 1.0
         self._sparse = False  # whether the kernel of sparse rows is compiled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -278,13 +281,26 @@ class RecursiveLSTD(RowLearner):
             discount = self.gamma
         is_usual = weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
         if is_usual and core is not None:  # no conversion needed
-            numbers = (reward, discount, importance_ratio, False)
             code = BAD
             try:
                 if type(x) is ndarray:
-                    code = step(x, x_next, *numbers, core.state, core.numbers, core.counts, core.buffer)
+                    take = step
+                    if self._forgets:
+                        take = step_forgetting
+                    code = take(
+                        x,
+                        x_next,
+                        reward,
+                        discount,
+                        importance_ratio,
+                        False,
+                        core.state,
+                        core.numbers,
+                        core.counts,
+                        core.buffer,
+                    )
                 elif self._sparse and len(x) == 2 and len(x_next) == 2:
-                    code = step_sparse(*x, *x_next, *numbers, *core.arrays)
+                    code = step_sparse(*x, *x_next, reward, discount, importance_ratio, False, *core.arrays)
             except Exception:  # arguments of other types are converted below, or raise
                 code = BAD
             if code == DONE:
