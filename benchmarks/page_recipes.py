@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 from lstd import LSTD, LSTDCV, HorizonLSTD, Trajectories
-from lstd.errors import InvalidInputError, LSTDWarning
+from lstd.errors import InvalidInputError, LSTDWarning, PanelWarning
 from lstd.metrics import backtest
 from page_logs import EventLog, SubjectLog, TrackLog
 from page_verdicts import Fitted
@@ -28,6 +28,7 @@ STEPS = 12  # of the window of a survival log
 MISFIT = "MisfitWarning"
 EXTRAPOLATION = "ExtrapolationWarning"
 NAIVE = "MisfitWarning, naive forecast"  # that it is better than the model
+PANEL = "PanelWarning"
 
 
 class Recipe(NamedTuple):
@@ -71,6 +72,7 @@ class Steps(NamedTuple):
     table: pd.DataFrame  # totals of `from_events`, subject, y
     now: NDArray[np.bool_]  # last rows
     came: Array
+    panel: str | None  # the warning that the log is one
 
     @classmethod
     def of(cls, log: EventLog) -> Steps:
@@ -81,7 +83,13 @@ class Steps(NamedTuple):
         later = log.events[log.events["time"].between(log.until, end, inclusive="left")]
         now = steps.horizon
         came = later.groupby("id")["amount"].sum().reindex(steps.episode[now]).fillna(0.0).to_numpy()
-        return cls(log, table, now, came)
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always", PanelWarning)
+            from_log(log, window=1)
+        panel = None
+        if given:
+            panel = str(given[0].message)
+        return cls(log, table, now, came, panel)
 
     @property
     def window(self) -> int:
@@ -104,9 +112,17 @@ class Steps(NamedTuple):
         return min(self.log.horizon, max(1, self.length // 3))
 
     def rates(self, window: int) -> pd.DataFrame:
-        """Features that `from_events` gives with a window; of counts, if each event counts one."""
+        """Features that `from_events` gives with a window, of all events of a panel; of counts, if each counts one."""
+        first = "counted" if self.panel else "apart"
+        return self.rates_with(first, window)
+
+    def rates_with(self, first: str, window: int) -> pd.DataFrame:
+        """Features with the first events apart or counted."""
         amount = None if self.log.of_counts else "amount"
-        X: pd.DataFrame = from_log(self.log, amount=amount, window=window).to_arrays(frame="pandas")["X"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PanelWarning)
+            found = from_log(self.log, amount=amount, window=window, first=first)
+        X: pd.DataFrame = found.to_arrays(frame="pandas")["X"]
         return X
 
     def naive(self) -> Array:
@@ -201,7 +217,20 @@ SETTINGS_ADVISED: dict[str, Settings] = {
 
 def readme(steps: Steps, advice: str | None = None) -> Fitted:
     """README, and coming-from for shops: rates with a window of a third of the horizon."""
-    return steps.advised(steps.rates(steps.window), advice, {"low": 0.0})
+    if advice == PANEL:
+        return steps.fitted(steps.rates(steps.window), low=0.0)
+    ours = steps.advised(steps.rates_with("apart", steps.window), advice, {"low": 0.0})
+    if steps.panel:
+        ours.warned[PANEL] = steps.panel
+    return ours
+
+
+def with_panel(steps: Steps, ours: Fitted, window: int, settings: Settings) -> Fitted:
+    """Add what a page that follows the warning of a panel would have predicted without."""
+    if not steps.panel:
+        return ours
+    apart = steps.fitted(steps.rates_with("apart", window), **settings)
+    return ours._replace(before=ours.before | {PANEL: apart.predicted})
 
 
 def naive_forecast(steps: Steps, plain: Fitted) -> Fitted:
@@ -212,10 +241,15 @@ def naive_forecast(steps: Steps, plain: Fitted) -> Fitted:
 
 
 def first_model(steps: Steps, advice: str | None = None) -> Fitted:
-    """first-model: as README; the naive forecast where `fit` says that it is better.
+    """first-model: as README, with all events of a panel; the naive forecast where `fit` says that it is better.
 
     Where the check finds a misfit, the page adds an age, unless that extrapolates.
     """
+    return with_panel(steps, first_model_of(steps, advice), steps.window, {"low": 0.0})
+
+
+def first_model_of(steps: Steps, advice: str | None) -> Fitted:
+    """first-model without what the page would have predicted otherwise."""
     X = steps.rates(steps.window)
     settings = {"low": 0.0}
     plain = steps.fitted(X, **settings)
@@ -247,13 +281,17 @@ def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
     best = max(windows, key=lambda window: found[window][-1].r2)
     X = steps.rates(best)
     if all(one.naive_r2 > max(one.r2, 0.0) for one in found[best]):
-        return naive_forecast(steps, steps.fitted(X, low=0.0))
-    return steps.advised(X, advice, {"low": 0.0})
+        ours = naive_forecast(steps, steps.fitted(X, low=0.0))
+    else:
+        ours = steps.advised(X, advice, {"low": 0.0})
+    return with_panel(steps, ours, best, {"low": 0.0})
 
 
 def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
     """next-twelve-months: rates, λ and α chosen from the data."""
-    return steps.advised(steps.rates(steps.window), advice, {"lmbda": "auto", "alpha": "auto", "low": 0.0})
+    settings: Settings = {"lmbda": "auto", "alpha": "auto", "low": 0.0}
+    ours = steps.advised(steps.rates(steps.window), advice, settings)
+    return with_panel(steps, ours, steps.window, settings)
 
 
 # --------------------------------------------------------------------------------- the time to an event, from entry on

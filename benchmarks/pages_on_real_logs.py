@@ -161,7 +161,7 @@ def of_practitioners(steps: Steps) -> Iterator[Other]:
 
 def on_windows(steps: Steps) -> Iterator[Other]:
     """Yield regressions on complete windows, which are shorter than the horizon if no such window is complete."""
-    table = steps.table.assign(recent=steps.rates(steps.window)["recent"])
+    table = steps.table.assign(recent=steps.rates_with("apart", steps.window)["recent"])
     names = ["n_repeat", "repeat_amount", "first_amount", "since_last", "since_first", "recent"]
     length = min(steps.log.horizon, int(table.groupby("subject").size().max()) // 2)
     summed = table.groupby("subject")["y"].transform(lambda y: y[::-1].fillna(0.0).cumsum()[::-1])

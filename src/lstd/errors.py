@@ -126,6 +126,10 @@ class BoundsWarning(ModelWarning):
     """Given when predictions are outside of what the rewards allow; the message says how far, and what to do."""
 
 
+class PanelWarning(ModelWarning):
+    """Given when a log of events has one in nearly each step, so that the first ones are like the others."""
+
+
 class EffectiveSampleWarning(OffPolicyWarning):
     """Given when a few products of importance ratios decide the weights, or a few groups a range; with their number."""
 

@@ -106,6 +106,7 @@ def test_logs_that_cannot_say_keep_the_window(log):
     assert np.isfinite(data.X).all()
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.PanelWarning")
 def test_ids_that_are_all_alike_say_the_same():
     log = pd.DataFrame({"who": np.repeat(range(9), 24), "at": np.tile(np.arange(24.0), 9), "spend": 2.0})
     assert read(log, amount="spend").mean_steps == {"rate": 4.0, "rate_spend": 4.0}

@@ -178,6 +178,7 @@ def test_rates_at_one_moment_are_the_same_in_a_later_log():
     np.testing.assert_array_equal(late.X[kept], early.X)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.PanelWarning")
 def test_recent_amounts_have_no_rounding_of_other_ids():
     n = 100
     columns = {"id": np.repeat([0, 1], n), "day": np.tile(np.arange(n), 2), "spend": [1e15 / 3] * n + [0.5] * n}

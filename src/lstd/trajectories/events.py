@@ -32,6 +32,7 @@ from lstd.errors import InvalidInputError
 from lstd.trajectories.credibility import steps_of_mean
 from lstd.trajectories.ends import Ends, check_ends, read_ends
 from lstd.trajectories.frame import ErrorAt, FrameRows
+from lstd.trajectories.panel import warn_of_panel
 from lstd.trajectories.rates import Known, Recent, mean_rates, rate_features, rate_names
 from lstd.types import Array, Flags
 
@@ -141,6 +142,8 @@ def read_events(
         rates = names[: 3 * len(means) : 3]
         arrays["mean_steps"] = dict(zip(rates, mean_steps.tolist(), strict=True))
     _check_sums(arrays)
+    if apart and window is not None:
+        warn_of_panel(known)
     moments = edges
     if dates:
         moments = edges.astype("M8[us]")

@@ -436,7 +436,7 @@ class Trajectories:
         first : {"apart", "counted"}, default="apart"
             What features say of the first events of an id, which are all those at its earliest time. "apart": their
             amounts have columns of their own, and counts and totals are of the later events. "counted": counts and
-            totals are of all events.
+            totals are of all events, as is right for a panel, such as the yearly figures of firms.
         window : int, optional
             Number of steps that count as recent, such as 13 weeks, at most those of the log. With it, features are
             rates in place of totals: they stay within the range that was seen. Begin with a third of the horizon to
@@ -481,6 +481,11 @@ class Trajectories:
             When a value breaks a rule; the message names the column and the row.
         MissingExtraError
             When pyarrow is not installed.
+
+        Warns
+        -----
+        PanelWarning
+            When there is one event in nearly each step, and rates leave out the first ones.
 
         Notes
         -----
