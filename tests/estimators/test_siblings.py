@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -109,6 +110,12 @@ def rows(n_episodes=60, length=6, seed=0):
 
 
 def fitted(name):
+    """A model that has not predicted yet."""
+    return copy.deepcopy(fitted_once(name))
+
+
+@cache
+def fitted_once(name):
     data = rows()
     with warnings.catch_warnings(action="ignore"):
         if name == "LSTD of chunks":

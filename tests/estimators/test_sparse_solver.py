@@ -165,12 +165,12 @@ def test_standard_errors_of_categories_with_a_long_tail(alpha):
 @pytest.mark.parametrize(("fit_intercept", "given_next"), [(True, False), (False, True)])
 def test_states_that_are_rare_or_never_visited(fit_intercept, given_next):
     """Without a ridge term, they have the weight that a vanishing one gives."""
-    X, y, columns = states(n=400, T=300, given_next=given_next)
+    X, y, columns = states(n=200, T=150, given_next=given_next)
     options = {"lmbda": 0.5, "alpha": 0.0, "fit_intercept": fit_intercept, "n_blocks": 20}
     direct = LSTD(**options).fit(X, y, **columns)
     model = LSTD(**options, solver="iterative", tol=1e-12).fit(X, y, **columns)
     assert_close(model.coef_, direct.coef_, "iterative")
-    one, two = model.predict_interval(np.eye(400)), direct.predict_interval(np.eye(400))
+    one, two = model.predict_interval(np.eye(200)), direct.predict_interval(np.eye(200))
     assert_close(one.prediction, two.prediction, "iterative")
     assert_close(one.standard_error, two.standard_error, "iterative_intervals")
     assert (one.little_data == two.little_data).all()

@@ -38,7 +38,7 @@ def log(n_episodes, seed, effect=lambda x, age: 0.0 * age, longest=12, cut=0.5):
 @pytest.mark.parametrize(("n_episodes", "effect"), [(40, 0.0), (60, 0.0), (60, 2.0)])
 def test_the_check_of_misfit_is_that_of_sums_that_reach_as_far(n_episodes, effect):
     data = log(n_episodes, 3, lambda x, age: 0.2 * x[:, 0] ** 2 + effect * np.exp(-age))
-    model = HorizonLSTD(HORIZON, gamma=0.9).fit(**data)
+    model = HorizonLSTD(HORIZON, gamma=0.9, check=False).fit(**data)
     found = model.misfit_check(**data)
     assert found.of_age == bool(effect)
     assert_close(found.standard_error, model.predict(data["X"], return_std=True)[1].mean(), "misfit")
@@ -48,10 +48,10 @@ def test_the_check_of_misfit_is_that_of_sums_that_reach_as_far(n_episodes, effec
     for name in ("p_value", "systematic", "expected", "residual", "of_age", "misfit"):
         assert_close(float(getattr(found, name)), float(getattr(expected, name)), "misfit")
     for other in (sparse.csr_array(data["X"]), data["X"] * [1e4, 1e-4] + [5e4, 0.0]):
-        refit = HorizonLSTD(HORIZON, gamma=0.9).fit(**data | {"X": other})
+        refit = HorizonLSTD(HORIZON, gamma=0.9, check=False).fit(**data | {"X": other})
         assert_close(refit.misfit_check(**data | {"X": other}).p_value, found.p_value, "misfit")
     both = {**data, "y": np.column_stack([data["y"], 2.0 * data["y"]])}
-    two = HorizonLSTD(HORIZON, gamma=0.9).fit(**both).misfit_check(**both)
+    two = HorizonLSTD(HORIZON, gamma=0.9, check=False).fit(**both).misfit_check(**both)
     assert_close(two.systematic / [1.0, 2.0], [found.systematic] * 2, "misfit")
     assert two.misfit.shape == two.of_age.shape == (2,)
 
@@ -155,24 +155,28 @@ def test_bias_of_few_coarse_features_is_found():
     assert fine.bias_check_.biased is False
     gram = np.column_stack([data["X"], np.ones(len(y))])
     gram = gram.T @ gram / len(y)
-    of_one, of_lmbda = (HorizonLSTD(20, lmbda=lmbda, alpha=1e-9).fit(**data) for lmbda in (1.0, 0.0))
+    of_one, of_lmbda = (HorizonLSTD(20, lmbda=lmbda, alpha=1e-9, check=False).fit(**data) for lmbda in (1.0, 0.0))
     d = np.append(of_one.coef_[-1] - of_lmbda.coef_[-1], of_one.intercept_[-1] - of_lmbda.intercept_[-1])
     assert coarse.bias_check_.difference == pytest.approx(np.sqrt(d @ gram @ d), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["linear", "age"])
 def test_checks_are_quiet_where_the_features_suffice(kind):
-    """Of forty logs, one in a hundred may be blamed by chance."""
+    """One log in a hundred may be blamed by chance.
+
+    More than 2 of 24 are in 0.2 % of all choices of seeds; where one in five is blamed, in 88 %.
+    """
     n_found = 0
-    for seed in range(40):
+    for seed in range(24):
         data = log(80, seed)
         X, episode = data["X"], data["episode"]
         age = np.arange(len(X)) - np.searchsorted(episode, episode)
         if kind == "age":
             effect = np.exp(-age / np.array([[1.0], [4.0]]))
             data |= {"X": np.column_stack([X, effect.T]), "y": data["y"] + 2.0 * effect[0]}
-        n_found += HorizonLSTD(HORIZON).fit(**data).misfit_check_.p_value < 0.01
-    assert n_found <= 3
+        model = HorizonLSTD(HORIZON, check=False).fit(**data)  # `fit` would check for bias, too
+        n_found += model.misfit_check(**data).p_value < 0.01
+    assert n_found <= 2
 
 
 def test_the_summary_says_what_was_found(tmp_path):
@@ -238,7 +242,7 @@ def test_what_changes_with_the_calendar_is_found_where_times_are_given(name):
         model = HorizonLSTD(6).fit(**data, time=time)
     assert model.misfit_check_.of_time is True
     assert model.misfit_check_.misfit is True
-    assert HorizonLSTD(6).fit(**data).misfit_check_.of_time is False
+    assert HorizonLSTD(6, check=False).fit(**data).misfit_check(**data).of_time is False
 
 
 def test_a_model_of_all_that_comes_finds_it_too():
@@ -254,13 +258,16 @@ def test_a_model_of_all_that_comes_finds_it_too():
 
 
 def test_where_nothing_changes_with_the_calendar_nothing_is_found():
-    found = [HorizonLSTD(6).fit(**data, time=time).misfit_check_ for data, time in (joining(120, k) for k in range(20))]
-    assert not any(check.of_time or check.misfit for check in found)
+    for seed in range(20):
+        data, time = joining(120, seed)
+        check = HorizonLSTD(6, check=False).fit(**data, time=time).misfit_check(**data, time=time)
+        assert not check.of_time
+        assert not check.misfit
 
 
 def test_times_are_a_group_of_the_definition():
     data, time = joining(60, 1, EFFECTS["step"])
-    model = HorizonLSTD(HORIZON).fit(**data)
+    model = HorizonLSTD(HORIZON, check=False).fit(**data)
     found = model.misfit_check(**data, time=time)
     age = np.arange(len(time)) - np.searchsorted(data["episode"], data["episode"])
     assert naive.ages_differ(age, time)
@@ -292,7 +299,8 @@ def test_times_are_left_out_where_ages_say_the_same_and_of_few_groups(changed):
     rows = {"episode": np.repeat(np.arange(80), 12), "terminated": False}
     y = X[:, 0] + 3.0 * np.exp(-np.tile(np.arange(12.0), 80)) + random.normal(size=960)
     time = changed.pop("time")
-    found = HorizonLSTD(HORIZON).fit(X, y, **rows).misfit_check(X, y, time=time, **rows, **changed)
+    model = HorizonLSTD(HORIZON, check=False).fit(X, y, **rows)
+    found = model.misfit_check(X, y, time=time, **rows, **changed)
     assert found.of_time is False
 
 

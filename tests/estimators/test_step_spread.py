@@ -153,7 +153,7 @@ def shop(random, n, weeks, hidden):
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_totals_of_others_are_covered_as_often_as_said(hidden):
-    n, weeks, horizon = 400, 20, 8
+    n, weeks, horizon = 250, 20, 8
     episode = np.repeat(np.arange(n), weeks)
     covered = []
     for seed in range(30):
@@ -163,7 +163,7 @@ def test_totals_of_others_are_covered_as_often_as_said(hidden):
         model = HorizonLSTD(horizon).fit(X.reshape(-1, 2), y.ravel(), episode=episode, terminated=np.zeros(n * weeks))
         total = model.predict_interval(now[:, 0], weights=np.ones(n), of="return")
         covered.append(total.lower <= later.sum() <= total.upper)
-    assert np.mean(covered) >= 0.90  # of 0.95; intervals for the mean hold 0.7 and 0.8 of them
+    assert np.mean(covered) >= 0.90  # of 0.95; intervals for the mean hold 0.87 and 0.8 of them
 
 
 def test_what_customers_keep_counts_more_than_once():

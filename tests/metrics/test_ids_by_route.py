@@ -48,11 +48,11 @@ def of_groups(ids):
 
 
 def of_choice(ids):
-    return LSTDCV(0.9).fit(X, Y, episode=ids, terminated=TERMINATED).coef_
+    return LSTDCV(0.9, lmbdas=[0.0, 0.9], alphas=[1.0, 16.0]).fit(X, Y, episode=ids, terminated=TERMINATED).coef_
 
 
 def of_horizons(ids):
-    return HorizonLSTD(3, 0.9).fit(X, Y, episode=ids, terminated=TERMINATED, groups=ids).coef_
+    return HorizonLSTD(3, 0.9, check=False).fit(X, Y, episode=ids, terminated=TERMINATED, groups=ids).coef_
 
 
 def of_statistics(ids):

@@ -69,7 +69,7 @@ _PARTS = 3.0  # of the horizon; rewards of one part count before the reference d
 _ROUNDING = 1e-12  # of errors, in their units
 _CAUTION = 1.0  # standard errors by which another pair must be better in the last stage
 _MOST_BLOCKS = 64
-_BYTES = 2**28  # of all blocks
+BYTES = 2**28  # of all blocks
 _BYTES_OF_PAIR = 16  # of two matrices, for each pair of features and each step
 _UNCHECKED = (
     "Only `fit` checks a model, with check=True; this one was fitted without, or further by `partial_fit`. Call `{}`."
@@ -865,7 +865,7 @@ def _limit(n: int, horizon: int, n_blocks: int | str) -> int:
 
 def _affordable(n: int, horizon: int) -> int:
     """Return how many blocks of n weights fit in memory, at most 64."""
-    return min(_MOST_BLOCKS, _BYTES // (_BYTES_OF_PAIR * n**2 * horizon))
+    return min(_MOST_BLOCKS, BYTES // (_BYTES_OF_PAIR * n**2 * horizon))
 
 
 def _too_few_fit(n: int, horizon: int, limit: int) -> str:
@@ -873,7 +873,7 @@ def _too_few_fit(n: int, horizon: int, limit: int) -> str:
     size = _BYTES_OF_PAIR * n**2 * horizon / 2**20
     return (
         f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; with {n} weights and a `horizon` of {horizon} "
-        f'each takes {size:.3g} MiB, and n_blocks="auto" kept {limit} in {_BYTES >> 20} MiB. Use n_blocks=10 if there '
+        f'each takes {size:.3g} MiB, and n_blocks="auto" kept {limit} in {BYTES >> 20} MiB. Use n_blocks=10 if there '
         "is memory, longer steps and a smaller `horizon`, or fewer features."
     )
 
