@@ -78,7 +78,7 @@ def inputs(command, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("inputs"))
         pyarrow.csv.write_csv(table, "a.csv")
-        assert command(*FIT[:-1], "a-model").code == 0
+        assert command.undisturbed(*FIT[:-1], "a-model").code == 0
         return contents()
 
 
@@ -108,7 +108,7 @@ def contents(folder="."):
 def test_a_full_disk_leaves_what_was_there(folder, command, name):
     """There is room for nothing, and for nearly all of the file."""
     words = WORK[name]
-    assert command(*words).code == 0
+    assert command.undisturbed(*words).code == 0
     expected, size = content(name), Path(name).stat().st_size
     Path(name).unlink()
     for left in (0, size - 1):
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_what_was_there(folder, command, name):
         assert (done.code, done.out) == (1, "")
         assert re.fullmatch(rf"lstd: {name} could not be written: File too large; free some space or .*\.\n", done.err)
         assert contents() == before
-    assert command(*words).code == 0
+    assert command.undisturbed(*words).code == 0
     assert content(name) == expected
     assert set(contents()) == set(before)
 
@@ -127,7 +127,7 @@ def test_a_full_disk_leaves_what_was_there(folder, command, name):
 def test_the_report_of_a_fit_on_a_full_disk(folder, command):
     """The model is written, as there is room for that."""
     words = [*FIT, "--report", "fit.html"]
-    assert command(*words).code == 0
+    assert command.undisturbed(*words).code == 0
     model, page, size = content("model"), Path("fit.html").read_bytes(), Path("model").stat().st_size
     assert size < len(page)
     rest = set(contents())
@@ -142,7 +142,7 @@ def test_the_report_of_a_fit_on_a_full_disk(folder, command):
     assert content("model") == model
     assert Path("fit.html").read_text() == "old"
     assert set(contents()) == rest
-    assert command(*words).code == 0
+    assert command.undisturbed(*words).code == 0
     assert content("model") == model
     assert Path("fit.html").read_bytes() == page
 
@@ -155,7 +155,7 @@ def results(folder):
 def test_reproduce_on_a_full_disk(folder, command):
     """It stops at its beginning, in cells, in the table and in the report; each time it goes on where it was."""
     words = ["test_kill:reproduce", "0", "small", "--runs", "3", "--quiet", "--out", "out"]
-    assert command(*words).code == 0
+    assert command.undisturbed(*words).code == 0
     expected = results("out")
     Path("out").rename("undisturbed")
     stopped, kept = [], {}
@@ -239,7 +239,7 @@ def test_two_commands_with_one_output_file(folder, command, name):
     """Whichever renames its file last has the name; none is refused, none gets a part of the other's."""
     words, option = WORK[name], ("--alpha" if name == "model" else "--id", "2" if name == "model" else "y")
     others = [*words, *option]
-    assert command(*others).code == 0
+    assert command.undisturbed(*others).code == 0
     theirs = content(name)
     steps = command(*words).steps
     mine = content(name)
@@ -248,7 +248,7 @@ def test_two_commands_with_one_output_file(folder, command, name):
         Path(name).unlink()
         stopped = command(*words, at=at, number=signal.SIGSTOP)
         assert stopped.code is None
-        assert command(*others).code == 0
+        assert command.undisturbed(*others).code == 0
         assert content(name) == theirs
         assert command.resume(stopped).code == 0
         assert content(name) == (mine if at < steps else theirs)

@@ -62,7 +62,7 @@ def folder(tmp_path, monkeypatch, command):
     """Two tables, one stream of episodes, and a model of them."""
     monkeypatch.chdir(tmp_path)
     write_tables(2000)
-    assert command(*FIT[:-1], "a-model").code == 0
+    assert command.undisturbed(*FIT[:-1], "a-model").code == 0
 
 
 def write_tables(n_rows):
@@ -136,7 +136,7 @@ def test_at_random_moments(folder, command):
         if Path("model").exists() and Path("model").read_bytes() != b"old":
             assert content("model") == expected
         remove_hidden()
-        assert command(*FIT).code == 0
+        assert command.undisturbed(*FIT).code == 0
         assert content("model") == expected
         assert visible() == before
         assert hidden() == []
@@ -159,7 +159,7 @@ def log(tmp_path, monkeypatch):
 def expected(log, command):
     """The output of the recipe that is never killed, of one call."""
     Path("log.csv").write_bytes(log)
-    done = command(*FOLLOW, "whole.csv", "other")
+    done = command.undisturbed(*FOLLOW, "whole.csv", "other")
     assert done.code == 0, done.err
     predictions = Path("whole.csv").read_bytes()
     assert predictions.count(b"\n") == 1501
@@ -176,7 +176,8 @@ def follow_as_it_grows(command, log, ends, troubles):
         Path(name).unlink(missing_ok=True)
     for end, trouble in zip([*ends, len(log)], [*troubles, {}], strict=True):
         Path("log.csv").write_bytes(log[:end])
-        done = command(*FOLLOW, "out.csv", "state", **trouble)
+        words = (*FOLLOW, "out.csv", "state")
+        done = command(*words, **trouble) if trouble else command.undisturbed(*words)
         codes.append(done.code)
         steps.append(done.steps)
         if done.code != 0:
@@ -214,12 +215,12 @@ def test_the_recipe_for_a_log_that_grows_refuses_other_files(log, expected, comm
     for name, text in (("log.csv", log[:1000]), ("whole.csv", b"")):
         before = Path(name).read_bytes()
         Path(name).write_bytes(text)
-        done = command(*FOLLOW, "whole.csv", "other")
+        done = command.undisturbed(*FOLLOW, "whole.csv", "other")
         assert done.code != 0
         assert "is not the file that other belongs to" in done.err
         assert Path(name).read_bytes() == text
         Path(name).write_bytes(before)
-    assert command(*FOLLOW, "whole.csv", "other").code == 0
+    assert command.undisturbed(*FOLLOW, "whole.csv", "other").code == 0
     assert Path("whole.csv").read_bytes() == expected
 
 
@@ -270,7 +271,7 @@ def test_report_before_a_step_on_files(folder, command):
         assert "page.html" not in new or "model" in new
         seen.add(len(new))
         remove_hidden()
-        assert command(*REPORT).code == 0
+        assert command.undisturbed(*REPORT).code == 0
         assert {name: content(name) for name in expected} == expected
         assert hidden() == []
     assert seen == {0, 1, 2}
@@ -288,7 +289,7 @@ def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
         assert found.items() <= expected.items()
         kept = stamps("out")
         seen.add(len(kept))
-        assert command(*words).code == 0
+        assert command.undisturbed(*words).code == 0
         assert results("out") == expected
         assert kept.items() <= stamps("out").items()
     assert len(seen) >= 3, seen

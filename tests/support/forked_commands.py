@@ -1,6 +1,7 @@
 """The command ``lstd`` in processes that get into trouble: killed or stopped before a step on files, or short of room.
 
-A server imports all modules once, and each command runs in a process forked from it.
+A server imports all modules once, and each command runs in a process forked from it; those that nothing disturbs run
+in one such process, one after another.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import numpy as np
 
@@ -89,6 +90,10 @@ class Commands:
         """
         return self._ask({"words": [str(word) for word in words], "folder": os.getcwd(), **trouble})
 
+    def undisturbed(self, *words: object) -> Done:
+        """Run a command in the process of all that nothing disturbs; a fork for each would take more than its work."""
+        return self._ask({"words": [str(word) for word in words], "folder": os.getcwd(), "undisturbed": True})
+
     def resume(self, stopped: Done) -> Done:
         """Let a command go on."""
         return self._ask({"process": stopped.process})
@@ -153,8 +158,13 @@ def serve(modules: Iterable[str]) -> None:
     _load()
     gc.freeze()  # forked processes share the pages of what is loaded until they write there
     pipes: dict[int, list[int]] = {}
+    runner: _Runner | None = None
     for line in sys.stdin:
         request = json.loads(line)
+        if request.get("undisturbed"):
+            runner = runner or _Runner()
+            print(runner.answer(line), flush=True)
+            continue
         process = request.get("process")
         if process is None:
             process, pipes[process] = _started(request)
@@ -167,6 +177,60 @@ def serve(modules: Iterable[str]) -> None:
             out, err, steps = map(_content, pipes.pop(process))
             found = Done(os.waitstatus_to_exitcode(status), out, err, int(steps or 0), process)
         print(json.dumps(found._asdict()), flush=True)
+
+
+class _Runner:
+    """A process forked from the server that carries out requests, one after another, until the server ends."""
+
+    def __init__(self) -> None:
+        requests = os.pipe()
+        answers = os.pipe()
+        if not os.fork():
+            os.close(requests[1])
+            try:
+                with open(requests[0]) as asked, open(answers[1], "w") as answered:
+                    _run_each(asked, answered)
+            finally:
+                os._exit(0)
+        os.close(requests[0])
+        os.close(answers[1])
+        self._requests = os.fdopen(requests[1], "w")
+        self._answers = os.fdopen(answers[0])
+
+    def answer(self, request: str) -> str:
+        """Return the line of a command that has ended."""
+        self._requests.write(request)
+        self._requests.flush()
+        return self._answers.readline().rstrip("\n")
+
+
+def _run_each(requests: Iterable[str], answers: TextIO) -> None:
+    """Carry out the commands in `requests`, and write how they ended to `answers`."""
+    steps = _Steps("", None, 0)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        for place, file in enumerate((out, err), start=1):
+            os.dup2(file.fileno(), place)  # which moves in the file as `file` does
+        for line in requests:
+            request = json.loads(line)
+            os.chdir(request["folder"])
+            steps.restart(request["folder"])
+            code = 70
+            try:
+                code = _carry_out(request)
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            done = Done(code, _taken(out), _taken(err), steps.count, os.getpid())
+            print(json.dumps(done._asdict()), file=answers, flush=True)
+
+
+def _taken(file: BinaryIO) -> str:
+    """Return what a file holds, and empty it."""
+    file.seek(0)
+    content = file.read().decode()
+    file.seek(0)
+    file.truncate()
+    return content
 
 
 def _started(request: dict[str, Any]) -> tuple[int, list[int]]:
@@ -248,6 +312,11 @@ class _Steps:
         files.open = self._open
         os.fsync = self._before(os.fsync)
         sys.addaudithook(self._heard)
+
+    def restart(self, folder: str) -> None:
+        """Count anew, in another folder."""
+        self.count = 0
+        self._folder = folder
 
     def step(self) -> None:
         self.count += 1
