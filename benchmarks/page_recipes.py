@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 Settings = dict[str, Any]
 STEPS = 12  # of the window of a survival log
 MISFIT = "MisfitWarning"
+OF_AGE = "steps since the episode began"  # in the text of a MisfitWarning that advises an age
 EXTRAPOLATION = "ExtrapolationWarning"
 NAIVE = "MisfitWarning, naive forecast"  # that it is better than the model
 PANEL = "PanelWarning"
@@ -170,9 +171,14 @@ class Steps(NamedTuple):
         if advice == NAIVE:
             plain = self.fitted(X, **settings)
             return plain._replace(predicted=self.forecast(plain.warned[NAIVE]))
+        text = ""
         if advice == MISFIT and not aged:
+            text = self.fitted(X, **settings).warned.get(MISFIT, "")
+        if OF_AGE in text:
             X = X.assign(since_first=self.table["since_first"])
             changed["age"] = "since_first"
+        elif advice == MISFIT and not aged:
+            X = with_products(X)
         elif advice == MISFIT:
             age = X["since_first"]
             X = with_products(X.drop(columns="since_first")).assign(since_first=age)

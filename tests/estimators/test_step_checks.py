@@ -13,7 +13,8 @@ from lstd import LSTD, HorizonLSTD
 from lstd.data.check_rows import check_rows
 from lstd.errors import BiasWarning, InvalidInputError, MisfitWarning
 from lstd.estimators.misfit_check import TestFunctions, check_misfit
-from lstd.estimators.step_checks import Refit, check_misfit_of_steps
+from lstd.estimators.step_checks import check_misfit_of_steps
+from lstd.estimators.step_refit import Refit
 from tolerances import assert_close
 
 HORIZON = 4

@@ -29,7 +29,8 @@ from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.rows_of_stream import RowsOfStream
-from lstd.estimators.step_checks import Refit, check_bias_of_steps, check_misfit_of_steps, with_checks
+from lstd.estimators.step_checks import check_bias_of_steps, check_misfit_of_steps, with_checks
+from lstd.estimators.step_refit import Refit
 from lstd.estimators.summary import StepsSummary
 from lstd.estimators.validate_data import checked_features, checked_rows
 from lstd.statistics.intervals import MEAN, OF, SCALES, Interval, check_level
@@ -97,8 +98,9 @@ class HorizonLSTD(Regressor[HorizonModel]):
         :class:`lstd.LSTD`. Numbers, at least 0, are factors of their own; 0 leaves a feature without a penalty.
     check : bool, default True
         Whether `fit` checks the model, of `horizon` steps, for misfit and, where λ < 1, for bias, and scores it on
-        held-out groups, also beside two naive forecasts. It takes whole groups or episodes from all over the rows, the
-        same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more.
+        held-out groups, also beside two naive forecasts. A misfit counts only if what a warning would advise lowers the
+        error on such groups, and from two cuts of the log on, by 1 %. It takes whole groups or episodes from all over
+        the rows, the same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more.
         :func:`lstd.fit_tables` takes the same rows, whatever its chunks. `partial_fit` checks nothing, as no row
         is kept, and forgets what was found before: call :meth:`misfit_check` and :meth:`bias_check`. Files keep what
         was found.
