@@ -275,7 +275,7 @@ def test_commands_need_neither_scikit_learn_nor_pandas(folder):
 
 
 @pytest.mark.filterwarnings("always::lstd.errors.UnusedRewardWarning")
-def test_rewards_of_last_rows_that_are_not_used_are_counted(folder, capsys):
+def test_rewards_of_last_rows_that_are_not_used_are_counted(folder, capsys, no_pictures):
     """Customers who are still active, with what they spent in the last week."""
     data = table(200)
     spent = np.nan_to_num(data["r"].to_numpy(), nan=3.0)

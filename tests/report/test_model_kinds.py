@@ -87,7 +87,7 @@ def test_every_figure_is_in_the_table():
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_every_figure_draws_or_says_what_to_call(tmp_path, kind):
+def test_every_figure_draws_or_says_what_to_call(tmp_path, no_pictures, kind):
     found = OBJECTS[kind]()
     for name, (arguments, drawn_of) in FIGURES.items():
         plot = getattr(report, name)

@@ -135,7 +135,7 @@ def test_without_observed_returns_or_intervals_the_predictions_remain():
 
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_matrix])
-def test_figure_and_page_doubt_rows_with_a_feature_that_the_fit_never_saw(tmp_path, as_matrix, m):
+def test_figure_and_page_doubt_rows_with_a_feature_that_the_fit_never_saw(tmp_path, no_pictures, as_matrix, m):
     random = np.random.default_rng(4)
     X = np.column_stack([random.normal(size=(200, 2)), np.zeros(200)])
     y = random.normal(size=(200, m)).squeeze()

@@ -52,11 +52,22 @@ def start(config, specs):
     command = [sys.executable, __file__, f"--serve={listener.fileno()}", *options, *config.args]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
     listener.close()
-    compiler = subprocess.Popen([sys.executable, "-c", COMPILES], stderr=subprocess.DEVNULL)
-    config.add_cleanup(lambda: (compiler.kill(), compiler.wait(), server.communicate(timeout=60)))
+    config.add_cleanup(lambda: server.communicate(timeout=60))
+    if not _are_compiled():
+        compiler = subprocess.Popen([sys.executable, "-c", COMPILES], stderr=subprocess.DEVNULL)
+        config.add_cleanup(lambda: (compiler.kill(), compiler.wait()))
     for spec in specs:
         if spec.popen and not spec.python:
             spec.python = shlex.join(asking())
+
+
+def _are_compiled():
+    """Whether the last kernel of `COMPILES` is in the cache, and newer than all sources of kernels."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "lstd"
+    kernels = Path(os.environ.get("LSTD_CACHE_DIR", usual)).glob("td_update.stream-*.kernel")
+    sources = Path(__file__).parents[2].glob("src/lstd/_kernels/*.py")
+    newest = max(source.stat().st_mtime for source in sources)
+    return any(kernel.stat().st_mtime > newest for kernel in kernels)
 
 
 def asking():
