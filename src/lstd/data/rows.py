@@ -206,7 +206,7 @@ class Rows(Record):
         for name, values in numbers.items():
             usual = columns.get(name, 1.0)  # a probability of the log is none of the columns
             columns[name] = np.where(np.isnan(values), usual, values)
-        if terminated.any() and "discount" in numbers:
+        if "discount" in numbers and terminated.any():
             columns["discount"] = np.where(terminated, 0.0, columns["discount"])
         return cls.of(
             X=X, y=y, known=known, terminated=terminated, gamma=gamma, given=frozenset(numbers), **columns, **others
@@ -386,11 +386,11 @@ class Rows(Record):
             if not uniform(column):
                 part = column[rows].copy()
                 part.setflags(write=False)
+                values[name] = part
             elif isinstance(rows, slice):
-                part = column[rows]
+                values[name] = column[rows]
             else:  # an index would copy the one number to each row
-                part = column[: len(rows)]
-            values[name] = part
+                values[name] = column[: len(rows)]
         return kept
 
     def kept_each(self, places: Sequence[int]) -> list[Rows]:

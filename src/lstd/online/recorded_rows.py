@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,8 @@ def learn(model: RowLearner, rows: Rows, before_rows: Array | None, name: Name) 
     if before is None and model._last is not None:  # an update replaced the transition
         same = not model._last.terminated[-1] and has_same_episode(model._last, rows)
     episodes = episodes_seen(rows, model._episodes, continues=same)
-    with _all_or_none(model):
+    state = _State(model)
+    try:
         if before is not None and goes_on and rows.X_next is None:
             try:
                 model.learn(Transition.between(before, rows), name)
@@ -87,25 +87,28 @@ def learn(model: RowLearner, rows: Rows, before_rows: Array | None, name: Name) 
             _learn_part(model, rows, slice(first, min(first + size, len(rows))), before_rows, name)
         model._keep_last(rows)
         model._episodes = episodes
-
-
-@contextlib.contextmanager
-def _all_or_none(model: RowLearner) -> Iterator[None]:
-    """Restore the estimator if an error is raised."""
-    objects = (model, *model._cores)
-    arrays = model.arrays
-    before = [{**vars(each)} for each in objects]
-    copies = [array.copy() for array in arrays]
-    for core in model._cores:
-        core.keeps_buffer = True
-    try:
-        yield
     except BaseException:
-        for each, values in zip(objects, before, strict=True):
-            each.__dict__.update(values)
-        for array, old in zip(arrays, copies, strict=True):
-            array[:] = old
+        state.restore()
         raise
+
+
+class _State:
+    """The state of an estimator before it learns rows."""
+
+    def __init__(self, model: RowLearner) -> None:
+        self._objects = (model, *model._cores)
+        self._values = [{**vars(each)} for each in self._objects]
+        self._arrays = model.arrays
+        self._copies = [array.copy() for array in self._arrays]
+        for core in model._cores:
+            core.keeps_buffer = True
+
+    def restore(self) -> None:
+        """Give the estimator this state again."""
+        for each, values in zip(self._objects, self._values, strict=True):
+            each.__dict__.update(values)
+        for array, old in zip(self._arrays, self._copies, strict=True):
+            array[:] = old
 
 
 def _learn_part(model: RowLearner, rows: Rows, part: slice, before_rows: Array | None, name: Name) -> None:
@@ -161,7 +164,8 @@ def _kinds(rows: Rows, part: slice) -> NDArray[np.int8]:
     Without `X_next` a horizon row is where its episode `IS_CUT`: its own prediction is made before that is known, in
     one chunk as in several.
     """
-    kinds = np.where(rows.last[part], IS_CUT, GOES_ON).astype(np.int8)
+    kinds = np.full(part.stop - part.start, GOES_ON, np.int8)
+    kinds[rows.last[part]] = IS_CUT
     if part.stop == len(rows):
         kinds[-1] = WAITS if rows.X_next is None else GOES_ON
     kinds[rows.terminated[part]] = TERMINATES
@@ -176,7 +180,9 @@ def block_of(rows: Rows, kinds: NDArray[np.int8], part: slice) -> Block:
     X = np.ascontiguousarray(rows.X[part], np.float64)
     X_next = np.ascontiguousarray(successors, np.float64)
     y = np.ascontiguousarray(rows.y[part], np.float64)
-    columns = np.column_stack([getattr(rows, name)[part] for name in PLACES])
+    columns = np.empty((len(X), len(PLACES)))
+    for k, name in enumerate(PLACES):
+        columns[:, k] = getattr(rows, name)[part]
     return X, X_next, y, columns, kinds
 
 
