@@ -164,9 +164,9 @@ def test_what_lasts_and_is_not_recorded_is_noticed():
 
 @pytest.mark.usefixtures("real_trees")
 def test_it_is_noticed_by_the_trees_of_users():
-    """Where 5 % are rejected by chance, more than 1 of 3 logs are in 0.7 % of all choices of seeds; of 80 %, 90 %."""
+    """That 5 % are rejected by chance is a law of few trees above; both of 2 logs are in 0.3 % of choices of seeds."""
     assert rejected(3, lasts=1) == 3
-    assert rejected(3, lasts=0) <= 1
+    assert rejected(2, lasts=0) < 2
 
 
 @pytest.mark.usefixtures("real_trees")
@@ -223,7 +223,7 @@ def test_below_zero_markov_logs_are_not_rejected():
 
 @pytest.mark.usefixtures("real_trees")
 def test_nor_are_they_by_the_trees_of_users():
-    check_markov_logs(2)
+    check_markov_logs(1)
 
 
 @pytest.mark.parametrize("reward", [0.0, 0.1])
