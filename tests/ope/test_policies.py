@@ -219,13 +219,15 @@ def with_successors(data, state, *, unknown=np.nan):
     return rows, state[full], successors
 
 
-@pytest.mark.parametrize("kind", ["array", "function of X", "function of state"])
+@pytest.mark.parametrize("kind", ["array", "array, in groups", "function of X", "function of state"])
 def test_given_successors_are_those_of_rows_in_order(kind):
     data, state = simulated()
+    if kind == "array, in groups":
+        data = in_groups(data)
     expected = evaluate_policy(gamma=GAMMA, state=state, **data)
     rows, own, successors = with_successors(data, state)
     more = {}
-    if kind != "array":
+    if kind.startswith("function"):
         del successors["target_policy_next"]
         functions = {
             "function of X": lambda X: X @ PROCESS.pi,
