@@ -558,13 +558,13 @@ def ages_differ(age, time):
 
 def sign_flip_rank(statistic, s, u, signs):
     """Rank of a statistic of s (r,), the largest first, among those of Σ ±u_e, with `signs` (draws, E)."""
-    draws = [s, *(sum(sign * one for sign, one in zip(some, u, strict=True)) for some in signs)]
+    draws = [s, *(some @ np.asarray(u) for some in signs)]
     return sum(statistic(draw) >= statistic(s) for draw in draws)
 
 
 def sign_flip_p_value(statistics, s, u, signs):
     """Rank of the smallest rank of statistics of s (r,) among those of Σ ±u_e, with `signs` (draws, E)."""
-    draws = [s, *(sum(sign * one for sign, one in zip(some, u, strict=True)) for some in signs)]
+    draws = [s, *(some @ np.asarray(u) for some in signs)]
     values = np.array([[statistic(draw) for draw in draws] for statistic in statistics])
     least = [min(np.sum(of >= of[k]) for of in values) for k in range(len(draws))]
     return sum(one <= least[0] for one in least) / len(draws)

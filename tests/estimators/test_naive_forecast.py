@@ -158,7 +158,8 @@ def test_where_the_level_falls_the_steps_before_are_the_better_forecast():
 
 @pytest.mark.parametrize("ending", [0.0, 0.3])
 def test_right_models_are_hardly_ever_warned_of(ending):
-    for seed in range(20):
+    """If one log in ten were warned of, it would be among 24 in 92 % of all choices of seeds."""
+    for seed in range(12):
         X, y, rows, rate = log(seed, n=40, ending=ending)
         with warnings.catch_warnings(action="ignore"):
             model = HorizonLSTD(3).fit(np.column_stack([X, rate]), y, **rows)

@@ -190,7 +190,7 @@ def moved_in_units(make, X, y, columns, ridge, spread):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 11])  # shares from zero to 14 %, some of them near 2 %
 def test_a_warning_of_scales_comes_where_predictions_would_move(seed, intercept):
     random = np.random.default_rng(seed)
     X, y, columns = log(seed)
