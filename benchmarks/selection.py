@@ -54,7 +54,7 @@ from threadpoolctl import threadpool_limits
 
 from held_out import KINDS, Problem
 from lstd import LSTD, LSTDCV, HorizonLSTD, LSTDStatistics
-from lstd.estimators import choose_settings
+from lstd.estimators import pair_search
 from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
 from lstd.metrics import observed_returns
 from lstd.statistics.system import System
@@ -303,12 +303,12 @@ def with_folds(setting: str, seed: int, index: int) -> Array:
 @contextmanager
 def earlier_constants() -> Iterator[None]:
     """Give the choice the constants that it had before."""
-    kept = choose_settings.STAGES, choose_settings.CAUTION_OF_ROWS
-    choose_settings.STAGES, choose_settings.CAUTION_OF_ROWS = (0.98, 0.98, 1.0), 0.5
+    kept = pair_search.STAGES, pair_search.CAUTION_OF_ROWS
+    pair_search.STAGES, pair_search.CAUTION_OF_ROWS = (0.98, 0.98, 1.0), 0.5
     try:
         yield
     finally:
-        choose_settings.STAGES, choose_settings.CAUTION_OF_ROWS = kept
+        pair_search.STAGES, pair_search.CAUTION_OF_ROWS = kept
 
 
 def all_weights(data: Data, gamma: float, intercept: bool) -> dict[float, dict[float, Array]]:

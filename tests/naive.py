@@ -586,6 +586,24 @@ def reference_returns(phi, rewards, w, lmbda, discounts, rho=None):
     return np.array([phi[t] @ w + sum(decay(t, j) * errors[j] for j in range(t, last)) for t in range(last)])
 
 
+def beside_reference(phi, weights, reference, outside, reference_outside, variance):
+    """D, C and the D without each fold, (K,), of one setting beside a reference; see `covariance_penalty`.
+
+    ``phi`` (T, n) are the rows; ``weights`` (n,) those from all rows, ``outside`` (K, n) those without each fold.
+    """
+
+    def mean_product(one, other):
+        return np.mean([(row @ one) * (row @ other) for row in phi]) / variance
+
+    n_folds = len(outside)
+    distance = mean_product(weights - reference, weights - reference)
+    mean, mean_reference = outside.mean(axis=0), reference_outside.mean(axis=0)
+    products = [mean_product(w - mean, r - mean_reference) for w, r in zip(outside, reference_outside, strict=True)]
+    covariance = max(0.0, (n_folds - 1) / n_folds * sum(products))
+    without = [mean_product(w - r, w - r) for w, r in zip(outside, reference_outside, strict=True)]
+    return distance, covariance, np.array(without)
+
+
 # ---------------------------------------------------------------- returns that were cut off
 
 

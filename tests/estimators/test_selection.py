@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import lstd.estimators.choose_settings as rule
+import lstd.estimators.pair_search as rule
 import naive
 from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
@@ -31,8 +31,8 @@ GAMMA = 0.9
 LMBDAS, ALPHAS = [0.0, 0.5, 0.9, 1.0], [0.1, 1.0, 10.0, 100.0]
 
 
-def stream_of(seed=0, n_rows=60, n=3, episodes=0, m=None):
-    """One stream, or episodes of six rows of which every other one terminates; values that a linear model can find."""
+def stream_of(seed=0, n_rows=60, n=3, episodes=0, m=None, every=2):
+    """One stream, or episodes of which some terminate, every so many; values that a linear model can find."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(n_rows, n))
     X[1:] += 0.7 * X[:-1]
@@ -43,9 +43,8 @@ def stream_of(seed=0, n_rows=60, n=3, episodes=0, m=None):
         return Stream(X, y, GAMMA, 0.0)
     length = n_rows // episodes
     last = np.arange(n_rows) % length == length - 1
-    return Stream(
-        X, y, GAMMA, 0.0, episode=np.arange(n_rows) // length, terminated=last & (np.arange(n_rows) // length % 2 == 0)
-    )
+    ends = np.arange(n_rows) // length % every == 0
+    return Stream(X, y, GAMMA, 0.0, episode=np.arange(n_rows) // length, terminated=last & ends)
 
 
 def rows_of(stream):
@@ -104,37 +103,98 @@ def targets_of(stream, lmbda, w):
     return found
 
 
-def chosen_by_definition(stream, count, variant, stages):
-    """The pair and the held-out squared errors on its last targets, (K, λ, α), all by refitting and summing."""
-    folds, full = folds_of(stream, count)
-    outside = [[weights_without(stream, f, lmbda, variant, full) for lmbda in LMBDAS] for f in folds]
-    penalty = penalty_of(stream, full)
-    unit = naive.alpha_unit(stream.X[full], np.ones(full.sum()), penalty.diagonal(), centred=False)
-    pair = LMBDAS.index(0.9), int(np.argmin(np.abs(np.log(np.array(ALPHAS) / unit))))
-    for decay, caution in stages:
-        A, b = definition(replace(stream, lmbda=LMBDAS[pair[0]]), variant)
-        G = targets_of(stream, decay, np.linalg.solve(A + ALPHAS[pair[1]] * penalty, b)[:, 0])
-        squared = np.array(
-            [
-                [[np.sum((G[f] - stream.X[f] @ w[:, 0])[full[f]] ** 2) for w in row] for row in weights]
-                for f, weights in zip(folds, outside, strict=True)
-            ]
+class ByDefinition:
+    """Weights of all pairs from all data, (λ, α, n), and without each fold, (K, λ, α, n), all by refitting."""
+
+    def __init__(self, stream, count, variant):
+        self.stream = stream
+        self.folds, self.full = folds_of(stream, count)
+        outside = [[weights_without(stream, f, lmbda, variant, self.full) for lmbda in LMBDAS] for f in self.folds]
+        self.outside = np.array(outside)[..., 0]
+        penalty = penalty_of(stream, self.full)
+        systems = [definition(replace(stream, lmbda=lmbda), variant) for lmbda in LMBDAS]
+        self.weights = np.array(
+            [[np.linalg.solve(A + alpha * penalty, b)[:, 0] for alpha in ALPHAS] for A, b in systems]
         )
-        D = squared - squared[:, pair[0], pair[1]][:, np.newaxis, np.newaxis]
-        cost = D.sum(axis=0) + caution * np.sqrt(count) * D.std(axis=0, ddof=1)
-        pair = tuple(np.unravel_index(np.argmin(cost), cost.shape))
-    counts = np.array([full[f].sum() for f in folds])
-    return pair, 1 - squared / counts[:, np.newaxis, np.newaxis] / G[full].var()
+        rows = stream.X[self.full]
+        self.unit = naive.alpha_unit(rows, np.ones(self.full.sum()), penalty.diagonal(), centred=False)
+
+    def nearest(self, lmbda):
+        return LMBDAS.index(lmbda), int(np.argmin(np.abs(np.log(np.array(ALPHAS) / self.unit))))
+
+    def squared(self, decay, pair):
+        """Held-out squared errors on returns that a pair completes, (K, λ, α), and the variance of the returns."""
+        G = targets_of(self.stream, decay, self.weights[pair])
+        X, full = self.stream.X, self.full
+        errors = [
+            [[np.sum((G[f] - X[f] @ w)[full[f]] ** 2) for w in row] for row in weights]
+            for f, weights in zip(self.folds, self.outside, strict=True)
+        ]
+        return np.array(errors), G[full].var()
+
+    def scores(self, pair):
+        squared, variance = self.squared(1.0, pair)
+        counts = np.array([self.full[f].sum() for f in self.folds])
+        return 1 - squared / counts[:, np.newaxis, np.newaxis] / variance
+
+    def chosen_on_returns(self, stages):
+        pair = self.nearest(0.9)
+        for decay, caution in stages:
+            squared, _ = self.squared(decay, pair)
+            last = pair
+            D = squared - squared[:, pair[0], pair[1]][:, np.newaxis, np.newaxis]
+            cost = D.sum(axis=0) + caution * np.sqrt(len(D)) * D.std(axis=0, ddof=1)
+            pair = least(cost)
+        return pair, self.scores(last)
+
+    def beside(self, reference):
+        """D, C and the D without each fold, by `naive.beside_reference`."""
+        _, variance = self.squared(1.0, reference)
+        i, j = reference
+        rows = self.stream.X[self.full]
+        found = [
+            [
+                naive.beside_reference(
+                    rows, self.weights[k, m], self.weights[i, j], self.outside[:, k, m], self.outside[:, i, j], variance
+                )
+                for m in range(len(ALPHAS))
+            ]
+            for k in range(len(LMBDAS))
+        ]
+        D, C, without = (np.array([[one[place] for one in row] for row in found]) for place in range(3))
+        return D, C, without
+
+    def chosen_beside_references(self):
+        D, C, _ = self.beside(self.nearest(0.9))
+        pair = least(D + 2 * C)
+        D, C, without = self.beside(self.nearest(1.0))
+        change = without - without[pair]
+        n_folds = len(self.folds)
+        deviation = change - change.mean(axis=-1, keepdims=True)
+        error = np.sqrt((n_folds - 1) / n_folds * np.sum(deviation**2, axis=-1))
+        lmbda, _ = least(D + C - (D + C)[pair] + 0.25 * error)
+        pair = lmbda, int(np.argmin((D + 2 * C)[lmbda]))
+        return pair, self.scores(pair)
+
+
+def least(cost):
+    i, j = np.unravel_index(np.argmin(cost), cost.shape)
+    return int(i), int(j)
 
 
 @pytest.mark.parametrize("variant", naive.VARIANTS)
-@pytest.mark.parametrize("episodes", [0, 10])
-def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
+@pytest.mark.parametrize(("episodes", "every"), [(0, 1), (10, 1), (10, 2), (10, 100)])
+def test_it_is_the_choice_by_refitting(variant, episodes, every, monkeypatch):
     monkeypatch.setattr(rule, "STAGES", (0.8, 0.9, 1.0))  # so that rewards far away count, and all stages differ
-    stages = [(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.25)]
-    stream = stream_of(1, episodes=episodes)
+    monkeypatch.setattr(rule, "FEW_COMPLETE", 0.15)  # one episode in ten ends
+    stream = stream_of(1, episodes=episodes, every=every)
     found = chosen(rows_of(stream), lmbdas=LMBDAS, alphas=ALPHAS, variant=variant, cv=5)
-    pair, scores = chosen_by_definition(stream, 5, variant, stages)
+    definition_of = ByDefinition(stream, 5, variant)
+    if every == 100:
+        assert found.results["observed_share"][0] < 0.75
+        pair, scores = definition_of.chosen_beside_references()
+    else:
+        pair, scores = definition_of.chosen_on_returns([(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.25)])
     assert (found.lmbda, found.alpha) == (LMBDAS[pair[0]], ALPHAS[pair[1]])
     for k, score in enumerate(scores):
         assert_close(found.results[f"split{k}_test_score"], score.reshape(-1), "solve")

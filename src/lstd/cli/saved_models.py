@@ -23,8 +23,8 @@ from lstd.files import read_record, write_record
 if TYPE_CHECKING:
     from lstd.cli.given import ScoreOptions
     from lstd.estimators.base import Predictor
-    from lstd.estimators.choose_settings import OnProgress
     from lstd.estimators.horizon_lstd import HorizonLSTD
+    from lstd.estimators.pair_search import OnProgress
     from lstd.tables.first_rows import FirstRows
     from lstd.tables.scoring import Score
 

@@ -2,7 +2,7 @@
 
 λ and α are chosen by the sums of folds alone. For weights θ_h from the data without fold k, the squared error on its
 rows of targets G_h is θ_hᵀ C_0 θ_h − 2 θ_hᵀ Φᵀ G_h + const, and Φᵀ G_h follows from the sums of the fold for any λ* and
-reference weights; see :mod:`lstd.statistics.horizon_sums`. As in :mod:`lstd.estimators.choose_settings`, two stages use
+reference weights; see :mod:`lstd.statistics.horizon_sums`. As in :mod:`lstd.estimators.pair_search`, two stages use
 λ* < 1: the rewards of a third of the horizon count before the reference does, λ* = 1 − 3/H. Such returns are less
 noisy, but lean towards the reference, so a pair that they prefer to the defaults counts only if λ* = 1 agrees: else the
 choice goes on from the defaults. In the last stage, λ* = 1, another pair must be better by one standard error over

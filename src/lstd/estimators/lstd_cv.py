@@ -44,8 +44,9 @@ class LSTDCV(Predictor):
         Ridge coefficients to choose from. The default grid is in a unit, Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ over transitions
         and their weights, which is 1 for one-hot features. It has the powers of two from 2⁻⁸ to 1, or to 16 n/T but at
         most 16 if n features have fewer than 16 n transitions T. While the best pair lies at an end, it grows by four
-        powers, at most to 2⁻²⁰ and 2⁸, if that improves held-out R² by more than 10⁻⁴ and twice its standard error.
-        With 64 features or more, it has every second power. All pairs of a grid that is given are tried.
+        powers, at most to 2⁻²⁰ and 2⁸, if that improves held-out R² by more than 10⁻⁴ and twice its standard error,
+        or once in one stream. With 64 features or more, it has every second power, to 16 n/E or more for E whole
+        groups or episodes, at most 16. All pairs of a grid that is given are tried.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.

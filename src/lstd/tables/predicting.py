@@ -27,7 +27,7 @@ from lstd.tables.sort_and_impute import Prepared
 from lstd.types import Array
 
 if TYPE_CHECKING:
-    from lstd.estimators.choose_settings import OnProgress
+    from lstd.estimators.pair_search import OnProgress
 
 
 _OF_INTERVALS = ("lower", "upper", "standard_error", "little_data")

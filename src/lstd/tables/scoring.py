@@ -26,7 +26,7 @@ from lstd.tables.reader import Chunk, RowReader, open_tables, times_of
 from lstd.types import Array
 
 if TYPE_CHECKING:
-    from lstd.estimators.choose_settings import OnProgress
+    from lstd.estimators.pair_search import OnProgress
     from lstd.metrics import Backtest
 
 

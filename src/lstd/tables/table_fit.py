@@ -26,9 +26,10 @@ from lstd.distributed.chunk_sums import MEMORY, Part, called, choice_entries
 from lstd.distributed.on_dask import Partitions, loaded_once
 from lstd.distributed.runner import Runner, counted
 from lstd.errors import InvalidInputError, MissingTerminationWarning, TerminationWarning, warn
-from lstd.estimators.choose_settings import Choice, OnProgress, choose
+from lstd.estimators.choose_settings import Choice, choose
 from lstd.estimators.model import Model, model_of
 from lstd.estimators.model_parts import Checks, Origin, Selection
+from lstd.estimators.pair_search import OnProgress
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.first_rows import FirstRows
 from lstd.tables.reader import Chunk, RowReader, Tables, opened
