@@ -149,7 +149,7 @@ def test_figure_and_page_doubt_rows_with_a_feature_that_the_fit_never_saw(tmp_pa
         crosses = next(other for other in line.axes.lines if other.get_marker() == "x")
         assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(little[:, reward]).tolist()
     page = write_fit_report(tmp_path / "page.html", model, rows, y, terminated=terminated)
-    assert "little data" in page.read_text()
+    assert "Crosses at the bottom mark rows that little data supports" in page.read_text()
 
 
 def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
