@@ -427,7 +427,7 @@ def windows(
     if advice == EXTRAPOLATION:
         now = now.clip(features.min(), features.max(), axis=1)
     settings: Settings = {"lmbda": 0.8, "alpha": 1.0}
-    if advice in SETTINGS_ADVISED:
+    if advice in SETTINGS_ADVISED and advice != "BoundsWarning":  # predictions are within them already
         settings |= SETTINGS_ADVISED[advice]
 
     def fit() -> tuple[Array, Any]:
