@@ -66,7 +66,7 @@ def _are_compiled():
     usual = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "lstd"
     kernels = Path(os.environ.get("LSTD_CACHE_DIR", usual)).glob("td_update.stream-*.kernel")
     sources = Path(__file__).parents[2].glob("src/lstd/_kernels/*.py")
-    newest = max(source.stat().st_mtime for source in sources)
+    newest = max((source.stat().st_mtime for source in sources), default=float("inf"))  # the latter without sources
     return any(kernel.stat().st_mtime > newest for kernel in kernels)
 
 
