@@ -12,6 +12,7 @@ from lstd import HorizonLSTD
 from lstd.data.check_rows import check_rows
 from lstd.errors import MisfitWarning
 from lstd.estimators.folds import folds_of
+from lstd.estimators.naive_forecast import NaiveForecast
 from tolerances import assert_close
 
 HORIZON, GAMMA = 6, 0.9
@@ -91,7 +92,10 @@ def test_looking_back_it_is_its_definition():
     check(model, [compared])
 
 
-@pytest.mark.parametrize(("weeks", "steps", "later"), [(20, 6, [6, 9]), (10, 3, [3, 4]), (3, 1, [1])])
+@pytest.mark.parametrize(
+    ("weeks", "steps", "later"),
+    [(20, 6, [6, 9]), (10, 3, [3, 4]), (3, 1, [1]), (32, 6, [6, 12]), (70, 6, [6, 12, 18, 24, 30, 36, 42, 48])],
+)
 def test_looking_ahead_it_is_its_definition(weeks, steps, later):
     X, y, rows, _ = log(4, n=12, weeks=weeks)
     rows["weight"][:] = np.repeat(np.random.default_rng(0).uniform(0.5, 2.0, 12), weeks)
@@ -142,7 +146,7 @@ def test_the_mean_of_all_steps_before_is_the_better_forecast_where_rewards_vary_
     y[29::30] = np.nan
     X = random.normal(size=(len(y), 1))
     said = said_of_forecasts(HorizonLSTD(2), X, y, episode=np.repeat(np.arange(40), 30), terminated=False)
-    assert "repeats the mean of all steps before, on 80 rows" in said
+    assert "repeats the mean of all steps before, on 320 rows" in said
 
 
 def test_where_the_level_falls_the_steps_before_are_the_better_forecast():
@@ -154,6 +158,13 @@ def test_where_the_level_falls_the_steps_before_are_the_better_forecast():
     said = said_of_forecasts(HorizonLSTD(3), X, y.ravel(), episode=np.repeat(np.arange(60), 13), terminated=False)
     assert "fitted to what was known before them" in said
     assert "repeats what as many steps before brought, on 120 rows" in said
+
+
+def test_a_much_larger_error_asks_for_less_evidence():
+    ratio = np.array([1.05, 1.15, 1.15, 1.25, 1.25])
+    p_value = np.array([0.001, 0.005, 0.02, 0.02, 0.06])
+    found = NaiveForecast(ratio, p_value, 100, 6)
+    assert found.is_better.tolist() == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize("ending", [0.0, 0.3])

@@ -3,7 +3,8 @@
 A misfit may be clear and its remedy of no use: squares go far off for the last rows, or little is left to explain. So
 the model is fitted with the age of each episode, as with `age`, or with squares and products of its features, whatever
 the warning would advise. It must lower the root mean square error of the rewards of H steps by a hundredth on groups or
-episodes that were held out and, where that can be looked at, at the cuts of :mod:`lstd.estimators.naive_forecast`.
+episodes that were held out and, where that can be looked at, at the latest two cuts of
+:mod:`lstd.estimators.naive_forecast`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lstd.estimators.step_spread import Held
 from lstd.types import Array
 
 _HELPS = 0.99  # ratio of the errors with and without the advice, at most
+_MOST_CUTS = 2  # the latest ones
 _MOST_COLUMNS = 150  # of a trial, which otherwise takes longer than the fit
 
 
@@ -129,7 +131,7 @@ def _errors_ahead(refit: Refit, wide: Refit) -> Array:
     steps, cuts = cuts_looking_ahead(refit.rows, refit.model.stream.horizon)
     squares = np.zeros((2, refit.rows.y.shape[1]))
     returns = StepReturns.of(refit.rows, steps)
-    for cut in cuts:
+    for cut in cuts[:_MOST_CUTS]:
         for j, one in enumerate((refit, wide)):
             found = look_ahead(one, returns, steps, cut)
             squares[j] += refit.rows.weight[found.place] @ (found.came - found.predicted) ** 2

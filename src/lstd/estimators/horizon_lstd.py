@@ -218,7 +218,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         MisfitWarning, BiasWarning
             When the checks of the model find something. A MisfitWarning also says if predictions have clearly larger
             errors than a naive forecast: that each of the next steps brings what as many steps before brought, or all
-            before, on average. Where no episode terminated, predictions are fitted to what was known at two cuts.
+            before, on average. Where no episode terminated, predictions are fitted to what was known at cuts.
         """
         rows = self._checked(None, X, y, columns, _FIT, sort=True)
         clock = None

@@ -4,10 +4,11 @@ There are two such forecasts of a row, the mean reward of up to k steps before i
 before it, each in all k steps, discounted. Where predictions have the larger error, the features leave out what each
 subject has received.
 
-Looking ahead. Where no episode terminated, predictions are by weights that are fitted to what was known at two cuts: k
-steps before the end of each episode, and half as many earlier. The rows at the cuts are compared, by the rewards of the
-k steps that follow. k is the horizon, or a third of the longest episode if that is less. In the past, the features may
-be right on average although the level has changed since.
+Looking ahead. Where no episode terminated, predictions are by weights that are fitted to what was known at cuts: k,
+2 k, … steps before the end of each episode, up to eight of them, or fewer of many rows, with 3 k steps of the longest
+episode before each. Of a log shorter than 5 k, they are two, the second one half of k earlier. The rows at the cuts are
+compared, by the rewards of the k steps that follow. k is the horizon, or a third of the longest episode if that is
+less. In the past, the features may be right on average although the level has changed since.
 
 Looking back. Else rows are compared that have at least half of the horizon before them in their episode, and as much
 after them or an end. Of an episode that was cut off, these are rows within the horizon of the cut, as predictions are
@@ -15,8 +16,10 @@ for rows that have as much behind them; of a stream, all. What was observed of t
 
 Let d be the squared error of a prediction less that of a forecast, and s half the sum of their sizes. If predictions
 are right, the mean of d is at most 0, given the past, so it is for d/(s + s̄/10), in which no few large subjects decide.
-The test is Student's of its sums over groups or episodes, or over blocks of a stream. Of two forecasts, the one with
-the smaller p-value counts, twice. The p-value is 1 unless predictions have the larger error at each cut.
+The test is Student's of its sums over groups or episodes, or over blocks of a stream; of two forecasts, the p-value
+counts twice. It is 1 unless predictions have the larger error over all rows, and at more than half of the cuts; of two
+cuts, at both. There is a warning of a ratio of the errors above 1.1 with p below .01, or of 1.2 with p below .05. Of
+forecasts that are so much better, the better one counts; of others, the one with the smaller p-value.
 """
 
 from __future__ import annotations
@@ -39,11 +42,16 @@ from lstd.statistics.solve import check_range
 from lstd.types import Array, Flags
 
 WORSE = 1.1  # ratio of the errors above which there is a warning; a fit to fewer rows is a little worse
+_MUCH_WORSE = 1.2  # ratio from which less evidence is asked for
+_LIKELY = 0.05  # p-value below which there is a warning of such a ratio
 _FEWEST = 6  # groups that can be compared
 _FEWEST_ROWS = 50  # of blocks of a stream
 _BLOCK = 2  # length of a block of a stream, in multiples of the horizon
 _FLOOR = 0.1  # of the mean size, which a size exceeds
 _PART = 3  # of the longest episode, at most, is looked at ahead
+_MOST_CUTS = 8
+_ROWS_OF_CUTS = 80_000  # over all cuts, each of which takes as long as a fit
+_BEFORE = 3  # steps before a cut, in multiples of the steps ahead; a fit to fewer rows tells little of one to all
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +63,7 @@ class NaiveForecast:
     ratio : ndarray
         Root mean square error of the predictions, divided by that of the better forecast.
     p_value : ndarray
-        Probability of errors so much larger by chance; 1 unless they are larger at each cut.
+        Probability of errors so much larger by chance; 1 unless they are larger at more than half of the cuts.
     n_rows, steps : int
         Rows that were compared, and steps.
     """
@@ -68,7 +76,7 @@ class NaiveForecast:
     @property
     def is_better(self) -> Flags:
         """Whether the naive forecast is clearly better, for each reward."""
-        return np.asarray((self.ratio > WORSE) & (self.p_value < SIGNIFICANT))
+        return _is_better(self.ratio, self.p_value)
 
     @property
     def text(self) -> str:
@@ -78,6 +86,13 @@ class NaiveForecast:
             f"the error of predictions is {ratios} times that of a forecast that repeats the {self.steps} steps "
             f"before, or the mean of all before, on {self.n_rows} rows"
         )
+
+
+def _is_better(ratio: Array, p_value: Array) -> Flags:
+    """Return whether ratios of errors and their p-values tell of a better forecast."""
+    clear = (ratio > WORSE) & (p_value < SIGNIFICANT)
+    large = (ratio >= _MUCH_WORSE) & (p_value < _LIKELY)
+    return np.asarray(clear | large)
 
 
 class Cut(NamedTuple):
@@ -141,6 +156,10 @@ def cuts_looking_ahead(rows: Rows, horizon: int) -> tuple[int, list[int]]:
     steps = min(horizon, max(1, longest // _PART))
     if rows.terminated.any() or not are_whole(rows) or longest <= steps:
         return steps, []
+    most = min(_MOST_CUTS, max(2, _ROWS_OF_CUTS // len(rows)))
+    apart = [n * steps for n in range(1, most + 1) if longest >= (n + _BEFORE) * steps]
+    if len(apart) > 1:
+        return steps, apart
     cuts = [steps, steps + max(1, steps // 2)]
     return steps, [cut for cut in cuts if cut < longest]
 
@@ -191,18 +210,17 @@ def compare(rows: Rows, cuts: Sequence[Cut], steps: int, *, ahead: bool = False)
         sizes = 0.5 * (np.abs(predicted) + np.abs(naive))
         worse = weight[:, np.newaxis] * (square - square_of_naive)
         p_value = _student(group, _in_proportion(worse, sizes))
-        for k in range(len(cuts)):
-            is_then = cut_of_row == k
-            excess = worse[is_then].sum(axis=0)
-            p_value = np.where(excess > 0.0, p_value, 1.0)
+        excess = np.array([worse[cut_of_row == k].sum(axis=0) for k in range(len(cuts))])
+        is_mostly = 2 * np.count_nonzero(excess > 0.0, axis=0) > len(cuts)
+        is_worse = is_mostly & (worse.sum(axis=0) > 0.0)
         ratios.append(_ratio(weight @ square, weight @ square_of_naive))
-        p_values.append(p_value)
+        p_values.append(np.where(is_worse, p_value, 1.0))
     ratio = np.array(ratios)
-    p_value = np.array(p_values)
-    better = np.where(p_value[1] == p_value[0], ratio[1] > ratio[0], p_value[1] < p_value[0])
+    p_value = np.minimum(1.0, len(p_values) * np.array(p_values))
+    better = _second_counts(ratio, p_value)
     found = NaiveForecast(
         ratio=np.where(better, ratio[1], ratio[0]),
-        p_value=np.minimum(1.0, len(p_value) * p_value.min(axis=0)),
+        p_value=np.where(better, p_value[1], p_value[0]),
         n_rows=len(place),
         steps=steps,
     )
@@ -222,6 +240,14 @@ def _forecasts(rows: Rows, place: NDArray[np.intp], steps: NDArray[np.intp], lon
         return np.asarray(before * (discounted[steps - 1] / n_before)[:, np.newaxis])
 
     return repeated(np.minimum(age, longest)), repeated(age)
+
+
+def _second_counts(ratio: Array, p_value: Array) -> Flags:
+    """Return whether the second of two forecasts counts, by ratios of errors and p-values (2, m)."""
+    first, second = _is_better(ratio, p_value)
+    is_clearer = np.where(p_value[1] == p_value[0], ratio[1] > ratio[0], p_value[1] < p_value[0])
+    is_better = np.where(first & second, ratio[1] > ratio[0], second)
+    return np.asarray(np.where(first | second, is_better, is_clearer))
 
 
 def _in_proportion(worse: Array, sizes: Array) -> Array:
