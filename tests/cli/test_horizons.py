@@ -167,6 +167,26 @@ def test_the_shell_backtests_both_kinds_of_models(rows, capsys, horizon):
     assert "r: Backtest over 3 steps" in capsys.readouterr().out
 
 
+def test_a_model_with_an_age_is_scored_by_the_features_as_they_are_given(rows, capsys):
+    """The columns that replace the age are in no table."""
+    day = np.arange(300) % 10
+    frame = rows.assign(day=day, since_first=day + rows["who"] % 3, end=0)
+    frame.to_csv("rows.csv", index=False)
+    names = ["a", "since_first", "b"]
+    fit = ["fit", "rows.csv", "--features", ",".join(names), *FIT[4:]]
+    assert run([*fit, "--gamma", "1", "--horizon", "6", "--time", "day", "--age", "since_first", "-o", "model"]) == 0
+    capsys.readouterr()
+    columns = {"episode": frame["who"], "terminated": frame["end"]}
+    model = HorizonLSTD(6, age="since_first").fit(frame[names], frame["r"], **columns)
+    assert run(["score", "model", "rows.csv", "--horizon", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["horizons"]["2"]
+    assert found["rewards"]["r"]["r2"] == pytest.approx(model.score(frame[names], frame["r"], horizon=2, **columns))
+    assert run(["score", "model", "rows.csv", "--backtest", "4", "--horizon", "3", "--json", "--quiet"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["backtests"]
+    whole = backtest(model, frame[names], frame["r"], cut=4, steps=3, time=frame["day"], **columns)
+    assert found["predicted"] == pytest.approx(whole.predicted.sum())
+
+
 def test_steps_of_tables_must_be_equal(rows):
     day = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300) % 10, "D")
     frame = rows.assign(day=day.astype(str))

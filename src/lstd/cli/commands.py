@@ -439,7 +439,7 @@ def _backtest(model: SavedKind, roles: Roles, given: ScoreOptions) -> int:
         tables = _tables(given, prepared_as(model.model, given.data), roles, MEMORY)
         rows, times = all_rows(tables, roles, model.model.settings.gamma, on_progress)
         (cut,) = parse_times("backtest", [given.backtest], times.dtype)
-        estimator = model.estimator(given.model)
+        estimator = model.unfitted(given.model)
         backtests = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
     if given.json:
         documents = [{"reward": reward, **one.document} for reward, one in backtests]

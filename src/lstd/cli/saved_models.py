@@ -86,6 +86,10 @@ class OfReturns:
 
         return estimator_of(self.model)
 
+    def unfitted(self, path: str) -> Predictor:
+        """Return an estimator with the same settings, for features without names."""
+        return self.estimator(path)
+
     def write(self, path: Path) -> None:
         """Write the model to a file."""
         write_record(path, SavedModel.of(self.model))
@@ -169,6 +173,15 @@ class OfSteps:
         if self.fitted is not None:
             return self.fitted
         return HorizonLSTD.of_record(self.model, path)
+
+    def unfitted(self, path: str) -> HorizonLSTD:
+        """Return an estimator with the same settings, for features without names."""
+        from sklearn.base import clone
+
+        estimator: HorizonLSTD = clone(self.estimator(path))
+        if self.model.age is not None:
+            estimator.set_params(age=self.model.age.place)
+        return estimator
 
     def write(self, path: Path) -> None:
         """Write the model to a file."""

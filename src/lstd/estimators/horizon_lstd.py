@@ -796,7 +796,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
     ridge_: Fitted[HorizonModel, Array] = Fitted(lambda model: model.ridge[: model.n_features])
     cv_results_: Fitted[HorizonModel, dict[str, Array]] = Fitted(lambda model: model.choice.results)
     coef_names_: Fitted[HorizonModel, NDArray[np.object_]] = Fitted(
-        lambda model: np.array(model.feature_names, dtype=object), weights=False
+        lambda model: np.array(model.column_names, dtype=object), weights=False
     )
     bias_check_: Fitted[HorizonModel, BiasCheck | str] = Fitted(lambda model: model.known_checks.bias)
     misfit_check_: Fitted[HorizonModel, MisfitCheck | str] = Fitted(lambda model: model.known_checks.misfit)

@@ -693,7 +693,7 @@ class HorizonModel(Record):
             "penalty": self.unit_of_penalty,
             "n_transitions": self.n_transitions,
             "n_episodes": self.n_episodes,
-            "features": self.feature_names,
+            "features": self.column_names,
             "rewards": self.reward_names,
             "intervals": solved.no_intervals or "yes",
         }
@@ -710,11 +710,15 @@ class HorizonModel(Record):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features, x0, x1, … if none were given, or of the columns that replace the age."""
-        names = self.names or tuple(f"x{j}" for j in range(self.n_given))
+        """Names of the features as they are given; x0, x1, … if they have none."""
+        return self.names or tuple(f"x{j}" for j in range(self.n_given))
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that have weights: of the features, or of those that replace the age."""
         if self.age is None:
-            return names
-        return self.age.names(names)
+            return self.feature_names
+        return self.age.names(self.feature_names)
 
     @property
     def reward_names(self) -> tuple[str, ...]:

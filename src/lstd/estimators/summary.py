@@ -99,7 +99,7 @@ class Summary(Description):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients: the features, and ``(intercept)`` last if there is one."""
-        return _names_of_coefficients(self.model)
+        return _with_intercept(self.model.feature_names, self.model.settings)
 
     @property
     def coefficients(self) -> Array:
@@ -358,7 +358,7 @@ class StepsSummary(Description):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients: of the columns of `coef_`, and ``(intercept)`` last if there is one."""
-        return _names_of_coefficients(self.model)
+        return _with_intercept(self.model.column_names, self.model.settings)
 
     @property
     def coefficients(self) -> Array:
@@ -493,11 +493,11 @@ def _doubts(negative: str, said: Sequence[str]) -> dict[str, str]:
     return facts
 
 
-def _names_of_coefficients(model: Model | HorizonModel) -> tuple[str, ...]:
+def _with_intercept(names: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
     """Return the names of the coefficients, that of the intercept last if there is one."""
-    if not model.settings.fit_intercept:
-        return model.feature_names
-    return (*model.feature_names, "(intercept)")
+    if not settings.fit_intercept:
+        return names
+    return (*names, "(intercept)")
 
 
 def _columns_of(coefficients: Array, interval: Interval | None, reward: int, level: float) -> list[list[str]]:
