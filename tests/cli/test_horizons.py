@@ -162,6 +162,7 @@ def test_the_shell_backtests_both_kinds_of_models(rows, capsys, horizon):
         whole = backtest(kind, frame[["a", "b"]], frame["r"], cut="2024-01-05", steps=steps, **columns)
         assert (one["steps"], one["rows"], one["cut"]) == (steps, 30, "2024-01-05")
         assert one["r2"] == pytest.approx(whole.r2)
+        assert one["own_mean_r2"] == pytest.approx(whole.own_mean_r2)
         assert one["predicted"] == pytest.approx(whole.predicted.sum())
     assert run(["score", "model", "rows.csv", "--backtest", "2024-01-05", "--horizon", "3"]) == 0
     assert "r: Backtest over 3 steps" in capsys.readouterr().out

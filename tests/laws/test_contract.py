@@ -204,7 +204,7 @@ def of_results(found: Backtest) -> np.ndarray:
     parts = []
     for one in (*found.earlier, found):
         total = one.total
-        parts += [one.value, one.observed, one.predicted, one.forecast, one.naive]
+        parts += [one.value, one.observed, one.predicted, one.forecast, one.naive, one.own_mean]
         parts += [[one.r2, one.n_left_out, total.prediction, total.lower, total.upper]]
     return np.concatenate(parts)
 

@@ -72,14 +72,15 @@ def test_steps_of_a_horizon_are_predicted_from_what_was_known_and_compared_as_th
     assert_close(found.observed, came, "sums")
     assert_close(found.r2, 1.0 - ((came - found.value) ** 2).sum() / ((came - came.mean()) ** 2).sum(), "solve")
     assert found.total.prediction == pytest.approx(found.value.sum() / came.sum())
-    naive_forecast = []
+    forecasts = []
     for row in np.flatnonzero(now):
         own = rows["episode"] == rows["episode"][row]
         rewards = np.nan_to_num(y[own])
         t = row - np.flatnonzero(own)[0]
-        naive_forecast.append(naive.forecast_of_steps_before(rewards, t, 5, 5, GAMMA))
-    assert_close(found.naive, naive_forecast, "sums")
-    assert_close(found.naive_r2, 1.0 - ((came - found.naive) ** 2).sum() / ((came - came.mean()) ** 2).sum(), "solve")
+        forecasts.append([naive.forecast_of_steps_before(rewards, t, 5, window, GAMMA) for window in (5, len(rewards))])
+    assert_close(np.column_stack([found.naive, found.own_mean]), np.array(forecasts), "sums")
+    for forecast, r2 in ((found.naive, found.naive_r2), (found.own_mean, found.own_mean_r2)):
+        assert_close(r2, 1.0 - ((came - forecast) ** 2).sum() / ((came - came.mean()) ** 2).sum(), "solve")
     assert str(found).startswith("Backtest over 5 steps\n")
 
 
@@ -158,7 +159,7 @@ def same(found, expected):
     """Assert that two backtests compare the same rows and give the same numbers."""
     assert found.n_left_out == expected.n_left_out
     assert found.subject.tolist() == expected.subject.tolist()
-    for name in ("value", "observed", "predicted", "forecast", "naive"):
+    for name in ("value", "observed", "predicted", "forecast", "naive", "own_mean"):
         assert_close(getattr(found, name), getattr(expected, name), "solve")
 
 
@@ -319,25 +320,41 @@ def test_a_cut_at_midnight_is_printed_as_a_date(unit):
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
-def test_the_table_says_at_how_many_cuts_the_naive_forecast_is_better():
+def test_the_table_says_at_how_many_cuts_a_naive_forecast_is_better():
     X, y, rows = customers(3)
     found = backtest(LSTD(GAMMA), X, y, cut=[16, 18, 20], steps=5, **rows)
     cuts = (*found.earlier, found)
 
-    def with_forecasts(bests):
+    def with_right(rights):
+        """The text of a backtest in which one forecast is right at each cut, and the others say 0."""
         changed = []
-        for one, best in zip(cuts, bests, strict=True):
-            forecasts = {"forecast": one.observed, "naive": np.zeros(len(one.observed))}
-            if best == "naive":
-                forecasts = {"forecast": np.zeros(len(one.observed)), "naive": one.observed}
+        for one, right in zip(cuts, rights, strict=True):
+            forecasts = {name: np.zeros(len(one.observed)) for name in ("forecast", "naive", "own_mean")}
+            forecasts[right] = one.observed
             changed.append(dataclasses.replace(one, earlier=(), **forecasts))
         return str(dataclasses.replace(changed[-1], earlier=tuple(changed[:-1])))
 
-    assert "aive forecast better" not in with_forecasts(["model"] * 3)
-    some = with_forecasts(["naive", "model", "naive"])
-    assert "Naive forecast better at 2 of 3 cuts: add what it knows" in some
+    assert "better at" not in with_right(["forecast"] * 3)
+    some = with_right(["naive", "forecast", "naive"])
+    assert "Naive forecast better at 2 of 3 cuts: add what it knows to the features, such as rates of recent" in some
     assert "or take it" not in some
-    assert with_forecasts(["naive"] * 3).endswith(", or take it.")
+    assert with_right(["naive"] * 3).endswith("recent steps, or take it.")
+    assert with_right(["own_mean"] * 3).endswith(
+        "\nOwn mean better at 3 of 3 cuts: add what it knows to the features, such as rates of all steps, or take it."
+    )
+    assert "Own mean better at 2 of 3 cuts" in with_right(["naive", "own_mean", "own_mean"])
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+def test_of_two_naive_forecasts_at_as_many_cuts_the_better_one_at_the_latest_is_named():
+    X, y, rows = customers(3)
+    found = backtest(LSTD(GAMMA), X, y, cut=20, steps=5, **rows)
+    wrong = np.full(len(found.observed), 1000.0)
+    nearly = found.observed + 0.01
+    text = str(dataclasses.replace(found, forecast=wrong, naive=nearly, own_mean=found.observed))
+    assert "Own mean better at 1 of 1 cuts" in text
+    text = str(dataclasses.replace(found, forecast=wrong, naive=found.observed, own_mean=nearly))
+    assert "Naive forecast better at 1 of 1 cuts" in text
 
 
 def test_calibration_is_of_deciles_of_the_prediction():

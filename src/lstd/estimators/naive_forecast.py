@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from lstd.data.repeated_steps import NaiveForecasts, naive_forecasts
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
 from lstd.estimators.folds import are_whole
@@ -227,19 +228,11 @@ def compare(rows: Rows, cuts: Sequence[Cut], steps: int, *, ahead: bool = False)
     return Compared(found, better, ahead)
 
 
-def _forecasts(rows: Rows, place: NDArray[np.intp], steps: NDArray[np.intp], longest: int) -> tuple[Array, Array]:
-    """Return what rows expect of some steps by the mean of up to `longest` steps before, and of all before, (N, m)."""
+def _forecasts(rows: Rows, place: NDArray[np.intp], steps: NDArray[np.intp], longest: int) -> NaiveForecasts:
+    """Return what rows expect of some steps by the mean of up to `longest` steps before, and of all before."""
     rewards = np.where(rows.full[:, np.newaxis], rows.y, 0.0)
-    total = np.vstack([np.zeros((1, rewards.shape[1])), np.cumsum(rewards, axis=0)])
     discounted = np.cumsum(rows.gamma ** np.arange(longest))  # of 1, 2, … steps
-    age = rows.age[place]
-
-    def repeated(n_before: NDArray[np.intp]) -> Array:
-        """Repeat the mean of some steps before."""
-        before = total[place] - total[place - n_before]
-        return np.asarray(before * (discounted[steps - 1] / n_before)[:, np.newaxis])
-
-    return repeated(np.minimum(age, longest)), repeated(age)
+    return naive_forecasts(rewards, place, rows.age[place], longest, discounted[steps - 1])
 
 
 def _second_counts(ratio: Array, p_value: Array) -> Flags:

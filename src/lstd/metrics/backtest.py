@@ -33,6 +33,7 @@ from lstd.data.doubts import remember_backtest, with_backtest
 from lstd.data.estimator_kinds import EstimatorOfReturns, EstimatorOfSteps, KnowsUnobserved
 from lstd.data.feature_arrays import dense
 from lstd.data.ids import last_rows, numbered
+from lstd.data.repeated_steps import naive_forecasts
 from lstd.data.takes import GIVE_HORIZON_ROWS, USE_WEIGHT, Takes
 from lstd.data.time_steps import ends_of_steps, exact_numbers
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
@@ -75,6 +76,8 @@ class Backtest:
     naive : ndarray
         A naive forecast of `observed`: the mean reward of up to k steps before the cut, in
         each of the steps after it; of a subject without any, the mean forecast of the others.
+    own_mean : ndarray
+        The same of the mean reward of all steps of the subject's episode before the cut.
     of_steps : bool
         Whether the model predicts the sum over k steps itself, as :class:`lstd.HorizonLSTD` does.
     earlier : tuple of Backtest
@@ -108,18 +111,24 @@ class Backtest:
     n_left_out: int
     level: float
     naive: Array
+    own_mean: Array
     of_steps: bool = False
     earlier: tuple[Backtest, ...] = ()
 
     @property
     def r2(self) -> float:
         """1 − Σ(R − f)² / Σ(R − R̄)²."""
-        return 1.0 - float(np.sum((self.observed - self.forecast) ** 2) / np.sum(self._deviations))
+        return self._r2_of(self.forecast)
 
     @property
     def naive_r2(self) -> float:
         """The same of the naive forecast, which a model should exceed."""
-        return 1.0 - float(np.sum((self.observed - self.naive) ** 2) / np.sum(self._deviations))
+        return self._r2_of(self.naive)
+
+    @property
+    def own_mean_r2(self) -> float:
+        """The same of the mean of all steps before, which a model should exceed too."""
+        return self._r2_of(self.own_mean)
 
     @property
     def total(self) -> Interval:
@@ -185,10 +194,10 @@ class Backtest:
         """Whether ΣR is within two standard errors of 0."""
         return not abs(self.observed.mean()) > 2.0 * _standard_error(self.observed, self.subject)
 
-    @property
-    def _deviations(self) -> Array:
-        """Squared deviations of R from its mean, (N,)."""
-        return np.asarray((self.observed - self.observed.mean()) ** 2)
+    def _r2_of(self, forecast: Array) -> float:
+        """Return R² of a forecast, (N,)."""
+        deviation = self.observed - self.observed.mean()
+        return 1.0 - float(np.sum((self.observed - forecast) ** 2) / np.sum(deviation**2))
 
     @property
     def _influence(self) -> Array:
@@ -217,6 +226,7 @@ class Backtest:
         numbers = {
             "r2": self.r2,
             "naive_r2": self.naive_r2,
+            "own_mean_r2": self.own_mean_r2,
             "predicted": float(self.predicted.sum()),
             "observed": float(self.observed.sum()),
         }
@@ -233,7 +243,7 @@ class Backtest:
         if not self.of_steps:
             title += f" ({self._advice} advised at gamma {self.gamma:g})"
         interval = f"{100 * self.level:g} % interval"
-        heads = ("cut", "rows", "left out", "R²", "naive R²", "predicted", "observed", "ratio", interval)
+        heads = ("cut", "rows", "left out", "R²", "naive R²", "own mean R²", "predicted", "observed", "ratio", interval)
         table = [heads, *(one._line() for one in (*self.earlier, self))]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [title]
@@ -242,21 +252,34 @@ class Backtest:
             lines.append("  ".join(cells))
         if self.earlier:
             lines.append("Choose by the latest cut.")
-        if self._naive_is_better:
-            lines.append(self._naive_is_better)
+        if self._better_forecast:
+            lines.append(self._better_forecast)
         return "\n".join(lines)
 
     @property
-    def _naive_is_better(self) -> str:
-        """At how many cuts the naive forecast has the larger R², and what to do; nothing where at none."""
+    def _better_forecast(self) -> str:
+        """At how many cuts a naive forecast has the larger R², and what to do; nothing where at none.
+
+        Of the two, it is the one that is better at more cuts; of as many, the one with the larger R² at the latest.
+        """
         cuts = (*self.earlier, self)
-        n_better = sum(one.naive_r2 > one.r2 for one in cuts)
+        r2 = np.array([one.r2 for one in cuts])
+        naive_r2 = np.array([one.naive_r2 for one in cuts])
+        own_mean_r2 = np.array([one.own_mean_r2 for one in cuts])
+        name = "Naive forecast"
+        rates = "rates of recent steps"
+        better_r2 = naive_r2
+        if (np.sum(own_mean_r2 > r2), own_mean_r2[-1]) > (np.sum(naive_r2 > r2), naive_r2[-1]):
+            name = "Own mean"
+            rates = "rates of all steps"
+            better_r2 = own_mean_r2
+        n_better = int(np.sum(better_r2 > r2))
         if not n_better:
             return ""
-        advice = "add what it knows to the features, such as rates of recent steps."
-        if all(one.naive_r2 > max(one.r2, 0.0) for one in cuts):
-            advice = "add what it knows to the features, such as rates of recent steps, or take it."
-        return f"Naive forecast better at {n_better} of {len(cuts)} cuts: {advice}"
+        advice = f"add what it knows to the features, such as {rates}"
+        if (better_r2 > np.maximum(r2, 0.0)).all():
+            advice += ", or take it"
+        return f"{name} better at {n_better} of {len(cuts)} cuts: {advice}."
 
     @property
     def _advice(self) -> str:
@@ -280,7 +303,7 @@ class Backtest:
         return f"A backtest of {self.steps} steps predicted {'; '.join(results)}."
 
     def _line(self) -> tuple[str, ...]:
-        """Return the line of the table: cut, rows, left out, both R², predicted, observed, ratio and its interval."""
+        """Return the line of the table, under its heads."""
         ratio = "sum near 0"
         interval = "–"
         if not self._near_zero:
@@ -293,6 +316,7 @@ class Backtest:
             str(self.n_left_out),
             f"{self.r2:.3f}",
             f"{self.naive_r2:.3f}",
+            f"{self.own_mean_r2:.3f}",
             f"{self.predicted.sum():.6g}",
             f"{self.observed.sum():.6g}",
             ratio,
@@ -483,6 +507,15 @@ def _check_rewards(data: Trajectories) -> None:
         raise InvalidInputError("`time` must be given with several episodes; got None. Pass the time of each row.")
 
 
+def _filled(forecast: Array) -> Array:
+    """Return a forecast (N,) with the mean of the others where there is none; 0 if there are no others."""
+    known = ~np.isnan(forecast)
+    mean = 0.0
+    if known.any():
+        mean = forecast[known].mean()
+    return np.where(known, forecast, mean)
+
+
 class _Log(NamedTuple):
     """All rows: T of them, in time order within each episode."""
 
@@ -574,6 +607,7 @@ class _Log(NamedTuple):
         if self.is_stream:
             folds = folds_of_stream(rows, steps)
         X = dense(data.X[rows])
+        recent, own_mean = self._naive(rows, steps)
         forecast = value - cross_fitted(ahead, value, X, folds)
         error = cross_fitted(observed - forecast, value, X, folds)
         result = Backtest(
@@ -588,7 +622,8 @@ class _Log(NamedTuple):
             subject=subject,
             n_left_out=len(active) - len(rows),
             level=level,
-            naive=self._naive(rows, steps),
+            naive=recent,
+            own_mean=own_mean,
             of_steps=self.sums_steps,
         )
         return result, _unobserved(model)
@@ -660,19 +695,14 @@ class _Log(NamedTuple):
                 break
         return later, factor, observed
 
-    def _naive(self, rows: NDArray[np.intp], steps: int) -> Array:
-        """Return the forecast that each of the next steps brings the mean reward of as many steps before."""
-        total = np.append(0.0, np.cumsum(np.nan_to_num(self.data.y)))  # of the rewards before each row
+    def _naive(self, rows: NDArray[np.intp], steps: int) -> list[Array]:
+        """Return two naive forecasts, by the mean reward of as many steps before, and of all before, (N,)."""
+        rewards = np.nan_to_num(self.data.y)[:, np.newaxis]
         (last,) = np.nonzero(last_rows(self.data.episode))
         first = np.append(0, last[:-1] + 1)
         begin = first[np.searchsorted(last, rows)]
-        n_before = np.minimum(rows - begin, steps)
-        received = total[rows] - total[rows - n_before]
-        known = n_before > 0
-        mean = np.divide(received, n_before, out=np.zeros(len(rows)), where=known)
-        if known.any():
-            mean[~known] = mean[known].mean()
-        return np.asarray(mean * np.sum(self.gamma ** np.arange(steps)))
+        discounted = np.full(len(rows), np.sum(self.gamma ** np.arange(steps)))
+        return [_filled(np.ravel(one)) for one in naive_forecasts(rewards, rows, rows - begin, steps, discounted)]
 
     def _check_known(self, cut: Any, known: Flags, active: NDArray[np.intp]) -> None:
         """Refuse a cut before which no transition lies, or after which nothing does."""
