@@ -346,6 +346,19 @@ def test_the_table_says_at_how_many_cuts_a_naive_forecast_is_better():
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+def test_naive_forecasts_of_who_comes_at_the_cut_are_those_of_the_model():
+    X, y, rows = customers(3)
+    late = (rows["episode"] % 3 == 0) & (rows["time"] < 20)
+    kept = {name: column[~late] for name, column in rows.items()}
+    found = backtest(LSTD(GAMMA), X[~late], y[~late], cut=20, steps=5, **kept)
+    new = np.unique(rows["episode"]) % 3 == 0
+    assert new.any()
+    for forecast in (found.naive, found.own_mean):
+        np.testing.assert_array_equal(forecast[new], found.forecast[new])
+        assert not np.isclose(forecast[~new], found.forecast[~new]).any()
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_of_two_naive_forecasts_at_as_many_cuts_the_better_one_at_the_latest_is_named():
     X, y, rows = customers(3)
     found = backtest(LSTD(GAMMA), X, y, cut=20, steps=5, **rows)

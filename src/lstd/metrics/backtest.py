@@ -75,7 +75,7 @@ class Backtest:
         Level of intervals.
     naive : ndarray
         A naive forecast of `observed`: the mean reward of up to k steps before the cut, in
-        each of the steps after it; of a subject without any, the mean forecast of the others.
+        each of the steps after it; of a subject without any, `forecast`.
     own_mean : ndarray
         The same of the mean reward of all steps of the subject's episode before the cut.
     of_steps : bool
@@ -507,15 +507,6 @@ def _check_rewards(data: Trajectories) -> None:
         raise InvalidInputError("`time` must be given with several episodes; got None. Pass the time of each row.")
 
 
-def _filled(forecast: Array) -> Array:
-    """Return a forecast (N,) with the mean of the others where there is none; 0 if there are no others."""
-    known = ~np.isnan(forecast)
-    mean = 0.0
-    if known.any():
-        mean = forecast[known].mean()
-    return np.where(known, forecast, mean)
-
-
 class _Log(NamedTuple):
     """All rows: T of them, in time order within each episode."""
 
@@ -607,8 +598,8 @@ class _Log(NamedTuple):
         if self.is_stream:
             folds = folds_of_stream(rows, steps)
         X = dense(data.X[rows])
-        recent, own_mean = self._naive(rows, steps)
         forecast = value - cross_fitted(ahead, value, X, folds)
+        recent, own_mean = self._naive(rows, steps, forecast)
         error = cross_fitted(observed - forecast, value, X, folds)
         result = Backtest(
             cut=cut,
@@ -695,14 +686,18 @@ class _Log(NamedTuple):
                 break
         return later, factor, observed
 
-    def _naive(self, rows: NDArray[np.intp], steps: int) -> list[Array]:
-        """Return two naive forecasts, by the mean reward of as many steps before, and of all before, (N,)."""
+    def _naive(self, rows: NDArray[np.intp], steps: int, forecast: Array) -> list[Array]:
+        """Return two naive forecasts, by the mean reward of as many steps before, and of all before, (N,).
+
+        A row without steps before it has the `forecast` of the model, so that it decides nothing.
+        """
         rewards = np.nan_to_num(self.data.y)[:, np.newaxis]
         (last,) = np.nonzero(last_rows(self.data.episode))
         first = np.append(0, last[:-1] + 1)
         begin = first[np.searchsorted(last, rows)]
         discounted = np.full(len(rows), np.sum(self.gamma ** np.arange(steps)))
-        return [_filled(np.ravel(one)) for one in naive_forecasts(rewards, rows, rows - begin, steps, discounted)]
+        found = naive_forecasts(rewards, rows, rows - begin, steps, discounted)
+        return [np.where(rows > begin, np.ravel(one), forecast) for one in found]
 
     def _check_known(self, cut: Any, known: Flags, active: NDArray[np.intp]) -> None:
         """Refuse a cut before which no transition lies, or after which nothing does."""
