@@ -24,7 +24,7 @@ Rows = dict[str, Any]
 
 def range_of_one(steps: Steps) -> Rows | None:
     """range-of-one: the 90 % range of each subject's next steps; None where it is refused."""
-    X = steps.rates(steps.window)
+    X = steps.rates(steps.window, low=0.0)
     rows = {"y": steps.table["y"], "episode": steps.table["subject"], "terminated": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -51,7 +51,7 @@ def arms(steps: Steps) -> Rows:
 
     The planted effect makes every reward of one arm larger by a fifth, so that its true size is a fifth of the value.
     """
-    X = steps.rates(steps.window)
+    X = steps.rates(steps.window, low=0.0)
     table = steps.table
     subject = table["subject"].to_numpy()
     begins = np.append(True, subject[1:] != subject[:-1])

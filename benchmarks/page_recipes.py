@@ -112,47 +112,73 @@ class Steps(NamedTuple):
         """Steps of a backtest: the horizon, if it is at most a third of the log."""
         return min(self.log.horizon, max(1, self.length // 3))
 
-    def rates(self, window: int) -> pd.DataFrame:
-        """Features that `from_events` gives with a window, of all events of a panel; of counts, if each counts one."""
-        first = "counted" if self.panel else "apart"
-        return self.rates_with(first, window)
+    def rates(self, window: int, *, mean_at: float | None = None, **settings: Any) -> pd.DataFrame:
+        """Features that `from_events` gives with a window; of a panel, those of both kinds that predict better.
 
-    def rates_with(self, first: str, window: int) -> pd.DataFrame:
-        """Features with the first events apart or counted."""
+        They do so in a backtest with some settings, as the warning of a panel says.
+        """
+        return self.best([self.rates_with(first, window, mean_at) for first in self.firsts], **settings)
+
+    @property
+    def firsts(self) -> tuple[str, ...]:
+        """What the first events may be: apart, or counted in a panel."""
+        return ("apart", "counted") if self.panel else ("apart",)
+
+    def best(self, candidates: list[pd.DataFrame], **settings: Any) -> pd.DataFrame:
+        """Return the features with the largest R² at the latest cut of a backtest; the first ones if none can be."""
+        if len(candidates) == 1 or not self.cuts:
+            return candidates[0]
+        return max(candidates, key=lambda X: self.backtested(X, **settings).r2)
+
+    def rates_with(self, first: str, window: int, mean_at: float | None = None) -> pd.DataFrame:
+        """Features with the first events apart or counted; of counts, if each event counts one."""
         amount = None if self.log.of_counts else "amount"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PanelWarning)
-            found = from_log(self.log, amount=amount, window=window, first=first)
+            found = from_log(self.log, amount=amount, window=window, first=first, mean_at=mean_at)
         X: pd.DataFrame = found.to_arrays(frame="pandas")["X"]
         return X
 
     def naive(self) -> Array:
-        """Predict that each of the next steps brings the mean of up to the same number of steps before."""
+        """Predict that each of the next steps brings the mean of up to as many before; NaN where there are none."""
         inside = (self.back > 0) & (self.back <= self.log.horizon)
         mean = self.table["y"][inside].groupby(self.table["subject"][inside]).mean()
-        predicted = self.log.horizon * mean.reindex(self.table["subject"][self.now]).fillna(0.0)
-        return np.asarray(predicted.to_numpy())
+        return np.asarray(self.log.horizon * mean.reindex(self.table["subject"][self.now]).to_numpy())
 
     def own_mean(self) -> Array:
-        """Predict that each of the next steps brings the mean of all steps before."""
+        """Predict that each of the next steps brings the mean of all steps before; NaN where there are none."""
         mean = self.table["y"].groupby(self.table["subject"]).mean()
-        return np.asarray(self.log.horizon * mean.reindex(self.table["subject"][self.now]).fillna(0.0).to_numpy())
+        return np.asarray(self.log.horizon * mean.reindex(self.table["subject"][self.now]).to_numpy())
 
-    def forecast(self, text: str) -> Array:
-        """Return the naive forecast that a warning names, by its text."""
-        return self.own_mean() if "the mean of all steps before" in text else self.naive()
+    def forecast(self, X: pd.DataFrame, **settings: Any) -> Array | None:
+        """Return the naive forecast that the table of a backtest says to take, if it says so in its last line."""
+        if not self.cuts:
+            return None
+        *_, last = str(self.backtested(X, **settings)).splitlines()
+        if not last.endswith("or take it."):
+            return None
+        return self.own_mean() if last.startswith("Own mean") else self.naive()
 
-    def backtested(self, X: pd.DataFrame) -> list[Any]:
-        """Return backtests of `HorizonLSTD` at up to three cuts, the latest one last."""
-        back = self.back.astype(float)
+    @property
+    def cuts(self) -> list[float]:
+        """Times of up to three cuts of a backtest, the latest one last; none of a log of one step."""
         steps = self.tested
         cuts = [-float(steps + more) for more in (steps // 2, steps // 4, 0)]
-        cuts = [*dict.fromkeys(cut for cut in cuts if -cut < self.length)]
-        roles = {"episode": self.table["subject"], "terminated": False, "time": -back}
+        return [*dict.fromkeys(cut for cut in cuts if -cut < self.length)]
+
+    @property
+    def earliest(self) -> float | None:
+        """When the earliest cut is, in the time of the log."""
+        return self.log.until + self.log.step * self.cuts[0] if self.cuts else None
+
+    def backtested(self, X: pd.DataFrame, **settings: Any) -> Any:
+        """Return a backtest of `HorizonLSTD`."""
+        steps = self.tested
+        roles = {"episode": self.table["subject"], "terminated": False, "time": -self.back.astype(float)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = backtest(HorizonLSTD(steps, low=0.0), X, self.table["y"], cut=cuts, steps=steps, **roles)
-        return [*found.earlier, found]
+            model = HorizonLSTD(steps, **settings)
+            return backtest(model, X, self.table["y"], cut=self.cuts, steps=steps, **roles)
 
     def fitted(self, X: pd.DataFrame, **settings: Any) -> Fitted:
         """Fit `HorizonLSTD` to the rows, and predict the last ones."""
@@ -170,7 +196,10 @@ class Steps(NamedTuple):
         aged = "age" in settings
         if advice == NAIVE:
             plain = self.fitted(X, **settings)
-            return plain._replace(predicted=self.forecast(plain.warned[NAIVE]))
+            forecast = self.forecast(X, **settings)
+            if forecast is None:
+                return plain
+            return taken(forecast, plain)
         text = ""
         if advice == MISFIT and not aged:
             text = self.fitted(X, **settings).warned.get(MISFIT, "")
@@ -224,43 +253,45 @@ SETTINGS_ADVISED: dict[str, Settings] = {
 def readme(steps: Steps, advice: str | None = None) -> Fitted:
     """README, and coming-from for shops: rates with a window of a third of the horizon."""
     if advice == PANEL:
-        return steps.fitted(steps.rates(steps.window), low=0.0)
+        return steps.fitted(steps.rates(steps.window, low=0.0), low=0.0)
     ours = steps.advised(steps.rates_with("apart", steps.window), advice, {"low": 0.0})
     if steps.panel:
         ours.warned[PANEL] = steps.panel
     return ours
 
 
-def with_panel(steps: Steps, ours: Fitted, window: int, settings: Settings) -> Fitted:
-    """Add what a page that follows the warning of a panel would have predicted without."""
+def with_panel(steps: Steps, ours: Fitted, apart: pd.DataFrame, settings: Settings) -> Fitted:
+    """Add what a page that follows the warning of a panel would have predicted with the first events apart."""
     if not steps.panel:
         return ours
-    apart = steps.fitted(steps.rates_with("apart", window), **settings)
-    return ours._replace(before=ours.before | {PANEL: apart.predicted})
+    return ours._replace(before=ours.before | {PANEL: steps.fitted(apart, **settings).predicted})
 
 
-def naive_forecast(steps: Steps, plain: Fitted) -> Fitted:
-    """Take the naive forecast, for which there is no interval, in place of a model."""
-    predicted = steps.forecast(plain.warned.get(NAIVE, ""))
-    total = float(predicted.sum())
-    return Fitted(predicted, total, np.nan, np.nan, {}, {NAIVE: plain.predicted})
+def taken(forecast: Array, plain: Fitted) -> Fitted:
+    """Take a naive forecast, for which there is no interval, in place of a model, where a subject has steps before."""
+    predicted = np.where(np.isnan(forecast), plain.predicted, forecast)
+    return Fitted(predicted, float(predicted.sum()), np.nan, np.nan, {}, {NAIVE: plain.predicted})
 
 
 def first_model(steps: Steps, advice: str | None = None) -> Fitted:
-    """first-model: as README, with all events of a panel; the naive forecast where `fit` says that it is better.
+    """first-model: as README, with what predicts better of a panel in a backtest.
 
-    Where the check finds a misfit, the page adds an age, unless that extrapolates.
+    The naive forecast where `fit` says that it is better, and a backtest to take it. Where the check finds a misfit,
+    the page adds an age, unless that extrapolates.
     """
-    return with_panel(steps, first_model_of(steps, advice), steps.window, {"low": 0.0})
+    apart = steps.rates_with("apart", steps.window, steps.earliest)
+    return with_panel(steps, first_model_of(steps, advice), apart, {"low": 0.0})
 
 
 def first_model_of(steps: Steps, advice: str | None) -> Fitted:
     """first-model without what the page would have predicted otherwise."""
-    X = steps.rates(steps.window)
     settings = {"low": 0.0}
+    X = steps.rates(steps.window, mean_at=steps.earliest, **settings)
     plain = steps.fitted(X, **settings)
     if NAIVE in plain.warned:
-        return naive_forecast(steps, plain)
+        forecast = steps.forecast(X, **settings)
+        if forecast is not None:
+            return taken(forecast, plain)
     if MISFIT not in plain.warned:
         if advice is None:
             return plain
@@ -277,27 +308,25 @@ def first_model_of(steps: Steps, advice: str | None) -> Fitted:
 
 
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
-    """never-goodbye: rates with the window that predicts best in a backtest; the naive forecast if it is better there.
-
-    It must be better at each cut, and better than the mean.
-    """
+    """never-goodbye: rates with the window that predicts best in a backtest; the naive forecast if that says so."""
     most = max(1, steps.length // 3)
     windows = [*dict.fromkeys(min(most, max(1, round(share * steps.log.horizon))) for share in (1 / 3, 2 / 3, 1.0))]
-    found = {window: steps.backtested(steps.rates(window)) for window in windows}
-    best = max(windows, key=lambda window: found[window][-1].r2)
-    X = steps.rates(best)
-    if all(one.naive_r2 > max(one.r2, 0.0) for one in found[best]):
-        ours = naive_forecast(steps, steps.fitted(X, low=0.0))
-    else:
-        ours = steps.advised(X, advice, {"low": 0.0})
-    return with_panel(steps, ours, best, {"low": 0.0})
+    settings = {"low": 0.0}
+    candidates = [steps.rates_with(first, window, steps.earliest) for first in steps.firsts for window in windows]
+    apart = steps.best(candidates[: len(windows)], **settings)
+    X = steps.best(candidates, **settings)
+    forecast = steps.forecast(X, **settings)
+    ours = steps.advised(X, advice, settings)
+    if forecast is not None:
+        ours = taken(forecast, ours)
+    return with_panel(steps, ours, apart, settings)
 
 
 def next_twelve_months(steps: Steps, advice: str | None = None) -> Fitted:
     """next-twelve-months: rates, λ and α chosen from the data."""
     settings: Settings = {"lmbda": "auto", "alpha": "auto", "low": 0.0}
-    ours = steps.advised(steps.rates(steps.window), advice, settings)
-    return with_panel(steps, ours, steps.window, settings)
+    ours = steps.advised(steps.rates(steps.window, **settings), advice, settings)
+    return with_panel(steps, ours, steps.rates_with("apart", steps.window), settings)
 
 
 # --------------------------------------------------------------------------------- the time to an event, from entry on

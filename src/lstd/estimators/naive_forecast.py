@@ -128,7 +128,8 @@ class Compared(NamedTuple):
             f"Predictions of {found.steps} steps{fitted} have {found.ratio[worst]:.2f} times the error (root mean "
             f"square) of a forecast that repeats {brought}, on {found.n_rows} rows. So the features leave out much of "
             "what is known of each subject. Add the mean reward of its last steps as a feature, and that of all steps "
-            f"since it was first seen; or take the forecast, if `lstd.metrics.backtest` says the same.{note}",
+            "since it was first seen. Or take the forecast that `lstd.metrics.backtest` names in its last line, if it "
+            f"says so.{note}",
             MisfitWarning,
         )
 

@@ -2,7 +2,8 @@
 
 The first event of a customer made it part of the log, and says little of what follows; so it is apart from the others
 unless `first` is "counted". In a panel, the first event is a step like any other. Without it, rates have one step less
-to go by, which is much where few steps are known, and ids differ far more than each of them varies.
+to go by, which is much where few steps are known, and ids differ far more than each of them varies. Where the rates of
+all events predict worse even so, such as where figures grow from step to step, only a comparison tells.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def warn_of_panel(known: Known) -> None:
         return
     warn(
         f"{share:.0%} of the steps have an event, one each, so the log is a panel: the first event of an id is a step "
-        'like any other, but the rates leave it out. Give `first="counted"`.',
+        'like any other, but the rates leave it out. Compare with `first="counted"` by `lstd.metrics.backtest`, and '
+        "take what predicts better.",
         PanelWarning,
     )
