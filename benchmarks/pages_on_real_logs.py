@@ -150,8 +150,10 @@ def of_practitioners(steps: Steps) -> Iterator[Other]:
     """Yield predictions of what comes by models of purchases, regressions on complete windows, and one's own mean."""
     log = steps.log
     today = steps.table[steps.now]
-    age = today["since_first"].to_numpy()
-    yield Other("own mean", today["repeat_amount"].to_numpy() / age * log.horizon)
+    known = log.events[log.events["time"] < log.until].groupby("id")
+    seen = np.ceil((log.until - known["time"].min()) / log.step - 1e-9)  # steps, that of the first event included
+    mean = (known["amount"].sum() / seen).reindex(today["subject"]).to_numpy()
+    yield Other("own mean", log.horizon * mean)
     last = steps.table.groupby("subject")["y"].apply(lambda y: y.iloc[-1 - log.horizon : -1].sum())
     yield Other("the steps before", last.reindex(today["subject"]).to_numpy())
     yield from on_windows(steps)
