@@ -35,7 +35,7 @@ def said(log, **arguments):
 @pytest.mark.parametrize("missing", [0.0, 0.05])
 def test_a_panel_is_named_with_the_remedy(missing):
     (text,) = said(yearly(missing=missing))
-    assert 'first="counted"' in text
+    assert 'Compare with `first="counted"` by `lstd.metrics.backtest`' in text
     assert f"{1.0 - missing:.0%}"[0] == text[0]
 
 
