@@ -188,3 +188,30 @@ def test_few_rows_and_short_episodes_are_not_compared():
         X, y, rows, _ = log(3, weeks=4)
         stream = HorizonLSTD(2).fit(X, np.nan_to_num(y))
     assert found_by(stream).n_rows > 50  # one long stream, in blocks
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.1, 1e9 / 3])
+def test_a_forecast_without_error_but_for_rounding_is_no_reason_to_warn(reward):
+    random = np.random.default_rng(5)
+    lengths = random.integers(30, 60, 80)  # long ago begun, so that all who are compared stay
+    episode = np.repeat(np.arange(80), lengths)
+    y = np.full(len(episode), reward)
+    y[np.cumsum(lengths) - 1] = np.nan
+    X = random.normal(size=(len(y), 2))
+    with warnings.catch_warnings(action="error", category=MisfitWarning):
+        model = HorizonLSTD(HORIZON).fit(X, y, episode=episode, terminated=False)
+    assert found_by(model).ratio == 1.0
+    assert found_by(model).p_value == 1.0
+
+
+def test_one_step_is_not_many():
+    X, y, rows, _ = log(2)
+    said = said_of_forecasts(HorizonLSTD(1), X, y, **rows)
+    assert said.startswith("Predictions of one step, fitted to what was known before them, have ")
+    assert "1 steps" not in said
+
+
+def test_the_summary_says_how_likely_a_ratio_is_by_chance():
+    X, y, rows, rate = log(2)
+    model = HorizonLSTD(HORIZON).fit(np.column_stack([X, rate]), y, **rows)
+    assert str(model.summary().facts["naive forecast"]).endswith(" rows (p = 1)")

@@ -48,6 +48,7 @@ _LIKELY = 0.05  # p-value below which there is a warning of such a ratio
 _FEWEST = 6  # groups that can be compared
 _FEWEST_ROWS = 50  # of blocks of a stream
 _BLOCK = 2  # length of a block of a stream, in multiples of the horizon
+_ROUNDING = 1e-9  # of what came and its forecast
 _FLOOR = 0.1  # of the mean size, which a size exceeds
 _PART = 3  # of the longest episode, at most, is looked at ahead
 _MOST_CUTS = 8
@@ -83,9 +84,11 @@ class NaiveForecast:
     def text(self) -> str:
         """The errors beside one another."""
         ratios = ", ".join(f"{ratio:.2f}" for ratio in self.ratio)
+        p_values = ", ".join(f"{p_value:.2g}" for p_value in self.p_value)
+        steps = "step" if self.steps == 1 else f"{self.steps} steps"
         return (
-            f"the error of predictions is {ratios} times that of a forecast that repeats the {self.steps} steps "
-            f"before, or the mean of all before, on {self.n_rows} rows"
+            f"the error of predictions is {ratios} times that of a forecast that repeats the {steps} before, or the "
+            f"mean of all before, on {self.n_rows} rows (p = {p_values})"
         )
 
 
@@ -118,14 +121,18 @@ class Compared(NamedTuple):
         if not found.is_better.any():
             return
         worst = int(np.argmax(np.where(found.is_better, found.ratio, 0.0)))
+        steps = f"{found.steps} steps"
         brought = "what as many steps before brought"
+        if found.steps == 1:
+            steps = "one step"
+            brought = "what the step before brought"
         if self.repeats_all[worst]:
             brought = "the mean of all steps before"
         fitted = ""
         if self.ahead:
             fitted = ", fitted to what was known before them,"
         warn(
-            f"Predictions of {found.steps} steps{fitted} have {found.ratio[worst]:.2f} times the error (root mean "
+            f"Predictions of {steps}{fitted} have {found.ratio[worst]:.2f} times the error (root mean "
             f"square) of a forecast that repeats {brought}, on {found.n_rows} rows. So the features leave out much of "
             "what is known of each subject. Add the mean reward of its last steps as a feature, and that of all steps "
             "since it was first seen. Or take the forecast that `lstd.metrics.backtest` names in its last line, if it "
@@ -207,8 +214,8 @@ def compare(rows: Rows, cuts: Sequence[Cut], steps: int, *, ahead: bool = False)
     ratios = []
     p_values = []
     for naive in _forecasts(rows, place, np.concatenate([cut.steps for cut in cuts]), steps):
-        square = (came - predicted) ** 2
-        square_of_naive = (came - naive) ** 2
+        square = _square_error(came, predicted)
+        square_of_naive = _square_error(came, naive)
         sizes = 0.5 * (np.abs(predicted) + np.abs(naive))
         worse = weight[:, np.newaxis] * (square - square_of_naive)
         p_value = _student(group, _in_proportion(worse, sizes))
@@ -234,6 +241,13 @@ def _forecasts(rows: Rows, place: NDArray[np.intp], steps: NDArray[np.intp], lon
     rewards = np.where(rows.full[:, np.newaxis], rows.y, 0.0)
     discounted = np.cumsum(rows.gamma ** np.arange(longest))  # of 1, 2, … steps
     return naive_forecasts(rewards, place, rows.age[place], longest, discounted[steps - 1])
+
+
+def _square_error(came: Array, forecast: Array) -> Array:
+    """Return squared errors of forecasts (N, m); 0 for rounding, as that of sums over the rows before."""
+    error = came - forecast
+    is_rounding = np.abs(error) <= _ROUNDING * (np.abs(came) + np.abs(forecast))
+    return np.where(is_rounding, 0.0, error**2)
 
 
 def _second_counts(ratio: Array, p_value: Array) -> Flags:
