@@ -414,6 +414,10 @@ def test_fewer_blocks_are_kept_where_memory_holds_no_more(monkeypatch):
         InvalidInputError, match=r"at least 5 blocks.* a `horizon` of 80 each takes 1.17 MiB.* kept 3 in 4 MiB"
     ):
         none.predict_interval(X)
+    monkeypatch.setattr(horizon_model, "BYTES", 2**20)
+    none = HorizonLSTD(80, check=False).fit(X, **data)
+    with pytest.raises(InvalidInputError, match=r'1.17 MiB, and n_blocks="auto" keeps none where fewer than two fit'):
+        none.predict_interval(X)
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_curve", "predict_interval", "contributions"])

@@ -321,9 +321,9 @@ def text_of_growing(rows: Rows, found: Growing) -> str:
         both.append(f"that only fall within an episode ({names}) have their least values")
     return (
         f"Features {' and those '.join(both)} in horizon rows, where no row "
-        "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
-        "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
-        "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
+        "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Leave "
+        "them out, or use features that stay in the range seen before: recent rates, shrunken rates such as (total + "
+        "a) / (age + b), or a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
     )
 
 

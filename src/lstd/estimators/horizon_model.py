@@ -457,7 +457,7 @@ class HorizonModel(Record):
         texts = {
             UnobservedWarning: with_backtest(little_observed(share, COMPLETED_STEPS), tested),
             ExtrapolationWarning: self._extrapolation_doubt(rows),
-            BoundsWarning: beyond_bounds(predictions, bounds, "a smaller `horizon`"),
+            BoundsWarning: beyond_bounds(predictions, bounds, "a smaller `horizon`, or `low` and `high`"),
             RidgeWarning: self._scales_doubt(rows),
         }
         for category, text in texts.items():
@@ -875,9 +875,12 @@ def _affordable(n: int, horizon: int) -> int:
 def _too_few_fit(n: int, horizon: int, limit: int) -> str:
     """Say that memory holds too few blocks of n weights for intervals."""
     size = _BYTES_OF_PAIR * n**2 * horizon / 2**20
+    kept = f"kept {limit}"
+    if not limit:
+        kept = "keeps none where fewer than two fit"
     return (
         f"Intervals need at least {FEWEST_BLOCKS} blocks of the data; with {n} weights and a `horizon` of {horizon} "
-        f'each takes {size:.3g} MiB, and n_blocks="auto" kept {limit} in {BYTES >> 20} MiB. Use n_blocks=10 if there '
+        f'each takes {size:.3g} MiB, and n_blocks="auto" {kept} in {BYTES >> 20} MiB. Use n_blocks=10 if there '
         "is memory, longer steps and a smaller `horizon`, or fewer features."
     )
 

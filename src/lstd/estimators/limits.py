@@ -167,11 +167,11 @@ def is_material(moved: Array, predictions: Array, square: Array) -> bool:
     return not np.all(is_small & keeps_total)
 
 
-_SMALLER = 'a smaller `gamma` or the `variant` "uncorrected"'
+SMALLER = 'a smaller `gamma` or the `variant` "uncorrected"'
 
 
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
-def beyond_bounds(prediction: Array, bounds: Array | None, remedy: str = _SMALLER) -> str:
+def beyond_bounds(prediction: Array, bounds: Array | None, remedy: str = SMALLER) -> str:
     """Say how far predictions (T, m) are outside of bounds (2, m), and what to do; empty if they are not."""
     if len(prediction) < FEWEST or bounds is None:
         return ""
@@ -200,7 +200,7 @@ def far_beyond_bounds(prediction: Array, bounds: Array | None) -> str:
         return ""
     j = int(np.argmax(far))
     certain = np.mean(distance(prediction[:, j], bounds[:, j]) ** 2) / np.var(prediction[:, j])
-    return _text_beyond(prediction[:, j], bounds[:, j], float(certain), _SMALLER)
+    return _text_beyond(prediction[:, j], bounds[:, j], float(certain), SMALLER)
 
 
 def _text_beyond(prediction: Array, bounds: Array, certain: float, remedy: str) -> str:

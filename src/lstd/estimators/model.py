@@ -45,7 +45,7 @@ from lstd.errors import (
     UnobservedWarning,
     warn,
 )
-from lstd.estimators.limits import Limits, beyond_bounds, negative_values
+from lstd.estimators.limits import SMALLER, Limits, beyond_bounds, negative_values
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, MatrixFree, MisfitCheck, Origin, Selection, Solved, needs_matrix
 from lstd.files import read_record, write_record
@@ -462,7 +462,7 @@ class Model(Record):
         negative = ""
         if not self.solution.unbounded:
             prediction = self.predict(rows.part).reshape(-1, rows.y.shape[1])
-            outside = beyond_bounds(prediction, self.bounds)
+            outside = beyond_bounds(prediction, self.bounds, f"{SMALLER}, or clip=True in `predict`")
             if self.limits is not None:
                 negative = negative_values(prediction, self.limits.rewards[0], "clip=True, an argument of predict,")
         if "importance_ratio" in rows.given:
