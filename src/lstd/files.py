@@ -48,7 +48,7 @@ from lstd.errors import InvalidInputError, OutputError
 
 T = TypeVar("T")
 
-VERSION = 17
+VERSION = 18
 BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what content of another form raises
 # No space, quota or file size left: a failed output. Any other error is the fault of the folder.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)

@@ -51,6 +51,7 @@ from lstd.estimators.limits import Limits, beyond_bounds, is_material, negative_
 from lstd.estimators.linear import Linear
 from lstd.estimators.model_parts import Checks, HeldOut, Origin
 from lstd.estimators.naive_forecast import NaiveForecast
+from lstd.estimators.shared_shocks import SharedShock
 from lstd.estimators.step_spread import StepSpread
 from lstd.statistics.blocks import check_n_blocks
 from lstd.statistics.horizon_grid import weights_of_grid
@@ -121,6 +122,7 @@ class HorizonModel(Record):
     held_out: HeldOut | None = None  # the same for predictions of folds of these rows
     naive: NaiveForecast | None = None  # the same beside a naive forecast
     spread: StepSpread | None = None  # the variance about the predictions, by the same rows
+    shock: SharedShock | None = None  # what all rows share of it; None if no cut could be looked at
     share_at_fit: float | None = None  # of the steps of all returns that was observed, without a column of ones
     negative: str = ""  # that predictions are negative where no reward is, and what to do
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
@@ -216,6 +218,7 @@ class HorizonModel(Record):
             held_out=None,
             naive=None,
             spread=None,
+            shock=None,
             share_at_fit=None,
             **about,
         )
@@ -626,8 +629,8 @@ class HorizonModel(Record):
             find_noise=partial(self._noise, windows),
         )
 
-    def _noise(self, windows: Windows, columns: Features) -> Noise:
-        """Return how the returns of windows scatter about predictions, from columns that have weights."""
+    def _noise(self, windows: Windows, columns: Features, values: Array) -> Noise:
+        """Return how the returns of windows scatter about predictions (T, k), from columns that have weights."""
         if not windows.begin_at_once:
             raise InvalidInputError(
                 f'`horizon` must be a number of steps with `of` "{RETURN}": how the rewards of a window scatter is not '
@@ -637,7 +640,10 @@ class HorizonModel(Record):
             raise InvalidInputError(_NO_SPREAD)
         intercept = self.settings.fit_intercept
         variances = [self.spread.variance(columns, b, intercept=intercept) for _, b in windows.pairs]
-        return Noise(np.hstack(variances), np.tile(self.spread.freedom, len(windows.pairs)))
+        noise = Noise.of_independent_rows(np.hstack(variances), np.tile(self.spread.freedom, len(windows.pairs)))
+        if self.shock is None:
+            return noise
+        return noise._replace(shared=self.shock.deviation(values), shared_freedom=self.shock.freedom)
 
     def _bounds_of(self, windows: Windows) -> tuple[float | Array | None, float | Array | None]:
         """Return the bounds of predictions for windows: one for all of them, or one for each window and reward."""
@@ -702,6 +708,8 @@ class HorizonModel(Record):
             facts["held-out R²"] = round(self.held_out.score, 6)
         if self.naive is not None:
             facts["naive forecast"] = self.naive.text
+        if self.shock is not None and self.shock.is_seen:
+            facts["shared shock"] = self.shock.text
         if self.negative:
             facts["negative"] = self.negative
         if self.said:

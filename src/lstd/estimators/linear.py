@@ -72,7 +72,8 @@ class Linear:
     steps : tuple of int
         Number of steps that each window of values sums over; empty for all that is still to come.
     find_noise : callable, optional
-        Returns how returns scatter about predictions, from columns (T, n); raises InvalidInputError if it is not known.
+        Returns how returns scatter about predictions, from columns (T, n) and predictions (T, k) that no range limits;
+        raises InvalidInputError if it is not known.
     """
 
     coef: Array
@@ -89,7 +90,7 @@ class Linear:
     high: float | Array | None = None
     age: AgeColumns | None = None
     steps: tuple[int, ...] = ()
-    find_noise: Callable[[Features], Noise] | None = None
+    find_noise: Callable[[Features, Array], Noise] | None = None
 
     @property
     def n_features(self) -> int:
@@ -164,6 +165,10 @@ class Linear:
         """Return values, (T,) or (T, k), from columns (T, n)."""
         return product("X", columns, self.coef.T, self.intercept, self.names)
 
+    def _values_2d(self, columns: Features) -> Array:
+        """Return values, (T, k), from columns (T, n)."""
+        return self._values(columns).reshape(columns.shape[0], len(self.rewards))
+
     @property
     def is_bounded(self) -> bool:
         """Whether predictions are limited to a range."""
@@ -193,8 +198,7 @@ class Linear:
     def along(self, phi: Features, weights: ArrayLike | None) -> Points:
         """Return what influences are multiplied by, of rows or of their weighted sum."""
         columns = self.columns(phi)
-        values = self._values(columns).reshape(phi.shape[0], len(self.rewards))
-        return Points(*summed(columns, values, weights))
+        return Points(*summed(columns, self._values_2d(columns), weights))
 
     def standard_error(self, phi: Features) -> Array:
         """Compute the standard errors of values, (T, k), from features."""
@@ -211,8 +215,8 @@ class Linear:
         """Compute intervals for values, arrays of shape (T,) or (T, k), from finite features.
 
         With `weights` (T,), compute one interval for the weighted sum of the values: numbers, or arrays of shape (k,).
-        The range from `low` to `high` does not apply to a sum. They are `of` the expected returns, "mean", or of the
-        returns that come, "return".
+        The range from `low` to `high` does not limit the prediction of a sum. They are `of` the expected returns,
+        "mean", or of the returns that come, "return"; the ends of the latter stay within the sums of the range of rows.
         """
         influence = self.influence
         noise = None
@@ -226,12 +230,31 @@ class Linear:
             lower = self.limited(interval.lower)
             upper = self.limited(interval.upper)
             interval = replace(interval, lower=lower, upper=upper)
+        elif of == RETURN and self.is_bounded:
+            interval = self._within_sums(interval, np.asarray(weights, dtype=np.float64))
         if self.unseen is not None and self.unseen.any():
             is_unseen = phi[:, self.unseen] != 0.0
             n_unseen = np.asarray(is_unseen.sum(axis=1))
             without_data = n_unseen.reshape(-1, 1) > 0
             interval = replace(interval, little_data=interval.little_data | without_data)
         return interval.at(self.place(weights))
+
+    def _within_sums(self, interval: Interval, weights: Array) -> Interval:
+        """Return the interval of a weighted sum with ends within the sums of `low` and `high`, but for its prediction.
+
+        A row with a negative weight has its least share where its return is greatest.
+        """
+        gains = weights[weights > 0.0].sum()
+        losses = weights[weights < 0.0].sum()
+        low = -np.inf if self.low is None else self.low
+        high = np.inf if self.high is None else self.high
+        lowest = _share(gains, low) + _share(losses, high)
+        highest = _share(gains, high) + _share(losses, low)
+        return replace(
+            interval,
+            lower=np.maximum(interval.lower, np.minimum(lowest, interval.prediction)),
+            upper=np.minimum(interval.upper, np.maximum(highest, interval.prediction)),
+        )
 
     def interval_of_weights(self, level: float) -> Interval:
         """Compute intervals around :attr:`weights`, arrays of the same shape."""
@@ -247,7 +270,8 @@ class Linear:
                 f'`of` must be "mean" for a model of all that is still to come; got "{RETURN}". Use '
                 "lstd.inference.ReturnSpread for the range of one return, or HorizonLSTD for a number of steps."
             )
-        return self.find_noise(self.columns(phi))
+        columns = self.columns(phi)
+        return self.find_noise(columns, self._values_2d(columns))
 
     def place(self, weights: ArrayLike | None) -> tuple[int | slice, int | slice]:
         """Return where arrays (T, k) have the values of rows, or of their weighted sum."""
@@ -353,3 +377,10 @@ class Linear:
             "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
             "fit to rows like these."
         )
+
+
+def _share(weight: float, bound: float | Array) -> Array:
+    """Return the share of rows of some weight in a sum, at a bound that may be infinite; nothing without weight."""
+    if weight == 0.0:
+        return np.zeros_like(bound)
+    return np.asarray(weight * bound)

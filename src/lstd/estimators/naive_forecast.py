@@ -45,7 +45,7 @@ from lstd.types import Array, Flags
 WORSE = 1.1  # ratio of the errors above which there is a warning; a fit to fewer rows is a little worse
 _MUCH_WORSE = 1.2  # ratio from which less evidence is asked for
 _LIKELY = 0.05  # p-value below which there is a warning of such a ratio
-_FEWEST = 6  # groups that can be compared
+FEWEST = 6  # groups that can be compared
 _FEWEST_ROWS = 50  # of blocks of a stream
 _BLOCK = 2  # length of a block of a stream, in multiples of the horizon
 _ROUNDING = 1e-9  # of what came and its forecast
@@ -106,6 +106,7 @@ class Cut(NamedTuple):
     steps: NDArray[np.intp]  # that are compared
     came: Array  # (N, m)
     predicted: Array  # (N, m)
+    values: Array  # (N, m), the predictions before bounds limit them
 
 
 class Compared(NamedTuple):
@@ -205,7 +206,7 @@ def compare(rows: Rows, cuts: Sequence[Cut], steps: int, *, ahead: bool = False)
     of_rows = independent_groups(rows, _BLOCK * steps)
     _, group = np.unique(of_rows[place], return_inverse=True)
     n_groups = len(np.unique(group))
-    if n_groups < _FEWEST or (len(place) < _FEWEST_ROWS and not are_whole(rows)):
+    if n_groups < FEWEST or (len(place) < _FEWEST_ROWS and not are_whole(rows)):
         return None
     weight = rows.weight[place]
     cut_of_row = np.repeat(np.arange(len(cuts)), [len(cut.place) for cut in cuts])

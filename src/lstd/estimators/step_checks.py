@@ -32,14 +32,9 @@ from lstd.estimators.folds import mean_product, mean_square
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
 from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
-from lstd.estimators.naive_forecast import (
-    Compared,
-    Cut,
-    compare,
-    cuts_looking_ahead,
-    rows_looking_back,
-)
-from lstd.estimators.step_refit import ROWS_OF_WEIGHT, Refit, StepReturns, hold_out, look_ahead
+from lstd.estimators.naive_forecast import Compared, Cut, compare, rows_looking_back
+from lstd.estimators.shared_shocks import shared_shock
+from lstd.estimators.step_refit import Ahead, Refit, hold_out, looking_ahead
 from lstd.estimators.step_spread import Held, StepSpread, spread_of
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import one_blas_thread
@@ -63,15 +58,17 @@ def with_checks(model: HorizonModel, some: Rows) -> HorizonModel:
         if held is None:
             return model.described(checks=checks)
         try:
-            naive = naive_forecast(refit, held)
+            ahead = looking_ahead(refit)
+            naive = naive_forecast(refit, held, ahead)
             score = HeldOut(_score(refit, held), len(some), len(held.places))
             spread = _spread(refit, held)
+            shock = shared_shock(refit.rows, ahead.cuts)
         except InvalidInputError:  # squares overflow, as those of the weights do not
             return model.described(checks=checks)
         if naive is not None:
             naive.warn(note)
         found = None if naive is None else naive.found
-        return model.described(checks=checks, held_out=score, naive=found, spread=spread)
+        return model.described(checks=checks, held_out=score, naive=found, spread=spread, shock=shock)
 
 
 # ------------------------------------------------------------ checks
@@ -144,29 +141,25 @@ def _spread(refit: Refit, held: Held) -> StepSpread:
     return replace(spread, weights=refit.model.uncentred(spread.weights))
 
 
-def naive_forecast(refit: Refit, held: Held) -> Compared | None:
+def naive_forecast(refit: Refit, held: Held, ahead: Ahead) -> Compared | None:
     """Compare predictions with naive forecasts, ahead where that can be; None of too few rows or groups."""
     model = refit.model
     rows = refit.rows
     horizon = model.stream.horizon
-    has_all = len(rows) == model.stream.layout.n_rows
-    steps, cuts = cuts_looking_ahead(rows, horizon)
-    n_needed = ROWS_OF_WEIGHT * steps * rows.n_features  # or a fit to some of the rows is worse than that to all
-    if cuts and (has_all or len(rows) >= n_needed):
-        returns = StepReturns.of(rows, steps)
-        found = compare(rows, [look_ahead(refit, returns, steps, cut) for cut in cuts], steps, ahead=True)
+    if ahead.cuts:
+        found = compare(rows, ahead.cuts, ahead.steps, ahead=True)
         if found is not None:
             return found
     curve = held.curve()
-    if not has_all:  # many columns would be fitted to too few rows
+    if len(rows) < model.stream.layout.n_rows:  # many columns would be fitted to too few rows
         curve = (np.asarray(rows.X @ theta) for theta in model.solved.weights)
     place, n_compared = rows_looking_back(rows, horizon)
     came = refit.returns.rewards[place]
-    predicted = np.empty_like(came)
-    for k, values in enumerate(curve, 1):
+    values = np.empty_like(came)
+    for k, of_steps in enumerate(curve, 1):
         is_then = n_compared == k
-        predicted[is_then] = model.bounded(values)[place[is_then]]
-    return compare(rows, [Cut(place, n_compared, came, predicted)], horizon)
+        values[is_then] = of_steps[place[is_then]]
+    return compare(rows, [Cut(place, n_compared, came, model.bounded(values), values)], horizon)
 
 
 def _score(refit: Refit, held: Held) -> float:

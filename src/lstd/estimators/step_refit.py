@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.folds import check_enough, folds_of
 from lstd.estimators.horizon_model import HorizonModel
-from lstd.estimators.naive_forecast import Cut, known_at, rows_at
+from lstd.estimators.naive_forecast import Cut, cuts_looking_ahead, known_at, rows_at
 from lstd.estimators.step_spread import Held
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.types import Array
@@ -149,6 +150,25 @@ def hold_out(refit: Refit) -> Held | None:
     )
 
 
+class Ahead(NamedTuple):
+    """What followed the cuts at which a log can be looked at ahead."""
+
+    steps: int
+    cuts: list[Cut]  # empty if there are none
+
+
+def looking_ahead(refit: Refit) -> Ahead:
+    """Return predictions at all cuts and what followed; none where rows are too few for a fit to tell of one to all."""
+    rows = refit.rows
+    has_all = len(rows) == refit.model.stream.layout.n_rows
+    steps, cuts = cuts_looking_ahead(rows, refit.model.stream.horizon)
+    n_needed = ROWS_OF_WEIGHT * steps * rows.n_features
+    if not cuts or not (has_all or len(rows) >= n_needed):
+        return Ahead(steps, [])
+    returns = StepReturns.of(rows, steps)
+    return Ahead(steps, [look_ahead(refit, returns, steps, cut) for cut in cuts])
+
+
 def look_ahead(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Cut:
     """Return predictions of the rows at a cut, fitted to what was known then, and what followed."""
     model = refit.model
@@ -156,5 +176,5 @@ def look_ahead(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Cut:
     (sums,) = lag_sums(prepared, steps, [0, len(prepared)])
     theta = model.uncentred(model.recursion(sums, model.solved.lmbda, model.solved.alpha).run())
     place = rows_at(refit.rows, cut)
-    predicted = model.bounded(np.asarray(refit.rows.X[place] @ theta[-1]))
-    return Cut(place, np.full(len(place), steps), returns.rewards[place], predicted)
+    values = np.asarray(refit.rows.X[place] @ theta[-1])
+    return Cut(place, np.full(len(place), steps), returns.rewards[place], model.bounded(values), values)

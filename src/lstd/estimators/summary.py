@@ -410,6 +410,8 @@ class StepsSummary(Description):
         facts["held-out R²"] = self._held_out()
         if model.naive is not None:
             facts["naive forecast"] = model.naive.text
+        if model.shock is not None and model.shock.is_seen:
+            facts["shared shock"] = model.shock.text
         facts["intervals"] = self._blocks()
         facts |= model.known_checks.texts(model.solved.lmbda)
         facts["backtest"] = self.tested or _NO_BACKTEST

@@ -22,9 +22,10 @@ An interval is the quantile of Student's t times √(se² + shift²). The degree
 are twice the squared mean over the variance of Σ u_e² (Satterthwaite). The factor 10 guards against kurtosis that a few
 blocks do not show. The shift is the bias of the ridge term, to first order φᵀ α S⁻¹ θ.
 
-An interval for what comes has the variance se² + v, with v = Σ w_i² v_i for a weighted sum of rows whose returns have
-the variances v_i about their expected values, independently of one another. Its degrees of freedom are those of the sum
-of both estimates, (se² + v)² / (se⁴/df + v²/df_v).
+An interval for what comes has the variance se² + v + c, with v = Σ w_i² v_i for a weighted sum of rows whose returns
+have the variances v_i about their expected values, independently of one another, and c = (Σ |w_i| c_i)² for a shock
+that all rows share, by which the return of a row has the standard deviation c_i. Its degrees of freedom are those of
+the sum of all three estimates, (se² + v + c)² / (se⁴/df + v²/df_v + c²/df_c).
 
 The interval is for the fixed point of LSTD(λ). With λ < 1 and features that cannot represent the values, the values
 themselves may lie outside.
@@ -150,27 +151,39 @@ def power_of_two(size: ArrayLike) -> Array:
 class Noise(NamedTuple):
     """How returns scatter about their expected values; T rows, m rewards."""
 
-    variance: Array  # (T, m)
+    variance: Array  # (T, m), of what is independent from row to row
     freedom: Array  # (m,) degrees of freedom of the estimated variances
+    shared: Array  # (T, m) standard deviation by a shock that all rows share
+    shared_freedom: float = 1.0
+
+    @classmethod
+    def of_independent_rows(cls, variance: Array, freedom: Array) -> Noise:
+        """Return the noise of rows that share no shock."""
+        return cls(variance, freedom, np.zeros_like(variance))
 
     def summed(self, weights: ArrayLike | None) -> Noise:
-        """Return that of the weighted sum of independent rows, or of each row without weights."""
+        """Return that of the weighted sum of rows, or of each row without weights.
+
+        Of weights of both signs, the shares of the shock add up in size: it need not move all rows alike.
+        """
         if weights is None:
             return self
         share = check_array("weights", weights, (len(self.variance),))
         with np.errstate(over="ignore", invalid="ignore"):
             variance = (share**2 @ self.variance)[np.newaxis]
-        check_range(variance)
-        return self._replace(variance=variance)
+            shared = (np.abs(share) @ self.shared)[np.newaxis]
+        check_range(variance, shared)
+        return self._replace(variance=variance, shared=shared)
 
     def added_to(self, error: Array, freedom: Array) -> tuple[Array, Array]:
         """Return standard errors and degrees of freedom, (T, m), of predictions beside what comes."""
-        largest = np.maximum(error, np.sqrt(self.variance))
+        largest = np.maximum(np.maximum(error, np.sqrt(self.variance)), self.shared)
         unit = power_of_two(largest)  # so that no square is out of range
         square = (error / unit) ** 2
         variance = self.variance / unit / unit
-        total = square + variance
-        parts = square**2 / freedom + variance**2 / self.freedom
+        shared = (self.shared / unit) ** 2
+        total = square + variance + shared
+        parts = square**2 / freedom + variance**2 / self.freedom + shared**2 / self.shared_freedom
         together = np.divide(total**2, parts, out=np.array(freedom), where=parts > 0.0)
         return unit * np.sqrt(total), together
 
