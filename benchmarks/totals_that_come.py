@@ -3,8 +3,9 @@
     python benchmarks/totals_that_come.py [--docs]
 
 Customers spend lognormal amounts: their numbers of purchases are Poisson, with a rate that differs between customers,
-and that a feature shows, but for a factor that stays hidden where the row says so. A HorizonLSTD is fitted to all but
-the last steps of customers, who are still there then. It predicts the total of these customers, or of as many new ones.
+and that a feature shows, but for a factor that stays hidden where the row says so. Where the row says so, a lognormal
+factor of mean one moves what all spend in a step, or in a period of eight. A HorizonLSTD is fitted to all but the last
+steps of customers, who are still there then. It predicts the total of these customers, or of as many new ones.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Shop(NamedTuple):
     n: int
     steps: int
     horizon: int
+    shock: float = 0.0  # standard deviation of the logarithm of what moves all
+    period: int = 8  # steps that it lasts
 
 
 SHOPS = (
@@ -49,6 +52,10 @@ SHOPS = (
     Shop("400, as many steps ahead as in the log", 0.1, 1.0, False, 400, 26, 26),
     Shop("400, a hidden part of the rate", 0.2, 1.0, True, 400, 20, 8),
     Shop("400, hidden, as many steps ahead", 0.1, 1.0, True, 400, 26, 26),
+    Shop("1000, periods that differ by 10 %", 0.2, 1.0, False, 1000, 20, 8, 0.1),
+    Shop("1000, periods that differ by 20 %", 0.2, 1.0, False, 1000, 20, 8, 0.2),
+    Shop("1000, steps that differ by 20 %", 0.2, 1.0, False, 1000, 20, 8, 0.2, 1),
+    Shop("1000, periods by 20 %, a log of 68 steps", 0.2, 1.0, False, 1000, 68, 8, 0.2),
 )
 
 
@@ -61,18 +68,30 @@ def simulated(shop: Shop, random: np.random.Generator, steps: int) -> tuple[Arra
     return shown, n_purchases * amounts
 
 
+def levels(shop: Shop, random: np.random.Generator, steps: int) -> Array:
+    """Return the factor of what all spend in each step, (steps,)."""
+    if not shop.shock:
+        return np.ones(steps)
+    of_periods = random.lognormal(-0.5 * shop.shock**2, shop.shock, -(-steps // shop.period))
+    return np.repeat(of_periods, shop.period)[:steps]
+
+
 def trial(shop: Shop, seed: int) -> list[float]:
     """Return what held: the total of these customers in both intervals, and of others; and the widths."""
     random = np.random.default_rng(seed)
     shown, spent = simulated(shop, random, shop.steps + shop.horizon)
     others, spent_by_others = simulated(shop, random, shop.horizon)
+    level = levels(shop, random, shop.steps + shop.horizon)
+    to_come = slice(shop.steps - 1, shop.steps - 1 + shop.horizon)
+    spent *= level
+    spent_by_others *= level[to_come]
     X = np.repeat(shown, shop.steps)[:, np.newaxis]
     y = spent[:, : shop.steps].copy()
     y[:, -1] = np.nan  # not yet known in the last row
     episode = np.repeat(np.arange(shop.n), shop.steps)
     model = HorizonLSTD(shop.horizon).fit(X, y.ravel(), episode=episode, terminated=False)
     weights = np.ones(shop.n)
-    came = spent[:, shop.steps - 1 : shop.steps - 1 + shop.horizon].sum()
+    came = spent[:, to_come].sum()
     came_of_others = spent_by_others.sum()
     mean = model.predict_interval(shown[:, np.newaxis], weights=weights)
     total = model.predict_interval(shown[:, np.newaxis], weights=weights, of="return")
