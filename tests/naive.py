@@ -1241,6 +1241,36 @@ def step_spread(phi, rewards, discounts, last, terminated, weight, theta, ridge,
     return np.array(weights), np.array(least), [(w[own] @ V[own], w[own].sum()) for own in of_groups]
 
 
+def shared_shock(cuts):
+    """The variance of a factor that all subjects share, relative to a total, as far as chance does not explain it.
+
+    Each of `cuts` has rows (group, weight, came, predicted). Without a shock, the squared difference of the totals at a
+    cut has the expected value V, of independent groups, and the variance 2 V².
+    """
+    squares, by_chance, sizes = [], [], []
+    for cut in cuts:
+        mean = sum(w * (came - v) for _, w, came, v in cut) / sum(w for _, w, _, _ in cut)
+        sums = {}
+        for group, w, came, v in cut:
+            sums[group] = sums.get(group, 0.0) + w * (came - v - mean)
+        squares.append(sum(w * (came - v) for _, w, came, v in cut) ** 2)
+        by_chance.append(sum(x**2 for x in sums.values()))
+        sizes.append(sum(w * abs(v) for _, w, _, v in cut))
+    size = sum(S**2 for S in sizes)
+    excess = (sum(squares) - sum(by_chance)) / size
+    error = math.sqrt(2 * sum(V**2 for V in by_chance)) / size
+    if excess <= error:
+        return 0.0
+    return excess - error**2 / excess
+
+
+def interval_of_what_comes(parts, shift, quantile):
+    """Half width, standard error and degrees of freedom from parts (variance, degrees of freedom); `quantile` (df)."""
+    variance = sum(v for v, _ in parts)
+    freedom = variance**2 / sum(v**2 / df for v, df in parts)
+    return quantile(freedom) * math.sqrt(variance + shift**2), math.sqrt(variance), freedom
+
+
 def forecast_of_steps_before(rewards, t, k, window, gamma):
     """The discounted sum of k steps after row t of an episode, if each brings the mean of the `window` steps before."""
     before = rewards[max(0, t - window) : t]
