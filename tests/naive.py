@@ -1242,26 +1242,25 @@ def step_spread(phi, rewards, discounts, last, terminated, weight, theta, ridge,
 
 
 def shared_shock(cuts):
-    """The variance of a factor that all subjects share, relative to a total, as far as chance does not explain it.
+    """The variance of a factor that all subjects share, relative to a total.
 
-    Each of `cuts` has rows (group, weight, came, predicted). Without a shock, the squared difference of the totals at a
-    cut has the expected value V, of independent groups, and the variance 2 V².
+    Each of `cuts` has rows (group, weight, came, predicted) and, for each block of what was known, its share and the
+    predictions of the rows without it. Without a shock, the squared difference of the totals at a cut has the expected
+    value V, of independent groups and of the prediction.
     """
     squares, by_chance, sizes = [], [], []
-    for cut in cuts:
+    for cut, without in cuts:
         mean = sum(w * (came - v) for _, w, came, v in cut) / sum(w for _, w, _, _ in cut)
         sums = {}
         for group, w, came, v in cut:
             sums[group] = sums.get(group, 0.0) + w * (came - v - mean)
         squares.append(sum(w * (came - v) for _, w, came, v in cut) ** 2)
-        by_chance.append(sum(x**2 for x in sums.values()))
+        V = sum(x**2 for x in sums.values())
+        for share, values in without:
+            V += (1 - share) * sum(w * (v - u) for (_, w, _, v), u in zip(cut, values, strict=True)) ** 2
+        by_chance.append(V)
         sizes.append(sum(w * abs(v) for _, w, _, v in cut))
-    size = sum(S**2 for S in sizes)
-    excess = (sum(squares) - sum(by_chance)) / size
-    error = math.sqrt(2 * sum(V**2 for V in by_chance)) / size
-    if excess <= error:
-        return 0.0
-    return excess - error**2 / excess
+    return max(0.0, (sum(squares) - sum(by_chance)) / sum(S**2 for S in sizes))
 
 
 def interval_of_what_comes(parts, shift, quantile):

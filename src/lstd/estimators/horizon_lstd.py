@@ -507,7 +507,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         level : float in (0, 1), default 0.95
         weights : array-like of shape (T,), optional
             Compute one interval for the weighted sum Σ wᵢ v(xᵢ) instead of one per row. Bounds `low` and `high` do not
-            apply to it.
+            apply to its prediction; with `of` "return", its ends stay within the sums of these bounds.
         horizon : int or (int, int), optional
             Number of steps, by default that of the model, or a window, as in :meth:`predict`.
         scale : {"identity", "log", "logit"}, default "identity"
@@ -515,9 +515,13 @@ class HorizonLSTD(Regressor[HorizonModel]):
         of : {"mean", "return"}, default "mean"
             "mean" is the expected sum of rewards, of customers like these: single ones scatter much more. "return" is
             the sum of rewards that these rows will receive. Compare totals with what came by the latter: it has the
-            variance Σ wᵢ² s²(xᵢ) more. The variance s² is estimated from the rows that `fit` checks, without the folds
-            that predictions are for. Rows are taken as independent, one of each subject. The interval takes the total
-            for normal: of few subjects with skewed rewards, the upper end is too low; for one subject use
+            variance Σ wᵢ² s²(xᵢ) + τ² (Σ |wᵢ v(xᵢ)|)² more. The variance s² is estimated from the rows that `fit`
+            checks, without the folds that predictions are for; rows are taken as independent, one of each subject. τ is
+            the standard deviation of a shock that all subjects share, such as a season, relative to a total: by it,
+            what followed up to eight cuts of the log differs from predictions of what was known then, beyond chance. It
+            is taken to be the same for each `horizon`, and 0 where there are no such cuts: where some episodes
+            terminated, in one stream, and with fewer than six groups or episodes. The interval takes the total for
+            normal: of few subjects with skewed rewards, the upper end is too low; for one subject use
             :class:`lstd.inference.ReturnSpread`.
 
         Returns

@@ -106,7 +106,6 @@ class Cut(NamedTuple):
     steps: NDArray[np.intp]  # that are compared
     came: Array  # (N, m)
     predicted: Array  # (N, m)
-    values: Array  # (N, m), the predictions before bounds limit them
 
 
 class Compared(NamedTuple):

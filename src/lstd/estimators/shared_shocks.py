@@ -5,17 +5,18 @@ proportion to itself, however large n is; one period of a log cannot show it, bu
 that were fitted to what was known at K cuts of the log, see :mod:`lstd.estimators.naive_forecast`, are held against
 what followed. Of the rows i at cut k, with the weights ω_i of rows and predictions v_i which no bound limits, let
 
-    d_i = came_i − v_i,   D_k = Σ ω_i d_i,   S_k = Σ ω_i |v_i|,   V_k = Σ_g (Σ_{i in g} ω_i (d_i − d̄_k))²,
+    d_i = came_i − v_i,   D_k = Σ ω_i d_i,   S_k = Σ ω_i |v_i|,   V_k = Σ_g (Σ_{i in g} ω_i (d_i − d̄_k))² + P_k,
 
-with sums over groups g, and d̄_k the mean of the d_i by weight. Were the groups independent, D_k² would have the
-expected value V_k, apart from the error of the prediction itself. If all v_i are multiplied by 1 + ε, with ε of mean 0
-and variance τ², it is V_k + τ² S_k². So
+with sums over groups g, and d̄_k the mean of the d_i by weight. P_k is the variance of the prediction Σ ω_i v_i itself,
+which counts most where `fit` checks some of its rows. For blocks e of what was known, with shares w_e, it is the sum of
+(1 − w_e) times the squares by which weights without block e move that prediction. Were the groups independent, D_k²
+would have the expected value V_k. If all that came is multiplied by 1 + ε, with ε of mean 0 and variance τ², it has
+τ² S_k² more. So
 
     τ² = Σ (D_k² − V_k) / Σ S_k²,
 
-as far as chance does not explain: without a shock, its variance is 2 Σ V_k² / (Σ S_k²)², if the D_k are normal and
-independent. It is at least 0, and has the degrees of freedom K, or four for fewer cuts. A total Σ w_i v_i has the
-variance τ² (Σ |w_i v_i|)² more, and a row is the sum of one.
+or 0 if that is negative. Its degrees of freedom are K, or four for fewer cuts. A total Σ w_i v_i has the variance
+τ² (Σ |w_i v_i|)² more, and a row is the sum of one.
 
 The steps that are compared may be fewer than those of a prediction: τ² is taken to be the same for any number of steps.
 """
@@ -83,6 +84,14 @@ class SharedShock:
         return np.asarray(np.abs(values) * relative)
 
 
+class Followed(NamedTuple):
+    """A cut, and predictions of its N rows before bounds limit them; m rewards."""
+
+    cut: Cut
+    values: Array  # (N, m)
+    moves: Array  # of Σ ω v by each block of what was known, times √(1 − w_e), (E, m)
+
+
 class _Excess(NamedTuple):
     """What followed a cut, less what was predicted, over all rows; (m,) each, in one unit."""
 
@@ -91,37 +100,43 @@ class _Excess(NamedTuple):
     size: Array  # S
 
 
-def shared_shock(rows: Rows, cuts: Sequence[Cut]) -> SharedShock | None:
+def shared_shock(rows: Rows, cuts: Sequence[Followed]) -> SharedShock | None:
     """Estimate the shock that rows share, from what followed cuts; None if no cut has enough groups."""
     group = independent_groups(rows, 1)
-    kept = [cut for cut in cuts if len(np.unique(group[cut.place])) >= FEWEST]
+    kept = [followed for followed in cuts if len(np.unique(group[followed.cut.place])) >= FEWEST]
     if not kept:
         return None
-    largest = np.max([np.abs([cut.came, cut.values]).max(axis=(0, 1)) for cut in kept], axis=0)
+    largest = np.max([np.abs([one.cut.came, one.values]).max(axis=(0, 1)) for one in kept], axis=0)
     check_range(largest)
     unit = power_of_two(largest)  # so that no square is out of range
-    heaviest = max(float(rows.weight[cut.place].sum()) for cut in kept)
-    found = [_excess(cut, group[cut.place], rows.weight[cut.place] / heaviest, unit) for cut in kept]
+    heaviest = max(float(rows.weight[one.cut.place].sum()) for one in kept)
+    found = []
+    for one in kept:
+        place = one.cut.place
+        in_units = Followed(
+            cut=one.cut._replace(came=one.cut.came / unit),
+            values=one.values / unit,
+            moves=one.moves / unit / heaviest,
+        )
+        found.append(_excess(in_units, group[place], rows.weight[place] / heaviest))
     return SharedShock(_variance(found), len(kept))
 
 
-def _excess(cut: Cut, group: NDArray[np.intp], weight: Array, unit: Array) -> _Excess:
+def _excess(followed: Followed, group: NDArray[np.intp], weight: Array) -> _Excess:
     """Return D², V and S of a cut."""
-    values = cut.values / unit
-    missed = cut.came / unit - values  # d
+    missed = followed.cut.came - followed.values  # d
     total = weight @ missed
     about_mean = weight[:, np.newaxis] * (missed - total / weight.sum())
     by_group = np.array([np.bincount(group, column) for column in about_mean.T])  # (m, groups)
-    return _Excess(total**2, np.sum(by_group**2, axis=1), weight @ np.abs(values))
+    of_rows = np.sum(by_group**2, axis=1)
+    of_prediction = np.sum(followed.moves**2, axis=0)
+    return _Excess(total**2, of_rows + of_prediction, weight @ np.abs(followed.values))
 
 
 def _variance(found: Sequence[_Excess]) -> Array:
-    """Return τ², (m,), as far as chance does not explain it."""
+    """Return τ², (m,)."""
     squares, by_chance, sizes = np.array(found).swapaxes(0, 1)  # (K, m) each
     whole = np.sum(sizes**2, axis=0)
-    divisor = np.where(whole > 0.0, whole, np.inf)
-    excess = np.sum(squares - by_chance, axis=0) / divisor
-    squared_error = 2.0 * np.sum((by_chance / divisor) ** 2, axis=0)
-    is_seen = (excess > 0.0) & (excess**2 > squared_error)
-    chance = squared_error / np.where(is_seen, excess, 1.0)
-    return np.where(is_seen, excess - chance, 0.0)
+    excess = np.sum(squares - by_chance, axis=0)
+    is_seen = (whole > 0.0) & (excess > 0.0)
+    return np.where(is_seen, excess / np.where(is_seen, whole, 1.0), 0.0)

@@ -147,7 +147,7 @@ def naive_forecast(refit: Refit, held: Held, ahead: Ahead) -> Compared | None:
     rows = refit.rows
     horizon = model.stream.horizon
     if ahead.cuts:
-        found = compare(rows, ahead.cuts, ahead.steps, ahead=True)
+        found = compare(rows, [followed.cut for followed in ahead.cuts], ahead.steps, ahead=True)
         if found is not None:
             return found
     curve = held.curve()
@@ -155,11 +155,11 @@ def naive_forecast(refit: Refit, held: Held, ahead: Ahead) -> Compared | None:
         curve = (np.asarray(rows.X @ theta) for theta in model.solved.weights)
     place, n_compared = rows_looking_back(rows, horizon)
     came = refit.returns.rewards[place]
-    values = np.empty_like(came)
-    for k, of_steps in enumerate(curve, 1):
+    predicted = np.empty_like(came)
+    for k, values in enumerate(curve, 1):
         is_then = n_compared == k
-        values[is_then] = of_steps[place[is_then]]
-    return compare(rows, [Cut(place, n_compared, came, model.bounded(values), values)], horizon)
+        predicted[is_then] = model.bounded(values)[place[is_then]]
+    return compare(rows, [Cut(place, n_compared, came, predicted)], horizon)
 
 
 def _score(refit: Refit, held: Held) -> float:
