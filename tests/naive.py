@@ -1244,21 +1244,17 @@ def step_spread(phi, rewards, discounts, last, terminated, weight, theta, ridge,
 def shared_shock(cuts):
     """The variance of a factor that all subjects share, relative to a total.
 
-    Each of `cuts` has rows (group, weight, came, predicted) and, for each block of what was known, its share and the
-    predictions of the rows without it. Without a shock, the squared difference of the totals at a cut has the expected
-    value V, of independent groups and of the prediction.
+    Each of `cuts` has rows (group, weight, came, predicted) and the variance of the predicted total. Without a shock,
+    the squared difference of the totals at a cut has the expected value V, of independent groups and of the prediction.
     """
     squares, by_chance, sizes = [], [], []
-    for cut, without in cuts:
+    for cut, of_prediction in cuts:
         mean = sum(w * (came - v) for _, w, came, v in cut) / sum(w for _, w, _, _ in cut)
         sums = {}
         for group, w, came, v in cut:
             sums[group] = sums.get(group, 0.0) + w * (came - v - mean)
         squares.append(sum(w * (came - v) for _, w, came, v in cut) ** 2)
-        V = sum(x**2 for x in sums.values())
-        for share, values in without:
-            V += (1 - share) * sum(w * (v - u) for (_, w, _, v), u in zip(cut, values, strict=True)) ** 2
-        by_chance.append(V)
+        by_chance.append(sum(x**2 for x in sums.values()) + of_prediction)
         sizes.append(sum(w * abs(v) for _, w, _, v in cut))
     return max(0.0, (sum(squares) - sum(by_chance)) / sum(S**2 for S in sizes))
 

@@ -70,31 +70,21 @@ def test_it_is_its_definition(low):
     full = check_rows(**data, gamma=gamma).full
     back = STEPS - 1 - np.arange(len(full)) % STEPS
     of_all = data["weight"] @ full
-
-    def refit(kept, cut, now):
-        """Predictions by a fit to some rows of what was known at a cut, and their weight."""
-        some = {name: column[kept] for name, column in data.items()}
-        some["y"] = some["y"].copy()
-        some["y"][back[kept] == cut] = np.nan
-        weight = some["weight"] @ (back[kept] > cut)
-        ridge = weight / of_all * model.ridge_
-        fitted = HorizonLSTD(HORIZON, gamma, alpha=ridge, penalty="raw", check=False).fit(**some)
-        return fitted.predict(data["X"][now]), weight
-
     cuts = [[], []]
     for cut in (2, 4, 6, 8):
         known = back >= cut
         now = np.flatnonzero(back == cut)
-        values, whole = refit(known, cut, now)
-        without = []
-        for e in range(5):  # blocks of three groups
-            others, weight = refit(known & (data["groups"] // 3 != e), cut, now)
-            without.append((1.0 - weight / whole, others))
+        some = {name: column[known] for name, column in data.items()}
+        some["y"] = some["y"].copy()
+        some["y"][back[known] == cut] = np.nan
+        share = some["weight"] @ (back[known] > cut) / of_all
+        refit = HorizonLSTD(HORIZON, gamma, alpha=share * model.ridge_, penalty="raw", check=False)
+        values = refit.fit(**some).predict(data["X"][now])
+        error = model.predict_interval(data["X"][now], weights=data["weight"][now]).standard_error
         came = data["y"][now] + gamma * data["y"][now + 1]
         of_rows = [data[name][now] for name in ("groups", "weight")]
         for j in range(2):
-            rows = list(zip(*of_rows, came[:, j], values[:, j], strict=True))
-            cuts[j].append((rows, [(share, others[:, j]) for share, others in without]))
+            cuts[j].append((list(zip(*of_rows, came[:, j], values[:, j], strict=True)), error[j] ** 2 / share))
     expected = [naive.shared_shock(of_reward) for of_reward in cuts]
     assert expected[0] > 0.01
     assert shock_of(model).n_cuts == 4

@@ -8,10 +8,9 @@ what followed. Of the rows i at cut k, with the weights ω_i of rows and predict
     d_i = came_i − v_i,   D_k = Σ ω_i d_i,   S_k = Σ ω_i |v_i|,   V_k = Σ_g (Σ_{i in g} ω_i (d_i − d̄_k))² + P_k,
 
 with sums over groups g, and d̄_k the mean of the d_i by weight. P_k is the variance of the prediction Σ ω_i v_i itself,
-which counts most where `fit` checks some of its rows. For blocks e of what was known, with shares w_e, it is the sum of
-(1 − w_e) times the squares by which weights without block e move that prediction. Were the groups independent, D_k²
-would have the expected value V_k. If all that came is multiplied by 1 + ε, with ε of mean 0 and variance τ², it has
-τ² S_k² more. So
+which counts most where `fit` checks some of its rows: that of a fit to all rows, divided by the share of their weight
+that was known. Were the groups independent, D_k² would have the expected value V_k. If all that came is multiplied by
+1 + ε, with ε of mean 0 and variance τ², it has τ² S_k² more. So
 
     τ² = Σ (D_k² − V_k) / Σ S_k²,
 
@@ -89,7 +88,7 @@ class Followed(NamedTuple):
 
     cut: Cut
     values: Array  # (N, m)
-    moves: Array  # of Σ ω v by each block of what was known, times √(1 − w_e), (E, m)
+    error: Array  # standard error of Σ ω v, (m,)
 
 
 class _Excess(NamedTuple):
@@ -116,7 +115,7 @@ def shared_shock(rows: Rows, cuts: Sequence[Followed]) -> SharedShock | None:
         in_units = Followed(
             cut=one.cut._replace(came=one.cut.came / unit),
             values=one.values / unit,
-            moves=one.moves / unit / heaviest,
+            error=one.error / unit / heaviest,
         )
         found.append(_excess(in_units, group[place], rows.weight[place] / heaviest))
     return SharedShock(_variance(found), len(kept))
@@ -129,8 +128,7 @@ def _excess(followed: Followed, group: NDArray[np.intp], weight: Array) -> _Exce
     about_mean = weight[:, np.newaxis] * (missed - total / weight.sum())
     by_group = np.array([np.bincount(group, column) for column in about_mean.T])  # (m, groups)
     of_rows = np.sum(by_group**2, axis=1)
-    of_prediction = np.sum(followed.moves**2, axis=0)
-    return _Excess(total**2, of_rows + of_prediction, weight @ np.abs(followed.values))
+    return _Excess(total**2, of_rows + followed.error**2, weight @ np.abs(followed.values))
 
 
 def _variance(found: Sequence[_Excess]) -> Array:

@@ -24,8 +24,6 @@ from lstd.estimators.step_spread import Held
 from lstd.statistics.horizon_sums import LagSums, completed, lag_sums
 from lstd.types import Array
 
-_BLOCKS = 20  # of what was known at all cuts, without which weights are fitted
-_BLOCKS_OF_CUT = 5  # at least
 ROWS_OF_WEIGHT = 10  # for each step and weight, of a fit to some of the rows that tells of one to all
 
 
@@ -169,47 +167,37 @@ def looking_ahead(refit: Refit) -> Ahead:
     if not cuts or not (has_all or len(rows) >= n_needed):
         return Ahead(steps, [])
     returns = StepReturns.of(rows, steps)
-    n_blocks = max(_BLOCKS_OF_CUT, _BLOCKS // len(cuts))
-    return Ahead(steps, [follow(refit, returns, steps, cut, n_blocks=n_blocks) for cut in cuts])
+    return Ahead(steps, [follow(refit, returns, steps, cut) for cut in cuts])
 
 
 def look_ahead(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Cut:
     """Return predictions of the rows at a cut, fitted to what was known then, and what followed."""
-    return follow(refit, returns, steps, cut, n_blocks=1).cut
+    return follow(refit, returns, steps, cut).cut
 
 
-def follow(refit: Refit, returns: StepReturns, steps: int, cut: int, *, n_blocks: int) -> Followed:
-    """Return a cut, and how each of some blocks of what was known, of whole groups, moves the predictions."""
+def follow(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Followed:
+    """Return a cut with predictions, fitted to what was known then, before and after bounds limit them."""
     model = refit.model
-    known = known_at(refit.given, cut)
-    prepared = model.prepared(known)
-    sums = lag_sums(prepared, steps, _edges(known, n_blocks))
-    total = reduce(LagSums.plus, sums)
-
-    def fitted(some: LagSums) -> Array:
-        """Return the weights (n, m) of all steps."""
-        theta = model.recursion(some, model.solved.lmbda, model.solved.alpha).run()
-        of_all_steps: Array = model.uncentred(theta)[-1]
-        return of_all_steps
-
-    weights = fitted(total)
+    prepared = model.prepared(known_at(refit.given, cut))
+    (sums,) = lag_sums(prepared, steps, [0, len(prepared)])
+    theta = model.uncentred(model.recursion(sums, model.solved.lmbda, model.solved.alpha).run())
     place = rows_at(refit.rows, cut)
     phi = refit.rows.X[place]
-    values = np.asarray(phi @ weights)
-    of_sum = np.asarray(phi.T @ refit.rows.weight[place])  # φ of the sum of all rows
-    moves = []
-    for own in sums:
-        rest = total.plus(own, -1.0)
-        if own.weight > 0.0 and rest.weight > 0.0:
-            share = own.weight / total.weight
-            moves.append(np.sqrt(1.0 - share) * (of_sum @ (weights - fitted(rest))))
+    values = np.asarray(phi @ theta[-1])
     compared = Cut(place, np.full(len(place), steps), returns.rewards[place], model.bounded(values))
-    return Followed(compared, values, np.array(moves).reshape(-1, values.shape[1]))
+    times_fewer = model.total.weight / sums.weight if sums.weight > 0.0 else 1.0
+    of_all = _error_of_sum(model, steps, phi, refit.rows.weight[place])
+    return Followed(compared, values, np.sqrt(times_fewer) * of_all)
 
 
-def _edges(rows: Rows, n_blocks: int) -> list[int]:
-    """Return where blocks of about as many groups of rows begin, and the number of rows."""
-    begins = np.flatnonzero(rows.begins)
-    n_blocks = min(n_blocks, len(begins))
-    first = np.arange(n_blocks) * len(begins) // n_blocks
-    return [*begins[first].tolist(), len(rows)]
+def _error_of_sum(model: HorizonModel, steps: int, phi: Features, weight: Array) -> Array:
+    """Return the standard error (m,) of the weighted sum of predictions for some steps; 0 without intervals.
+
+    Features (N, n) are with the column of ones, if the model has one.
+    """
+    if model.solved.influence is None:
+        return np.zeros(len(model.reward_names))
+    of_sum = np.asarray(phi.T @ weight)[np.newaxis]
+    influence = model.at([steps]).influence
+    error, _, _ = influence.spread(of_sum[:, : model.n_features], float(weight.sum()), freedom=False)
+    return np.asarray(error[0])
