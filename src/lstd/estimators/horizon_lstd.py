@@ -517,12 +517,11 @@ class HorizonLSTD(Regressor[HorizonModel]):
             the sum of rewards that these rows will receive. Compare totals with what came by the latter: it has the
             variance Σ wᵢ² s²(xᵢ) + τ² (Σ |wᵢ v(xᵢ)|)² more. The variance s² is estimated from the rows that `fit`
             checks, without the folds that predictions are for; rows are taken as independent, one of each subject. τ is
-            the standard deviation of a shock that all subjects share, such as a season, relative to a total: by it,
-            what followed up to eight cuts of the log differs from predictions of what was known then, beyond chance. It
-            is taken to be the same for each `horizon`, and 0 where there are no such cuts: where some episodes
-            terminated, in one stream, and with fewer than six groups or episodes. The interval takes the total for
-            normal: of few subjects with skewed rewards, the upper end is too low; for one subject use
-            :class:`lstd.inference.ReturnSpread`.
+            the standard deviation of a shock that all subjects share, such as a season, relative to a total, from what
+            followed up to eight cuts of the log and predictions by what was known then. It is taken to be the same for
+            each `horizon`, and 0 where there are no such cuts: where some episodes terminated, in one stream, and with
+            fewer than six groups or episodes. The interval takes the total for normal: of few subjects with skewed
+            rewards, the upper end is too low; for one subject use :class:`lstd.inference.ReturnSpread`.
 
         Returns
         -------
