@@ -1245,7 +1245,8 @@ def shared_shock(cuts):
     """The variance of a factor that all subjects share, relative to a total.
 
     Each of `cuts` has rows (group, weight, came, predicted) and the variance of the predicted total. Without a shock,
-    the squared difference of the totals at a cut has the expected value V, of independent groups and of the prediction.
+    the squared difference of the totals at a cut has the expected value V, of independent groups and of the prediction,
+    and the variance 2 V² if it is normal. What this explains of the excess over all cuts is no shock.
     """
     squares, by_chance, sizes = [], [], []
     for cut, of_prediction in cuts:
@@ -1256,7 +1257,11 @@ def shared_shock(cuts):
         squares.append(sum(w * (came - v) for _, w, came, v in cut) ** 2)
         by_chance.append(sum(x**2 for x in sums.values()) + of_prediction)
         sizes.append(sum(w * abs(v) for _, w, _, v in cut))
-    return max(0.0, (sum(squares) - sum(by_chance)) / sum(S**2 for S in sizes))
+    excess = sum(squares) - sum(by_chance)
+    chance = 2 * sum(V**2 for V in by_chance)
+    if excess <= math.sqrt(chance):
+        return 0.0
+    return (excess - chance / excess) / sum(S**2 for S in sizes)
 
 
 def interval_of_what_comes(parts, shift, quantile):

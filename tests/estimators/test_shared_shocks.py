@@ -158,7 +158,7 @@ def test_units_of_rewards_and_weights_make_no_difference(size):
 
 
 def test_files_tables_pickles_and_copies_know_it_and_say_so(tmp_path):
-    data, now, _ = log(4, shock=0.3)
+    data, now, _ = log(4, shock=0.6)
     model = HorizonLSTD(HORIZON).fit(**data)
     expected = shared_variance(model, now)
     (variance,) = shock_of(model).variance

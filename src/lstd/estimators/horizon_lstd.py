@@ -23,7 +23,7 @@ from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, OF_RETURNS, Takes, names_
 from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, carry_said, warn_once
 from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2, times_of
-from lstd.estimators.bias_check import rows_of_check, sizes_of_check
+from lstd.estimators.bias_check import rows_ahead, rows_of_check, sizes_ahead, sizes_of_check
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -233,7 +233,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         model = self._then(None, rows, clock=clock)
         if time is not None:  # only for the checks: a stream keeps rows without times
             rows = rows.changed(time=steps_since_earliest(times, rows.last))
-        self.model_ = self._doubted(model, rows, rows_of_check(rows, model.n_features))
+        n = model.n_features
+        self.model_ = self._doubted(model, rows, rows_of_check(rows, n), rows_ahead(rows, n))
         return self
 
     def partial_fit(self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -278,23 +279,29 @@ class HorizonLSTD(Regressor[HorizonModel]):
         state: HorizonModel | None = None
         first: Rows | None = None
         some: RowsOfStream | None = None
+        more: RowsOfStream | None = None
         for rows, times in chunks:
             state = self._then(state, rows, keep_ids=False, rewards=rewards)
-            if some is None:
+            if some is None or more is None:
                 first = rows
                 some = RowsOfStream(*sizes_of_check(state.n_features))
+                more = RowsOfStream(*sizes_ahead(state.n_features))
             some.add(rows, times)
-        if state is None or first is None or some is None:
+            more.add(rows, times)
+        if state is None or first is None or some is None or more is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
-        self.model_ = self._doubted(state, first, some.rows)
+        self.model_ = self._doubted(state, first, some.rows, more.rows)
         return self
 
-    def _doubted(self, model: HorizonModel, rows: Rows, some: Rows) -> HorizonModel:
-        """Return a fitted model with what rows of the fit say against it, and checks of some, and warn of it."""
+    def _doubted(self, model: HorizonModel, rows: Rows, some: Rows, more: Rows) -> HorizonModel:
+        """Return a fitted model with what rows of the fit say against it, and checks of some, and warn of it.
+
+        The checks look ahead by more of them.
+        """
         model.check_weighted()
         model = model.reported().doubted(rows, backtest_of(self))
         if model.check:
-            model = with_checks(model, some)
+            model = with_checks(model, some, more)
         return model
 
     def _checked(

@@ -12,9 +12,10 @@ which counts most where `fit` checks some of its rows: that of a fit to all rows
 that was known. Were the groups independent, D_k² would have the expected value V_k. If all that came is multiplied by
 1 + ε, with ε of mean 0 and variance τ², it has τ² S_k² more. So
 
-    τ² = Σ (D_k² − V_k) / Σ S_k²,
+    τ² = (E − F/E) / Σ S_k²,   E = Σ (D_k² − V_k),   F = 2 Σ V_k²,
 
-or 0 if that is negative. Its degrees of freedom are K, or four for fewer cuts. A total Σ w_i v_i has the variance
+or 0 unless E > √F: without a shock, E has the variance F for normal D_k, and no more of E counts than chance does not
+explain. Its degrees of freedom are K, or four for fewer cuts. A total Σ w_i v_i has the variance
 τ² (Σ |w_i v_i|)² more, and a row is the sum of one.
 
 The steps that are compared may be fewer than those of a prediction: τ² is taken to be the same for any number of steps.
@@ -136,5 +137,8 @@ def _variance(found: Sequence[_Excess]) -> Array:
     squares, by_chance, sizes = np.array(found).swapaxes(0, 1)  # (K, m) each
     whole = np.sum(sizes**2, axis=0)
     excess = np.sum(squares - by_chance, axis=0)
-    is_seen = (whole > 0.0) & (excess > 0.0)
-    return np.where(is_seen, excess / np.where(is_seen, whole, 1.0), 0.0)
+    chance = 2.0 * np.sum(by_chance**2, axis=0)  # F
+    is_seen = (whole > 0.0) & (excess > np.sqrt(chance))
+    excess = np.where(is_seen, excess, 1.0)
+    beyond = excess - chance / excess
+    return np.where(is_seen, beyond / np.where(is_seen, whole, 1.0), 0.0)

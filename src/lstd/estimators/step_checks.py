@@ -34,15 +34,19 @@ from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_o
 from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
 from lstd.estimators.naive_forecast import Compared, Cut, compare, rows_looking_back
 from lstd.estimators.shared_shocks import shared_shock
-from lstd.estimators.step_refit import Ahead, Refit, hold_out, looking_ahead
+from lstd.estimators.step_refit import Ahead, ModelRows, Refit, hold_out, looking_ahead
 from lstd.estimators.step_spread import Held, StepSpread, spread_of
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import one_blas_thread
 
 
-def with_checks(model: HorizonModel, some: Rows) -> HorizonModel:
-    """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it."""
-    note = note_of_check(len(some), model.stream.layout.n_rows)
+def with_checks(model: HorizonModel, some: Rows, more: Rows) -> HorizonModel:
+    """Return a fitted model with what checks of some of its rows find, and its score on them, and warn of it.
+
+    The log is looked at ahead by `more` of the rows.
+    """
+    n_rows = model.stream.layout.n_rows
+    note = note_of_check(len(some), n_rows)
     with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is not known
         warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
         try:
@@ -58,15 +62,15 @@ def with_checks(model: HorizonModel, some: Rows) -> HorizonModel:
         if held is None:
             return model.described(checks=checks)
         try:
-            ahead = looking_ahead(refit)
+            ahead = looking_ahead(ModelRows.of(model, more))
             naive = naive_forecast(refit, held, ahead)
             score = HeldOut(_score(refit, held), len(some), len(held.places))
             spread = _spread(refit, held)
-            shock = shared_shock(refit.rows, ahead.cuts)
+            shock = shared_shock(ahead.rows, ahead.cuts)
         except InvalidInputError:  # squares overflow, as those of the weights do not
             return model.described(checks=checks)
         if naive is not None:
-            naive.warn(note)
+            naive.warn(note_of_check(len(more), n_rows) if naive.ahead else note)
         found = None if naive is None else naive.found
         return model.described(checks=checks, held_out=score, naive=found, spread=spread, shock=shock)
 
@@ -147,7 +151,7 @@ def naive_forecast(refit: Refit, held: Held, ahead: Ahead) -> Compared | None:
     rows = refit.rows
     horizon = model.stream.horizon
     if ahead.cuts:
-        found = compare(rows, [followed.cut for followed in ahead.cuts], ahead.steps, ahead=True)
+        found = compare(ahead.rows, [followed.cut for followed in ahead.cuts], ahead.steps, ahead=True)
         if found is not None:
             return found
     curve = held.curve()

@@ -73,8 +73,8 @@ class StepReturns:
 
 
 @dataclass(frozen=True, eq=False)
-class Refit:
-    """A model, and another fit to rows of it, of which λ and the ridge coefficient are free; n features with the ones.
+class ModelRows:
+    """A model, and some of its rows; n features with the ones.
 
     Attributes
     ----------
@@ -83,14 +83,37 @@ class Refit:
     given, rows : Rows
         Some of its rows, and these with the columns that replace the age, and that of ones if the model has an
         intercept.
-    fitted : HorizonModel
-        The sums of these rows, in blocks.
-    returns : StepReturns
     """
 
     model: HorizonModel
     given: Rows
     rows: Rows
+
+    @classmethod
+    def of(cls, model: HorizonModel, rows: Rows) -> ModelRows:
+        """Take rows without the column of ones."""
+        return ModelRows(model, rows, _with_columns(model, rows))
+
+
+def _with_columns(model: HorizonModel, rows: Rows) -> Rows:
+    """Return rows with the columns that replace the age, and that of ones if the model has an intercept."""
+    with_columns = model.with_columns(rows)
+    if model.settings.fit_intercept:
+        return with_columns.with_ones()
+    return with_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Refit(ModelRows):
+    """Another fit to rows of a model, of which λ and the ridge coefficient are free.
+
+    Attributes
+    ----------
+    fitted : HorizonModel
+        The sums of these rows, in blocks.
+    returns : StepReturns
+    """
+
     fitted: HorizonModel
     returns: StepReturns
 
@@ -100,10 +123,7 @@ class Refit:
         settings = replace(model.settings, alpha=1.0, choose=(), penalty=None, centre=None)
         horizon = model.stream.horizon
         fitted = HorizonModel.of_rows(rows, horizon, settings, "auto", age=model.age, spreads=True)
-        with_ones = model.with_columns(rows)
-        if settings.fit_intercept:
-            with_ones = with_ones.with_ones()
-        return cls(model, rows, with_ones, fitted, StepReturns.of(rows, horizon))
+        return cls(model, rows, _with_columns(model, rows), fitted, StepReturns.of(rows, horizon))
 
     @property
     def weight(self) -> Array:
@@ -154,39 +174,40 @@ def hold_out(refit: Refit) -> Held | None:
 class Ahead(NamedTuple):
     """What followed the cuts at which a log can be looked at ahead."""
 
+    rows: Rows
     steps: int
     cuts: list[Followed]  # empty if there are none
 
 
-def looking_ahead(refit: Refit) -> Ahead:
+def looking_ahead(some: ModelRows) -> Ahead:
     """Return predictions at all cuts and what followed; none where rows are too few for a fit to tell of one to all."""
-    rows = refit.rows
-    has_all = len(rows) == refit.model.stream.layout.n_rows
-    steps, cuts = cuts_looking_ahead(rows, refit.model.stream.horizon)
+    rows = some.rows
+    has_all = len(rows) == some.model.stream.layout.n_rows
+    steps, cuts = cuts_looking_ahead(rows, some.model.stream.horizon)
     n_needed = ROWS_OF_WEIGHT * steps * rows.n_features
     if not cuts or not (has_all or len(rows) >= n_needed):
-        return Ahead(steps, [])
+        return Ahead(rows, steps, [])
     returns = StepReturns.of(rows, steps)
-    return Ahead(steps, [follow(refit, returns, steps, cut) for cut in cuts])
+    return Ahead(rows, steps, [follow(some, returns, steps, cut) for cut in cuts])
 
 
-def look_ahead(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Cut:
+def look_ahead(some: ModelRows, returns: StepReturns, steps: int, cut: int) -> Cut:
     """Return predictions of the rows at a cut, fitted to what was known then, and what followed."""
-    return follow(refit, returns, steps, cut).cut
+    return follow(some, returns, steps, cut).cut
 
 
-def follow(refit: Refit, returns: StepReturns, steps: int, cut: int) -> Followed:
+def follow(some: ModelRows, returns: StepReturns, steps: int, cut: int) -> Followed:
     """Return a cut with predictions, fitted to what was known then, before and after bounds limit them."""
-    model = refit.model
-    prepared = model.prepared(known_at(refit.given, cut))
+    model = some.model
+    prepared = model.prepared(known_at(some.given, cut))
     (sums,) = lag_sums(prepared, steps, [0, len(prepared)])
     theta = model.uncentred(model.recursion(sums, model.solved.lmbda, model.solved.alpha).run())
-    place = rows_at(refit.rows, cut)
-    phi = refit.rows.X[place]
+    place = rows_at(some.rows, cut)
+    phi = some.rows.X[place]
     values = np.asarray(phi @ theta[-1])
     compared = Cut(place, np.full(len(place), steps), returns.rewards[place], model.bounded(values))
     times_fewer = model.total.weight / sums.weight if sums.weight > 0.0 else 1.0
-    of_all = _error_of_sum(model, steps, phi, refit.rows.weight[place])
+    of_all = _error_of_sum(model, steps, phi, some.rows.weight[place])
     return Followed(compared, values, np.sqrt(times_fewer) * of_all)
 
 
