@@ -100,7 +100,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Whether `fit` checks the model, of `horizon` steps, for misfit and, where λ < 1, for bias, and scores it on
         held-out groups, also beside two naive forecasts. A misfit counts only if what a warning would advise lowers the
         error on such groups, and from two cuts of the log on, by 1 %. It takes whole groups or episodes from all over
-        the rows, the same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more.
+        the rows, the same ones each time: up to 2¹⁶ features in all, or 2000 rows or 64 groups if these are more; to
+        look ahead from cuts of the log, up to 2¹⁹.
         :func:`lstd.fit_tables` takes the same rows, whatever its chunks. `partial_fit` checks nothing, as no row
         is kept, and forgets what was found before: call :meth:`misfit_check` and :meth:`bias_check`. Files keep what
         was found.
