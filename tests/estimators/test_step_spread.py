@@ -151,6 +151,14 @@ def shop(random, n, weeks, hidden):
     return np.stack([np.repeat(rate[:, np.newaxis], weeks, 1), other], axis=2), y
 
 
+@pytest.fixture
+def no_checks(monkeypatch):
+    """Leave out the checks of bias and misfit, on which intervals do not depend: they take most of the time of a fit."""
+    monkeypatch.setattr("lstd.estimators.step_checks.or_why", lambda check: "not made")
+    monkeypatch.setattr("lstd.estimators.step_checks.naive_forecast", lambda refit, held: None)
+
+
+@pytest.mark.usefixtures("no_checks")
 @pytest.mark.parametrize("hidden", [False, True])
 def test_totals_of_others_are_covered_as_often_as_said(hidden):
     n, weeks, horizon = 250, 20, 8
