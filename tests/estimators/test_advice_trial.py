@@ -34,14 +34,14 @@ def fitted(X, y, **rows):
 
 def held_out(X, y):
     """Mean squared error of predictions of folds by the columns X and the other folds, with the same penalty."""
-    ridge = HorizonLSTD(HORIZON, check=False).fit(X, y, **ROWS).ridge_
+    ridge = HorizonLSTD(HORIZON, check=False, n_blocks=2).fit(X, y, **ROWS).ridge_
     left = np.minimum(HORIZON, WEEKS - AGE)
     returns = np.array([y[t : t + k].sum() for t, k in enumerate(left)])
     predicted = []
     for fold in folds_of(check_rows(X, y, **ROWS, gamma=1.0)):
         first = len(np.concatenate([[], *predicted]))
         out = np.isin(np.arange(len(y)), np.arange(first, first + len(fold)))
-        model = HorizonLSTD(HORIZON, alpha=np.mean(~out) * ridge, penalty="raw", check=False)
+        model = HorizonLSTD(HORIZON, alpha=np.mean(~out) * ridge, penalty="raw", check=False, n_blocks=2)
         others = {name: column[~out] for name, column in ROWS.items()}
         predicted.append(model.fit(X[~out], y[~out], **others).predict(X[out]))
     return np.mean((returns - np.concatenate(predicted)) ** 2)
