@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections import Counter
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -101,10 +102,10 @@ def pytest_collection_modifyitems(items):
 def pytest_terminal_summary(terminalreporter):
     """Print the seconds that the tests of each folder took, summed over processes."""
     seconds, counts = Counter(), Counter()
+    folder_of = cache(lambda file: (terminalreporter.config.rootpath / file).relative_to(ROOT).parts[0])
     for report in chain.from_iterable(terminalreporter.stats.values()):
         if isinstance(report, pytest.TestReport):
-            path = terminalreporter.config.rootpath / report.location[0]
-            folder = path.relative_to(ROOT).parts[0]
+            folder = folder_of(report.location[0])  # some files, of thousands of reports
             seconds[folder] += report.duration
             counts[folder] += report.when == "call"
     if seconds:
