@@ -153,7 +153,7 @@ def shop(random, n, weeks, hidden):
 
 @pytest.fixture
 def no_checks(monkeypatch):
-    """Leave out the checks of bias and misfit, on which intervals do not depend: they take most of the time of a fit."""
+    """Leave out the checks of a fit, which take most of its time, and on which intervals do not depend."""
     monkeypatch.setattr("lstd.estimators.step_checks.or_why", lambda check: "not made")
     monkeypatch.setattr("lstd.estimators.step_checks.naive_forecast", lambda refit, held: None)
 
