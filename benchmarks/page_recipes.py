@@ -367,6 +367,10 @@ def by_horizon(
     advice: str | None,
 ) -> Fitted:
     """Predict the time within the window by `HorizonLSTD`, from entry on."""
+    if advice == MISFIT and aged:
+        plain = by_horizon(log, train, test, weight, aged=True, squares=squares, advice=None)
+        if OF_AGE in plain.warned.get(MISFIT, ""):  # subjects have no date, so what is left is to leave the age out
+            return by_horizon(log, train, test, weight, aged=False, squares=squares, advice=None)
     table, X = survival_rows(log, train)
     entry = log.X.iloc[test].reset_index(drop=True)
     if squares:  # as `square` of the page, for each number that has more than two values

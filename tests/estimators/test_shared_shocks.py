@@ -12,6 +12,7 @@ import lstd
 import naive
 from lstd import HorizonLSTD, fit_tables
 from lstd.data.check_rows import check_rows
+from lstd.estimators import bias_check
 from tolerances import assert_close
 
 HORIZON = 2
@@ -228,3 +229,19 @@ def test_ends_of_a_total_stay_within_the_sums_of_the_bounds_of_rows():
     assert total.lower == total.prediction
     mean = high.predict_interval(now, weights=np.ones(50))
     assert_close(mean.lower, free.predict_interval(now, weights=np.ones(50)).lower, "solve")
+
+
+def test_of_many_rows_more_are_looked_at_ahead_than_checked_and_the_same_ones_whatever_the_chunks(monkeypatch):
+    monkeypatch.setattr(bias_check, "_ENTRIES_OF_CHOICE", 2000)
+    monkeypatch.setattr(bias_check, "_ENTRIES_AHEAD", 4000)
+    data, _, _ = log(8, n=400, shock=0.3)
+    model = HorizonLSTD(HORIZON).fit(**data)
+    n_cuts = shock_of(model).n_cuts
+    assert 4000 // STEPS * n_cuts - n_cuts <= model.model_.naive.n_rows <= 4000 // STEPS * n_cuts
+    table = pd.DataFrame({"a": data["X"][:, 0], **{name: data[name] for name in ("episode", "terminated", "y")}})
+    roles = {"features": ["a"], "reward": "y", "episode": "episode", "terminated": "terminated"}
+    for n_rows in (6400, 1000, 77):
+        parts = [table[first : first + n_rows] for first in range(0, len(table), n_rows)]
+        found = fit_tables(parts, gamma=1.0, horizon=HORIZON, **roles)
+        assert_close(shock_of(found).variance, shock_of(model).variance, "solve")
+        assert found.model_.naive.n_rows == model.model_.naive.n_rows
