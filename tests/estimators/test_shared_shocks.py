@@ -232,8 +232,8 @@ def test_ends_of_a_total_stay_within_the_sums_of_the_bounds_of_rows():
 
 
 def test_of_many_rows_more_are_looked_at_ahead_than_checked_and_the_same_ones_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr(bias_check, "_ENTRIES_OF_CHOICE", 2000)
-    monkeypatch.setattr(bias_check, "_ENTRIES_AHEAD", 4000)
+    monkeypatch.setattr(bias_check, "ENTRIES_OF_CHOICE", 2000)
+    monkeypatch.setattr(bias_check, "ENTRIES_AHEAD", 4000)
     data, _, _ = log(8, n=400, shock=0.3)
     model = HorizonLSTD(HORIZON).fit(**data)
     n_cuts = shock_of(model).n_cuts

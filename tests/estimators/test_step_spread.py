@@ -155,7 +155,7 @@ def shop(random, n, weeks, hidden):
 def no_checks(monkeypatch):
     """Leave out the checks of a fit, which take most of its time, and on which intervals do not depend."""
     monkeypatch.setattr("lstd.estimators.step_checks.or_why", lambda check: "not made")
-    monkeypatch.setattr("lstd.estimators.step_checks.naive_forecast", lambda refit, held: None)
+    monkeypatch.setattr("lstd.estimators.step_checks.naive_forecast", lambda refit, held, ahead: None)
 
 
 @pytest.mark.usefixtures("no_checks")

@@ -56,8 +56,8 @@ FEWEST = (5, 20)  # episodes, and rows of one
 RIDGE = 2.0**-6
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
 # After a choice, so that checks take less time than it:
-_ENTRIES_OF_CHOICE = 2**16
-_ENTRIES_AHEAD = 2**19  # of the rows by which a log is looked at ahead: of fewer, totals are noise
+ENTRIES_OF_CHOICE = 2**16
+ENTRIES_AHEAD = 2**19  # of the rows by which a log is looked at ahead: of fewer, totals are noise
 _ROWS_OF_CHOICE = 2000
 _GROUPS_OF_CHOICE = 64
 
@@ -187,7 +187,7 @@ def rows_of_check(rows: Rows, n: int) -> Rows:
 
 def sizes_of_check(n: int) -> tuple[int, int, int]:
     """Return how many rows are checked after a fit of n weights: most, at least so many groups, and the limit."""
-    most = max(_ENTRIES_OF_CHOICE // n, _ROWS_OF_CHOICE)
+    most = max(ENTRIES_OF_CHOICE // n, _ROWS_OF_CHOICE)
     return most, _GROUPS_OF_CHOICE, _ENTRIES // n
 
 
@@ -198,7 +198,7 @@ def rows_ahead(rows: Rows, n: int) -> Rows:
 
 def sizes_ahead(n: int) -> tuple[int, int, int]:
     """Return how many rows a log is looked at ahead by after a fit of n weights: most, least groups, and the limit."""
-    most = max(_ENTRIES_AHEAD // n, _ROWS_OF_CHOICE)
+    most = max(ENTRIES_AHEAD // n, _ROWS_OF_CHOICE)
     return most, _GROUPS_OF_CHOICE, _ENTRIES // n
 
 
