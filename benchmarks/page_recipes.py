@@ -308,17 +308,24 @@ def first_model_of(steps: Steps, advice: str | None) -> Fitted:
 
 
 def never_goodbye(steps: Steps, advice: str | None = None) -> Fitted:
-    """never-goodbye: rates with the window that predicts best in a backtest; the naive forecast if that says so."""
+    """never-goodbye: rates with the window that predicts best in a backtest.
+
+    The naive forecast where `fit` says that it is better, and that backtest to take it.
+    """
     most = max(1, steps.length // 3)
     windows = [*dict.fromkeys(min(most, max(1, round(share * steps.log.horizon))) for share in (1 / 3, 2 / 3, 1.0))]
     settings = {"low": 0.0}
     candidates = [steps.rates_with(first, window, steps.earliest) for first in steps.firsts for window in windows]
     apart = steps.best(candidates[: len(windows)], **settings)
     X = steps.best(candidates, **settings)
-    forecast = steps.forecast(X, **settings)
-    ours = steps.advised(X, advice, settings)
+    ours = steps.fitted(X, **settings)
+    forecast = None
+    if NAIVE in ours.warned:
+        forecast = steps.forecast(X, **settings)
     if forecast is not None:
         ours = taken(forecast, ours)
+    elif advice is not None:
+        ours = steps.advised(X, advice, settings)
     return with_panel(steps, ours, apart, settings)
 
 
