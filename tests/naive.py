@@ -1255,8 +1255,9 @@ def shared_shock(cuts):
         for group, w, came, v in cut:
             sums[group] = sums.get(group, 0.0) + w * (came - v - mean)
         squares.append(sum(w * (came - v) for _, w, came, v in cut) ** 2)
-        by_chance.append(sum(x**2 for x in sums.values()) + of_prediction)
-        sizes.append(sum(w * abs(v) for _, w, _, v in cut))
+        G = len(sums)
+        by_chance.append(G / (G - 1) * sum(x**2 for x in sums.values()) + of_prediction)
+        sizes.append(max(sum(w * abs(v) for _, w, _, v in cut), sum(w * abs(came) for _, w, came, _ in cut)))
     excess = sum(squares) - sum(by_chance)
     chance = 2 * sum(V**2 for V in by_chance)
     if excess <= math.sqrt(chance):
@@ -1299,6 +1300,8 @@ def beside_naive_forecasts(cuts, survival):
             p_value = 1.0
         ours = sum(w * (g - v) ** 2 for _, w, g, v, _ in rows)
         theirs = sum(w * (g - forecasts[j]) ** 2 for _, w, g, _, forecasts in rows)
+        least = 1e-4 * sum(w * g**2 for _, w, g, _, _ in rows)
+        ours, theirs = max(ours, least), max(theirs, least)
         found.append((math.sqrt(ours / theirs), min(1.0, 2 * p_value)))
     named = [(ratio, p) for ratio, p in found if (ratio > 1.1 and p < 0.01) or (ratio >= 1.2 and p < 0.05)]
     if named:

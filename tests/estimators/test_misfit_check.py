@@ -171,7 +171,7 @@ def test_warnings_after_a_choice_say_how_many_rows_were_checked(monkeypatch):
     X, y, columns = episodes(200, 13, lambda x: 2 * x[:, 0] ** 2)
     with pytest.warns(MisfitWarning, match=r"does not help\.$"):
         LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
-    for name in ("ENTRIES_OF_CHOICE", "_ROWS_OF_CHOICE"):
+    for name in ("ENTRIES_OF_CHECK", "ROWS_OF_CHECK"):
         monkeypatch.setattr(bias_check, name, 1)
     lengths = np.bincount(columns["episode"])
     some = np.argsort(np.arange(200) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0)[:64]

@@ -204,6 +204,34 @@ def test_a_forecast_without_error_but_for_rounding_is_no_reason_to_warn(reward):
     assert found_by(model).p_value == 1.0
 
 
+def test_where_subjects_do_not_vary_a_model_without_what_they_keep_is_warned_of():
+    random = np.random.default_rng(6)
+    y = np.repeat(np.pi * random.gamma(2.0, 1.0, 60), 30)
+    y[29::30] = np.nan
+    rows = {"episode": np.repeat(np.arange(60), 30), "terminated": False}
+    said = said_of_forecasts(HorizonLSTD(HORIZON), random.normal(size=(len(y), 2)), y, **rows)
+    assert said.startswith("Predictions of 6 steps, fitted to what was known before them, have ")
+    few = 1.0 + np.arange(60) * 1e-4  # of returns that differ by as little, no error counts
+    with warnings.catch_warnings(action="error", category=MisfitWarning):
+        model = HorizonLSTD(HORIZON).fit(
+            random.normal(size=(len(y), 2)), np.where(np.isnan(y), y, few[rows["episode"]]), **rows
+        )
+    assert found_by(model).ratio == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_rows_that_see_no_end_are_not_compared_where_ends_were_seen():
+    random = np.random.default_rng(7)
+    lengths = np.where(np.arange(80) < 20, 2, 14)  # who dies does so at once
+    episode = np.repeat(np.arange(80), lengths)
+    last = np.append(np.diff(episode) > 0, True)
+    terminated = last & (episode < 20)
+    y = np.ones(len(episode))
+    y[last & ~terminated] = np.nan
+    model = HorizonLSTD(HORIZON).fit(random.normal(size=(len(y), 2)), y, episode=episode, terminated=terminated)
+    assert found_by(model) is None
+
+
 def test_one_step_is_not_many():
     X, y, rows, _ = log(2)
     said = said_of_forecasts(HorizonLSTD(1), X, y, **rows)

@@ -12,7 +12,9 @@ import lstd
 import naive
 from lstd import HorizonLSTD, fit_tables
 from lstd.data.check_rows import check_rows
+from lstd.errors import InvalidInputError
 from lstd.estimators import bias_check
+from lstd.estimators.shared_shocks import SharedShock
 from tolerances import assert_close
 
 HORIZON = 2
@@ -177,6 +179,28 @@ def test_files_tables_pickles_and_copies_know_it_and_say_so(tmp_path):
     assert shock_of(model) is None
 
 
+def test_without_intervals_there_is_none():
+    data, _, _ = log(1, shock=0.5)
+    assert shock_of(HorizonLSTD(HORIZON).fit(**data)).variance > 0.0
+    assert shock_of(HorizonLSTD(HORIZON, n_blocks=0).fit(**data)) is None
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-12])
+def test_what_was_near_zero_before_is_no_shock_of_many_times_a_total(first):
+    data, _, _ = log(2)
+    began = np.tile(np.arange(STEPS) >= 10, 50)
+    data["y"] = np.where(began, data["y"], first * data["y"])
+    model = HorizonLSTD(HORIZON).fit(**data)
+    assert 0.0 < shock_of(model).variance < 4.0
+
+
+def test_variances_that_are_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="inf"):
+        SharedShock(np.array([np.inf]), 2).check_read()
+    with pytest.raises(InvalidInputError):
+        SharedShock(np.array([4.0]), 2).deviation(np.array([[1e308]]))
+
+
 def test_without_cuts_there_is_none():
     data, now, _ = log(5, shock=0.3)
     ended = data["terminated"].copy()
@@ -232,7 +256,7 @@ def test_ends_of_a_total_stay_within_the_sums_of_the_bounds_of_rows():
 
 
 def test_of_many_rows_more_are_looked_at_ahead_than_checked_and_the_same_ones_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr(bias_check, "ENTRIES_OF_CHOICE", 2000)
+    monkeypatch.setattr(bias_check, "ENTRIES_OF_CHECK", 2000)
     monkeypatch.setattr(bias_check, "ENTRIES_AHEAD", 4000)
     data, _, _ = log(8, n=400, shock=0.3)
     model = HorizonLSTD(HORIZON).fit(**data)

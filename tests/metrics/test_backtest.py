@@ -365,9 +365,9 @@ def test_of_two_naive_forecasts_at_as_many_cuts_the_better_one_at_the_latest_is_
     wrong = np.full(len(found.observed), 1000.0)
     nearly = found.observed + 0.01
     text = str(dataclasses.replace(found, forecast=wrong, naive=nearly, own_mean=found.observed))
-    assert "Own mean better at 1 of 1 cuts" in text
+    assert "Own mean better at 1 of 1 cut" in text
     text = str(dataclasses.replace(found, forecast=wrong, naive=found.observed, own_mean=nearly))
-    assert "Naive forecast better at 1 of 1 cuts" in text
+    assert "Naive forecast better at 1 of 1 cut" in text
 
 
 def test_calibration_is_of_deciles_of_the_prediction():

@@ -133,6 +133,6 @@ def _errors_ahead(refit: Refit, wide: Refit) -> Array:
     returns = StepReturns.of(refit.rows, steps)
     for cut in cuts[:_MOST_CUTS]:
         for j, one in enumerate((refit, wide)):
-            found = look_ahead(one, returns, steps, cut)
+            found = look_ahead(one, returns, steps, cut).cut
             squares[j] += refit.rows.weight[found.place] @ (found.came - found.predicted) ** 2
     return squares

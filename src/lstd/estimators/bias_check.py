@@ -55,11 +55,10 @@ FEWEST = (5, 20)  # episodes, and rows of one
 # In units of the mean square or variance of a feature; a larger one alone would make the two estimates differ.
 RIDGE = 2.0**-6
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
-# After a choice, so that checks take less time than it:
-ENTRIES_OF_CHOICE = 2**16
+ENTRIES_OF_CHECK = 2**16  # after a fit or a choice, so that checks take no longer than it,
+ROWS_OF_CHECK = 2000  # or so many rows,
+_GROUPS_OF_CHECK = 64  # or groups, if these are more
 ENTRIES_AHEAD = 2**19  # of the rows by which a log is looked at ahead: of fewer, totals are noise
-_ROWS_OF_CHOICE = 2000
-_GROUPS_OF_CHOICE = 64
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
@@ -180,26 +179,16 @@ def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
     return _checks(some, model, quiet, note=note_of_check(len(some), len(rows)), tree=False)
 
 
-def rows_of_check(rows: Rows, n: int) -> Rows:
-    """Return the rows that are checked after a fit of n weights: whole groups or episodes from all over."""
-    return rows_from_all_over(rows, *sizes_of_check(n))
+def rows_of_check(rows: Rows, n: int, *, ahead: bool = False) -> Rows:
+    """Return rows that are checked, or looked `ahead` by, after a fit of n weights: whole groups from all over."""
+    return rows_from_all_over(rows, *sizes_of_check(n, ahead=ahead))
 
 
-def sizes_of_check(n: int) -> tuple[int, int, int]:
-    """Return how many rows are checked after a fit of n weights: most, at least so many groups, and the limit."""
-    most = max(ENTRIES_OF_CHOICE // n, _ROWS_OF_CHOICE)
-    return most, _GROUPS_OF_CHOICE, _ENTRIES // n
-
-
-def rows_ahead(rows: Rows, n: int) -> Rows:
-    """Return the rows by which a log is looked at ahead after a fit of n weights: as above, and more of them."""
-    return rows_from_all_over(rows, *sizes_ahead(n))
-
-
-def sizes_ahead(n: int) -> tuple[int, int, int]:
-    """Return how many rows a log is looked at ahead by after a fit of n weights: most, least groups, and the limit."""
-    most = max(ENTRIES_AHEAD // n, _ROWS_OF_CHOICE)
-    return most, _GROUPS_OF_CHOICE, _ENTRIES // n
+def sizes_of_check(n: int, *, ahead: bool = False) -> tuple[int, int, int]:
+    """Return how many rows these are: most, at least so many groups or episodes, and the limit."""
+    entries = ENTRIES_AHEAD if ahead else ENTRIES_OF_CHECK
+    most = max(entries // n, ROWS_OF_CHECK)
+    return most, _GROUPS_OF_CHECK, _ENTRIES // n
 
 
 def note_of_check(n_checked: int, n_rows: int) -> str:

@@ -23,7 +23,7 @@ from lstd.data.takes import GIVE_HORIZON_ROWS, OF_FIT, OF_RETURNS, Takes, names_
 from lstd.data.time_steps import steps_since_earliest
 from lstd.errors import InvalidInputError, MissingTerminationWarning, UnobservedWarning, carry_said, warn_once
 from lstd.estimators.base import Fitted, Regressor, check_alone, mean_r2, times_of
-from lstd.estimators.bias_check import rows_ahead, rows_of_check, sizes_ahead, sizes_of_check
+from lstd.estimators.bias_check import rows_of_check, sizes_of_check
 from lstd.estimators.contributions import Contributions
 from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.linear import Linear
@@ -90,7 +90,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
         Most blocks of data for intervals: 64, or fewer if their sums would take more than 256 MiB; 0 for none.
         Intervals need five, and say so where memory holds fewer; the choice of "auto" needs two.
     low, high : float, optional
-        Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event.
+        Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event. With `of`
+        "return", ends of totals stay within the sums of them, so they must hold for what comes.
     penalty : {"spread", "raw"} or array-like of shape (n,), default "spread"
         Factor of `alpha` for each feature. "spread" is its squared spread over all full transitions, so that units of
         features make no difference: the mean square over the rows that are not zero, where they are fewer than half;
@@ -235,7 +236,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         if time is not None:  # only for the checks: a stream keeps rows without times
             rows = rows.changed(time=steps_since_earliest(times, rows.last))
         n = model.n_features
-        self.model_ = self._doubted(model, rows, rows_of_check(rows, n), rows_ahead(rows, n))
+        self.model_ = self._doubted(model, rows, rows_of_check(rows, n), rows_of_check(rows, n, ahead=True))
         return self
 
     def partial_fit(self, X: FeaturesLike, y: ArrayLike, *, time: PerRow = None, **columns: Unpack[Columns]) -> Self:
@@ -286,7 +287,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
             if some is None or more is None:
                 first = rows
                 some = RowsOfStream(*sizes_of_check(state.n_features))
-                more = RowsOfStream(*sizes_ahead(state.n_features))
+                more = RowsOfStream(*sizes_of_check(state.n_features, ahead=True))
             some.add(rows, times)
             more.add(rows, times)
         if state is None or first is None or some is None or more is None:

@@ -12,14 +12,16 @@ less. In the past, the features may be right on average although the level has c
 
 Looking back. Else rows are compared that have at least half of the horizon before them in their episode, and as much
 after them or an end. Of an episode that was cut off, these are rows within the horizon of the cut, as predictions are
-for rows that have as much behind them; of a stream, all. What was observed of the horizon counts.
+for rows that have as much behind them; of a stream, all. What was observed of the horizon counts. Where ends were seen,
+some of the rows must see one.
 
 Let d be the squared error of a prediction less that of a forecast, and s half the sum of their sizes. If predictions
 are right, the mean of d is at most 0, given the past, so it is for d/(s + s̄/10), in which no few large subjects decide.
 The test is Student's of its sums over groups or episodes, or over blocks of a stream; of two forecasts, the p-value
 counts twice. It is 1 unless predictions have the larger error over all rows, and at more than half of the cuts; of two
 cuts, at both. There is a warning of a ratio of the errors above 1.1 with p below .01, or of 1.2 with p below .05. Of
-forecasts that are so much better, the better one counts; of others, the one with the smaller p-value.
+forecasts that are so much better, the better one counts; of others, the one with the smaller p-value. Errors count
+as 1 % of what came at least: those of a constant are only rounding.
 """
 
 from __future__ import annotations
@@ -49,10 +51,11 @@ FEWEST = 6  # groups that can be compared
 _FEWEST_ROWS = 50  # of blocks of a stream
 _BLOCK = 2  # length of a block of a stream, in multiples of the horizon
 _ROUNDING = 1e-9  # of what came and its forecast
+_LEAST_ERROR = 0.01  # in units of what came
 _FLOOR = 0.1  # of the mean size, which a size exceeds
 _PART = 3  # of the longest episode, at most, is looked at ahead
 _MOST_CUTS = 8
-_ROWS_OF_CUTS = 80_000  # over all cuts, each of which takes as long as a fit
+_ROWS_OF_CUTS = 2**18  # over all cuts, each of which takes as long as a fit; never fewer than two cuts
 _BEFORE = 3  # steps before a cut, in multiples of the steps ahead; a fit to fewer rows tells little of one to all
 
 
@@ -152,6 +155,9 @@ def rows_looking_back(rows: Rows, horizon: int) -> tuple[NDArray[np.intp], NDArr
     is_enough = (2 * rows.age >= horizon) & (rows.age > 0) & (2 * steps >= horizon)
     is_late = is_ended | (n_after <= horizon) | (not are_whole(rows))
     (place,) = np.nonzero(rows.full & (rows.weight > 0.0) & is_enough & is_late)
+    ends_soon = is_ended & (n_after < horizon)
+    if rows.terminated.any() and not ends_soon[place].any():  # ends were seen, but not by these rows
+        place = place[:0]
     return place, steps[place]
 
 
@@ -222,7 +228,9 @@ def compare(rows: Rows, cuts: Sequence[Cut], steps: int, *, ahead: bool = False)
         excess = np.array([worse[cut_of_row == k].sum(axis=0) for k in range(len(cuts))])
         is_mostly = 2 * np.count_nonzero(excess > 0.0, axis=0) > len(cuts)
         is_worse = is_mostly & (worse.sum(axis=0) > 0.0)
-        ratios.append(_ratio(weight @ square, weight @ square_of_naive))
+        least = _LEAST_ERROR**2 * (weight @ came**2)
+        errors = [np.maximum(weight @ one, least) for one in (square, square_of_naive)]
+        ratios.append(_ratio(*errors))
         p_values.append(np.where(is_worse, p_value, 1.0))
     ratio = np.array(ratios)
     p_value = np.minimum(1.0, len(p_values) * np.array(p_values))
@@ -275,7 +283,7 @@ def _student(group: NDArray[np.intp], values: Array) -> Array:
 
 
 def _ratio(square: Array, square_of_naive: Array) -> Array:
-    """Return ratios of root mean squares; 1 where a forecast makes no error."""
+    """Return ratios of root mean squares; 1 where nothing came, and no forecast makes an error."""
     check_range(square, square_of_naive)
     quotient = np.divide(square, square_of_naive, out=np.ones(len(square)), where=square_of_naive > 0.0)
     return np.asarray(np.sqrt(quotient))

@@ -33,7 +33,7 @@ from lstd.estimators.horizon_model import HorizonModel
 from lstd.estimators.misfit_check import FEWEST, TestFunctions, result, scores_of
 from lstd.estimators.model_parts import BiasCheck, Checks, HeldOut, MisfitCheck
 from lstd.estimators.naive_forecast import Compared, Cut, compare, rows_looking_back
-from lstd.estimators.shared_shocks import shared_shock
+from lstd.estimators.shared_shocks import SharedShock, shared_shock
 from lstd.estimators.step_refit import Ahead, ModelRows, Refit, hold_out, looking_ahead
 from lstd.estimators.step_spread import Held, StepSpread, spread_of
 from lstd.statistics.solve import check_range
@@ -66,9 +66,9 @@ def with_checks(model: HorizonModel, some: Rows, more: Rows) -> HorizonModel:
             naive = naive_forecast(refit, held, ahead)
             score = HeldOut(_score(refit, held), len(some), len(held.places))
             spread = _spread(refit, held)
-            shock = shared_shock(ahead.rows, ahead.cuts)
         except InvalidInputError:  # squares overflow, as those of the weights do not
             return model.described(checks=checks)
+        shock = _shock(model, ahead)
         if naive is not None:
             naive.warn(note_of_check(len(more), n_rows) if naive.ahead else note)
         found = None if naive is None else naive.found
@@ -143,6 +143,14 @@ def _spread(refit: Refit, held: Held) -> StepSpread:
     """Return the variance of the rewards of the next steps about held-out predictions."""
     spread = spread_of(held)
     return replace(spread, weights=refit.model.uncentred(spread.weights))
+
+
+def _shock(model: HorizonModel, ahead: Ahead) -> SharedShock | None:
+    """Return the shock that rows share; None where it is not known."""
+    try:
+        return shared_shock(model.at([ahead.steps]), ahead.rows, ahead.cuts)
+    except InvalidInputError:  # squares overflow
+        return None
 
 
 def naive_forecast(refit: Refit, held: Held, ahead: Ahead) -> Compared | None:

@@ -188,37 +188,16 @@ def looking_ahead(some: ModelRows) -> Ahead:
     if not cuts or not (has_all or len(rows) >= n_needed):
         return Ahead(rows, steps, [])
     returns = StepReturns.of(rows, steps)
-    return Ahead(rows, steps, [follow(some, returns, steps, cut) for cut in cuts])
+    return Ahead(rows, steps, [look_ahead(some, returns, steps, cut) for cut in cuts])
 
 
-def look_ahead(some: ModelRows, returns: StepReturns, steps: int, cut: int) -> Cut:
+def look_ahead(some: ModelRows, returns: StepReturns, steps: int, cut: int) -> Followed:
     """Return predictions of the rows at a cut, fitted to what was known then, and what followed."""
-    return follow(some, returns, steps, cut).cut
-
-
-def follow(some: ModelRows, returns: StepReturns, steps: int, cut: int) -> Followed:
-    """Return a cut with predictions, fitted to what was known then, before and after bounds limit them."""
     model = some.model
     prepared = model.prepared(known_at(some.given, cut))
     (sums,) = lag_sums(prepared, steps, [0, len(prepared)])
     theta = model.uncentred(model.recursion(sums, model.solved.lmbda, model.solved.alpha).run())
     place = rows_at(some.rows, cut)
-    phi = some.rows.X[place]
-    values = np.asarray(phi @ theta[-1])
+    values = np.asarray(some.rows.X[place] @ theta[-1])
     compared = Cut(place, np.full(len(place), steps), returns.rewards[place], model.bounded(values))
-    times_fewer = model.total.weight / sums.weight if sums.weight > 0.0 else 1.0
-    of_all = _error_of_sum(model, steps, phi, some.rows.weight[place])
-    return Followed(compared, values, np.sqrt(times_fewer) * of_all)
-
-
-def _error_of_sum(model: HorizonModel, steps: int, phi: Features, weight: Array) -> Array:
-    """Return the standard error (m,) of the weighted sum of predictions for some steps; 0 without intervals.
-
-    Features (N, n) are with the column of ones, if the model has one.
-    """
-    if model.solved.influence is None:
-        return np.zeros(len(model.reward_names))
-    of_sum = np.asarray(phi.T @ weight)[np.newaxis]
-    influence = model.at([steps]).influence
-    error, _, _ = influence.spread(of_sum[:, : model.n_features], float(weight.sum()), freedom=False)
-    return np.asarray(error[0])
+    return Followed(compared, values, sums.weight / model.total.weight)

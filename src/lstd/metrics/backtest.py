@@ -260,26 +260,22 @@ class Backtest:
     def _better_forecast(self) -> str:
         """At how many cuts a naive forecast has the larger R², and what to do; nothing where at none.
 
-        Of the two, it is the one that is better at more cuts; of as many, the one with the larger R² at the latest.
+        Of the two, it is one that can be taken, then the one that is better at more cuts, then the one with the larger
+        R² at the latest cut.
         """
         cuts = (*self.earlier, self)
         r2 = np.array([one.r2 for one in cuts])
-        naive_r2 = np.array([one.naive_r2 for one in cuts])
-        own_mean_r2 = np.array([one.own_mean_r2 for one in cuts])
-        name = "Naive forecast"
-        rates = "rates of recent steps"
-        better_r2 = naive_r2
-        if (np.sum(own_mean_r2 > r2), own_mean_r2[-1]) > (np.sum(naive_r2 > r2), naive_r2[-1]):
-            name = "Own mean"
-            rates = "rates of all steps"
-            better_r2 = own_mean_r2
-        n_better = int(np.sum(better_r2 > r2))
+        naive = _Rival("Naive forecast", "rates of recent steps", np.array([one.naive_r2 for one in cuts]))
+        own_mean = _Rival("Own mean", "rates of all steps", np.array([one.own_mean_r2 for one in cuts]))
+        better = max(naive, own_mean, key=lambda rival: rival.rank(r2))
+        can_be_taken, n_better, _ = better.rank(r2)
         if not n_better:
             return ""
-        advice = f"add what it knows to the features, such as {rates}"
-        if (better_r2 > np.maximum(r2, 0.0)).all():
+        advice = f"add what it knows to the features, such as {better.rates}"
+        if can_be_taken:
             advice += ", or take it"
-        return f"{name} better at {n_better} of {len(cuts)} cuts: {advice}."
+        of_cuts = "1 cut" if len(cuts) == 1 else f"{len(cuts)} cuts"
+        return f"{better.name} better at {n_better} of {of_cuts}: {advice}."
 
     @property
     def _advice(self) -> str:
@@ -322,6 +318,19 @@ class Backtest:
             ratio,
             interval,
         )
+
+
+class _Rival(NamedTuple):
+    """A naive forecast beside a model."""
+
+    name: str
+    rates: str  # features that know what it does
+    r2: Array  # at each cut
+
+    def rank(self, r2: Array) -> tuple[bool, int, float]:
+        """Return whether it can be taken in place of a model with R² at each cut, at how many it is better, and R²."""
+        can_be_taken = bool((self.r2 > np.maximum(r2, 0.0)).all())
+        return can_be_taken, int(np.sum(self.r2 > r2)), float(self.r2[-1])
 
 
 def _standard_error(values: Array, subject: NDArray[np.intp]) -> float:
