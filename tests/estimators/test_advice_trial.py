@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import lstd
 from lstd import HorizonLSTD
 from lstd.data.check_rows import check_rows
 from lstd.errors import MisfitWarning
@@ -86,3 +87,27 @@ def test_what_cannot_be_tried_gives_a_warning():
     wide = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), 20))])
     with pytest.warns(MisfitWarning):
         HorizonLSTD(HORIZON).fit(wide, y, **ROWS)
+
+
+def test_each_of_several_rewards_is_tried_by_itself_and_files_keep_what_counts(tmp_path):
+    X, with_age = log(lambda x: 3.0 * np.exp(-AGE), 1)
+    _, bent = log(lambda x: x**2, 1)
+    _, little = next(
+        (X_seed, y)
+        for X_seed, y in (log(lambda x: 0.08 * x**2, seed) for seed in range(40))
+        if (model := fitted(X, y, **ROWS)[0]).misfit_check_.has_little_to_gain
+    )
+    alone = [fitted(X, y, **ROWS)[0].misfit_check_ for y in (with_age, bent, little)]
+    expected = [True, True, False]
+    assert [check.misfit for check in alone] == expected
+    assert all(type(check.misfit) is bool for check in alone)
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]):
+        y = np.column_stack([(with_age, bent, little)[j] for j in order])
+        model, warned = fitted(X, y, **ROWS)
+        assert warned
+        assert model.misfit_check_.misfit.tolist() == [expected[j] for j in order]
+        model.save(tmp_path / "model")
+        np.testing.assert_array_equal(lstd.load(tmp_path / "model").misfit_check_.misfit, model.misfit_check_.misfit)
+    model, _ = fitted(X, little, **ROWS)
+    model.save(tmp_path / "model")
+    assert "little to gain" in str(lstd.load(tmp_path / "model").summary())

@@ -21,46 +21,55 @@ from lstd.estimators.model_parts import MisfitCheck
 from lstd.estimators.naive_forecast import cuts_looking_ahead
 from lstd.estimators.step_refit import ROWS_OF_WEIGHT, Refit, StepReturns, hold_out, look_ahead
 from lstd.estimators.step_spread import Held
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 _HELPS = 0.99  # ratio of the errors with and without the advice, at most
 _MOST_CUTS = 2  # the latest ones
 _MOST_COLUMNS = 150  # of a trial, which otherwise takes longer than the fit
 
 
-def is_worth_its_advice(refit: Refit, held: Held | None, check: MisfitCheck) -> bool:
-    """Return whether the advice of a check for misfit lowers the error, or cannot be tried."""
+def worth_their_advice(refit: Refit, held: Held | None, check: MisfitCheck) -> Flags:
+    """Return of which rewards, (m,), the advice about a misfit lowers the error, or cannot be tried."""
+    worth = np.array(check.misfit, ndmin=1)
+    of_age = np.atleast_1d(check.of_age)
+    for advises_age in (True, False):
+        tried = worth & (of_age == advises_age) & ~np.atleast_1d(check.of_time)
+        if held is not None and tried.any():
+            worth[tried] = _helps(refit, held, advises_age=advises_age)[tried]
+    return worth
+
+
+def _helps(refit: Refit, held: Held, *, advises_age: bool) -> Flags:
+    """Return for which rewards, (m,), an age, or else squares and products, lower the error, or cannot be tried."""
+    unknown = np.ones(refit.rows.y.shape[1], np.bool_)
     try:
-        wide = _with_advice(refit, check)
-        if wide is None or held is None:
-            return True
+        wide = _with_advice(refit, advises_age=advises_age)
+        if wide is None:
+            return unknown
         held_wide = hold_out(wide)
         if held_wide is None:
-            return True
-        j = check.clearest
-        helps = _is_lower(_errors_held_out(refit, held, held_wide)[:, j])
-        return helps and _is_lower(_errors_ahead(refit, wide)[:, j])
+            return unknown
+        return _is_lower(_errors_held_out(refit, held, held_wide)) & _is_lower(_errors_ahead(refit, wide))
     except InvalidInputError:  # products overflow
-        return True
+        return unknown
 
 
-def _is_lower(errors: Array) -> bool:
-    """Return whether the sum of squared errors is lower with the advice; `errors` are those without and with it."""
+def _is_lower(errors: Array) -> Flags:
+    """Return for which rewards sums of squared errors, without and with the advice (2, m), are lower with it."""
     without, with_advice = errors
-    return bool(with_advice <= _HELPS**2 * without)
+    return np.asarray(with_advice <= _HELPS**2 * without)
 
 
-def _with_advice(refit: Refit, check: MisfitCheck) -> Refit | None:
+def _with_advice(refit: Refit, *, advises_age: bool) -> Refit | None:
     """Return a fit to the same rows with what is advised; None if that cannot be made of them."""
     model = refit.model
     rows = refit.given
     settings = model.settings
-    place = check.clearest
     has_own_units = isinstance(settings.alpha, tuple) or settings.penalty is not None
-    if np.atleast_1d(check.of_time)[place] or has_own_units or not isinstance(rows.X, np.ndarray):
+    if has_own_units or not isinstance(rows.X, np.ndarray):
         return None
     age = model.age
-    if np.atleast_1d(check.of_age)[place]:
+    if advises_age:
         if age is not None:
             return None
         n = rows.n_features

@@ -708,13 +708,22 @@ class HorizonModel(Record):
             facts["held-out R²"] = round(self.held_out.score, 6)
         if self.naive is not None:
             facts["naive forecast"] = self.naive.text
-        if self.shock is not None and self.shock.is_seen:
-            facts["shared shock"] = self.shock.text
+        facts |= self.shock_fact
         if self.negative:
             facts["negative"] = self.negative
         if self.said:
             facts["doubt"] = " ".join(self.said)
         return facts
+
+    @property
+    def shock_fact(self) -> dict[str, str]:
+        """What is known of a shock that all subjects share; nothing of a model without intervals for what comes."""
+        if self.spread is None:
+            return {}
+        text = "not looked for: that needs cuts of a log without ends, with six groups, and intervals"
+        if self.shock is not None:
+            text = self.shock.text
+        return {"shared shock": text}
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -46,6 +46,11 @@ def _short(value: object) -> str:
 class _PerReward:
     """A result with numbers for each of m rewards, (m,)."""
 
+    @property
+    def _found(self) -> Flags:
+        """Whether something was found of each reward."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         name = type(self).__name__
         texts = (f"{key}={_short(value)}" for key, value in vars(self).items())
@@ -57,7 +62,7 @@ class _PerReward:
         return type(self)(**numbers)
 
     def shown(self, *names: str) -> list[str]:
-        """Return numbers of the reward with the smallest p-value as texts; None for one that is not known."""
+        """Return numbers of the clearest reward as texts; None for one that is not known."""
         values = [vars(self)[name] for name in names]
         return ["" if value is None else two_digits(np.atleast_1d(value)[self.clearest]) for value in values]
 
@@ -69,8 +74,12 @@ class _PerReward:
 
     @property
     def clearest(self) -> int:
-        """Number of the reward with the smallest p-value."""
-        return int(np.argmin(vars(self)["p_value"]))
+        """Number of the reward with the smallest p-value, of those of which something was found, if any."""
+        p_value = np.atleast_1d(vars(self)["p_value"])
+        found = np.atleast_1d(self._found)
+        if found.any():
+            p_value = np.where(found, p_value, np.inf)
+        return int(np.argmin(p_value))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,8 +124,12 @@ class BiasCheck(_PerReward):
     p_value: PerReward
     biased: Flags
 
+    @property
+    def _found(self) -> Flags:
+        return self.biased
+
     def message(self, lmbda: float) -> str:
-        """Say what the check found for the reward with the smallest p-value, and what to do."""
+        """Say what the check found for the clearest reward, and what to do."""
         difference, expected, size = self.shown("difference", "expected", "size")
         return (
             f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference} (root mean square, of "
@@ -177,13 +190,25 @@ class MisfitCheck(_PerReward):
     has_age: Flags = False
 
     @property
+    def _found(self) -> Flags:
+        return self.misfit
+
+    @property
+    def has_little_to_gain(self) -> bool:
+        """Whether the advice about what is clear and large was tried, for the clearest reward, and did not help."""
+        j = self.clearest
+        is_clear = np.atleast_1d(self.p_value)[j] < SIGNIFICANT
+        is_material = np.atleast_1d(self.systematic)[j] ** 2 >= MATERIAL * np.atleast_1d(self.residual)[j] ** 2
+        return bool(is_clear and is_material and not np.any(self.misfit))
+
+    @property
     def dominates(self) -> bool:
         """Whether, for some reward, there is a misfit that exceeds the mean standard error of the predictions."""
         return self.standard_error is not None and bool(np.any(self.misfit & (self.systematic > self.standard_error)))
 
     @property
     def message(self) -> str:
-        """What the check found for the reward with the smallest p-value, and what to do."""
+        """What the check found for the clearest reward, and what to do."""
         size, error, residual = self.shown("systematic", "standard_error", "residual")
         beside = f"root mean square, beside residuals of {residual}"
         if error:
@@ -238,13 +263,13 @@ class Checks:
             texts["bias"] = f"found. {self.bias.message(lmbda)}" if np.any(self.bias.biased) else none
         if isinstance(self.misfit, MisfitCheck):
             size, p = self.misfit.shown("systematic", "p_value")
-            none = f"none found: {size} of returns is beyond weighted sums of the features (p = {p})"
-            if np.min(self.misfit.p_value) < SIGNIFICANT:
+            beyond = f"{size} of returns is beyond weighted sums of the features (p = {p})"
+            none = f"none found: {beyond}. {self.misfit.found_from}"
+            if self.misfit.has_little_to_gain:
                 none = (
-                    f"little to gain: {size} of returns is beyond weighted sums of the features (p = {p}), but squares "
-                    "and products, or an age, would lower the error by less than 1 %"
+                    f"little to gain: {beyond}, but what a warning would advise, an age or squares and products, "
+                    "lowers the error by less than 1 %"
                 )
-            none += f". {self.misfit.found_from}"
             texts["misfit"] = f"found. {self.misfit.message}" if np.any(self.misfit.misfit) else none
         return texts
 

@@ -77,11 +77,13 @@ class SharedShock:
 
     @property
     def text(self) -> str:
-        """The standard deviation, in percent of a total."""
+        """The standard deviation, in percent of a total, or that there is none."""
         shares = ", ".join(f"{float(f'{100.0 * share:.2g}'):g} %" for share in np.sqrt(self.variance).tolist())
         cuts = "1 cut"
         if self.n_cuts > 1:
             cuts = f"{self.n_cuts} cuts"
+        if not self.is_seen:
+            return f"none beyond chance, from {cuts}"
         return f"standard deviation {shares} of a total, from {cuts}"
 
     def deviation(self, values: Array) -> Array:

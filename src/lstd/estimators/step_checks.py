@@ -23,7 +23,7 @@ import numpy as np
 from lstd.data.returns import ObservedReturns
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, MisfitWarning, warn
-from lstd.estimators.advice_trial import is_worth_its_advice
+from lstd.estimators.advice_trial import worth_their_advice
 from lstd.estimators.base import mean_r2
 from lstd.estimators.bias_check import FEWEST as FEWEST_OF_BIAS
 from lstd.estimators.bias_check import RIDGE as RIDGE_OF_BIAS
@@ -79,12 +79,14 @@ def with_checks(model: HorizonModel, some: Rows, more: Rows) -> HorizonModel:
 
 
 def _worth_mending(refit: Refit, held: Held | None, check: MisfitCheck | str, note: str) -> MisfitCheck | str:
-    """Return a check for misfit, without one that its advice would not mend; warn of it, with `note` at the end."""
+    """Return a check for misfit, without what its advice would not mend; warn of the rest, with `note` at the end."""
     if isinstance(check, str) or not np.any(check.misfit):
         return check
-    if not is_worth_its_advice(refit, held, check):
-        return replace(check, misfit=np.zeros_like(check.misfit))
-    warn(check.message + note, MisfitWarning)
+    worth = worth_their_advice(refit, held, check)
+    kept = bool(worth[0]) if refit.model.single else worth
+    check = replace(check, misfit=kept)
+    if worth.any():
+        warn(check.message + note, MisfitWarning)
     return check
 
 

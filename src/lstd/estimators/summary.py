@@ -410,8 +410,7 @@ class StepsSummary(Description):
         facts["held-out R²"] = self._held_out()
         if model.naive is not None:
             facts["naive forecast"] = model.naive.text
-        if model.shock is not None and model.shock.is_seen:
-            facts["shared shock"] = model.shock.text
+        facts |= model.shock_fact
         facts["intervals"] = self._blocks()
         facts |= model.known_checks.texts(model.solved.lmbda)
         facts["backtest"] = self.tested or _NO_BACKTEST
@@ -437,6 +436,8 @@ class StepsSummary(Description):
         """Return R² on held-out rows, or how to know it."""
         held_out = self.model.held_out
         if held_out is None:
+            if self.model.checks is not None:
+                return "unknown; that needs two groups or episodes of some weight"
             return "unknown; fit with check=True"
         return f"{held_out.score:.3g} on {held_out.n_rows} rows in {held_out.n_folds} folds"
 

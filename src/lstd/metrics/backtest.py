@@ -423,8 +423,8 @@ def backtest(
     """
     if isinstance(estimator, type) or not isinstance(estimator, EstimatorOfReturns):
         raise InvalidInputError(
-            f"`estimator` must be an unfitted estimator with `gamma` and `fit`; got {estimator!r:.80}. Pass an LSTD or "
-            "an LSTDCV."
+            f"`estimator` must be an unfitted estimator with `gamma` and `fit`; got {estimator!r:.80}. Pass an LSTD, "
+            "an LSTDCV or a HorizonLSTD."
         )
     gamma = check_real("gamma", estimator.gamma, 0.0, 1.0)
     longest = None
