@@ -166,6 +166,17 @@ def test_the_shell_backtests_both_kinds_of_models(rows, capsys, horizon):
         assert one["predicted"] == pytest.approx(whole.predicted.sum())
     assert run(["score", "model", "rows.csv", "--backtest", "2024-01-05", "--horizon", "3"]) == 0
     assert "r: Backtest over 3 steps" in capsys.readouterr().out
+    cuts = ["score", "model", "rows.csv", "--backtest", "2024-01-05, 2024-01-04", "--horizon", "3", "--quiet"]
+    assert run([*cuts, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["backtests"]
+    whole = backtest(kind, frame[["a", "b"]], frame["r"], cut=["2024-01-04", "2024-01-05"], steps=3, **columns)
+    assert [one["cut"] for one in found] == ["2024-01-04", "2024-01-05"]
+    assert [one["r2"] for one in found] == [pytest.approx(one.r2) for one in (*whole.earlier, whole)]
+    assert run(cuts) == 0
+    assert "Choose by the latest cut." in capsys.readouterr().out
+    for value, rule in (("2034-01-05", "must lie between"), ("2024-01-05,A", "must hold numbers or dates")):
+        assert run(["score", "model", "rows.csv", "--backtest", value, "--horizon", "3"]) == 2
+        assert f"`--backtest` {rule}" in capsys.readouterr().err
 
 
 def test_a_model_with_an_age_is_scored_by_the_features_as_they_are_given(rows, capsys):

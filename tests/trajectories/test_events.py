@@ -278,7 +278,7 @@ def test_days_follow_the_clock_of_the_time_zone_of_until():
         (LOG, {"window": 2, "mean_at": 3}, "`mean_at` must be a date"),
         (LOG, {"first": True}, "`first` must be one of 'apart', 'counted'; got True"),
         (LOG, {"amount": ["spend", "spend"]}, "`amount` must name each column once"),
-        ({"id": [], "day": []}, {}, "`frame` must have at least one row"),
+        ({"id": [], "day": []}, {}, "`events` must have at least one row"),
     ],
 )  # fmt: skip
 def test_what_breaks_a_rule_is_refused(columns, arguments, message):

@@ -438,11 +438,15 @@ def _backtest(model: SavedKind, roles: Roles, given: ScoreOptions) -> int:
     with reading(given.quiet) as on_progress:
         tables = _tables(given, prepared_as(model.model, given.data), roles, MEMORY)
         rows, times = all_rows(tables, roles, model.model.settings.gamma, on_progress)
-        (cut,) = parse_times("backtest", [given.backtest], times.dtype)
+        cuts = parse_times("--backtest", given.backtest, times.dtype)
         estimator = model.unfitted(given.model)
-        backtests = [*backtest_tables(estimator, rows, times, roles.rewards, cut, steps)]
+        try:
+            backtests = [*backtest_tables(estimator, rows, times, roles.rewards, cuts, steps)]
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error).replace("`cut`", "`--backtest`")) from error
     if given.json:
-        documents = [{"reward": reward, **one.document} for reward, one in backtests]
+        at_each = [(reward, one) for reward, latest in backtests for one in (*latest.earlier, latest)]
+        documents = [{"reward": reward, **one.document} for reward, one in at_each]
         return output({"model": given.model, "data": given.data, "backtests": documents})
     return output("\n\n".join(f"{reward}: {one}" for reward, one in backtests))
 

@@ -126,7 +126,7 @@ class ScoreOptions:
     next_features: list[str] | None  # lists of names, not yet split: one that is empty stands for no columns
     time: str | None
     sort: bool
-    backtest: str | float | None
+    backtest: list[str | float] | None
     horizon: list[int] | None
     unobserved: str
     tolerance: float

@@ -52,6 +52,11 @@ def _number_or_text(text: str, option: str) -> float | str:
     return text
 
 
+def _moments(text: str, option: str) -> list[float | str]:
+    """Read times, separated by commas."""
+    return [_number_or_text(part.strip(), option) for part in text.split(",")]
+
+
 def _number_or_auto(text: str, option: str) -> float | str:
     return text if text == AUTO else number(text, option, f" or {AUTO}")
 
@@ -223,8 +228,8 @@ OPTIONS = {
         "With --window: when the mean rate of all ids is taken.  [default: half-way]", "DATE", _number_or_text
     ),
     "backtest": Option(
-        "Fit anew to what was known at this value of --time, and compare with the steps that followed.", "DATE",
-        _number_or_text,
+        "Fit anew to what was known at these values of --time, and compare with the steps that followed each.",
+        "DATE,…", _moments,
     ),
     "horizon": Option("Fit the rewards of the next steps, up to this number.", "N", _n_steps),
     "low": Option("Least prediction of a model of the next steps.", "NUMBER", number),

@@ -176,7 +176,7 @@ def _table_of(source: Any, roles: dict[str, list[str]]) -> FrameRows:
     if is_file:
         names = dict.fromkeys(chain.from_iterable(roles.values()))  # each once
         source, error_at = _read_files(files, list(names))
-    table = FrameRows(source, roles, unit="us", error_at=error_at)
+    table = FrameRows(source, roles, unit="us", error_at=error_at, name="events")
     table.check()
     return table
 

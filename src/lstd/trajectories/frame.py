@@ -186,8 +186,8 @@ class FrameRows:
     """The rows of a data frame; a bad frame or value raises InvalidInputError.
 
     `roles` holds the names of columns for each argument of the caller. Messages name both, and number rows from
-    `first_row`, unless `error_at` makes the error of a value of a row. Dates are numbers of this `unit`, by default the
-    one of the column.
+    `first_row`, unless `error_at` makes the error of a value of a row. `name` is the argument that the frame is. Dates
+    are numbers of this `unit`, by default the one of the column.
     """
 
     def __init__(
@@ -199,6 +199,7 @@ class FrameRows:
         sort: bool = False,
         unit: str = "",
         error_at: ErrorAt | None = None,
+        name: str = "frame",
     ) -> None:
         try:
             from lstd.data import arrow_columns, batch_rows, parse_columns
@@ -213,7 +214,7 @@ class FrameRows:
         names = list(dict.fromkeys(name for named in roles.values() for name in named))
         batch = next(arrow_columns.arrow_batches(self._selected(frame, names), names, 2**31), None)
         if batch is None:
-            raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
+            raise InvalidInputError(f"`{name}` must have at least one row; got none. Check the filter that made it.")
         single: dict[str, Any] = {role: roles[role][0] for role in _OF_ONE if role in roles}
         kind = parse_columns.numpy_unit(batch.column(single["time"])) if "time" in single else ""
         self._kind, self._unit = kind, unit or ("ns" if "ns" in kind else "us")
