@@ -117,9 +117,9 @@ def test_intervals_have_its_share(weights, horizon):
     np.testing.assert_array_equal(both.prediction, alone.prediction)
 
 
-def test_without_a_shock_totals_are_held_and_half_of_the_intervals_are_as_wide_as_before():
+def test_without_a_shock_totals_are_held_and_most_intervals_are_as_wide_as_before():
     held, wider = [], []
-    for seed in range(100):
+    for seed in range(60):
         data, now, came = log(seed, n=40, to_come=HORIZON)
         model = HorizonLSTD(HORIZON, n_blocks=10).fit(**data)
         total = of_return(model, now, weights=np.ones(len(now)))
@@ -127,7 +127,7 @@ def test_without_a_shock_totals_are_held_and_half_of_the_intervals_are_as_wide_a
         held.append(total.lower <= came <= total.upper)
         wider.append((total.upper - total.lower) / (before.upper - before.lower))
     assert np.mean(held) >= 0.92
-    assert np.median(wider) < 1.01
+    assert np.mean(np.array(wider) > 1.01) < 0.3
 
 
 def test_with_a_shock_totals_are_held_more_often():
