@@ -135,7 +135,8 @@ def complete(folder: Path) -> dict[str, Any]:
         if found["date"] < results["date"] or found["arguments"]["quick"]:
             continue
         source = " to ".join(found["source"])
-        ran_on = f"Measured by itself on {found['date']}, source {source}, load {found['load_before']} before it."
+        cpu = found["machine"]["cpu"]
+        ran_on = f"Measured by itself on {found['date']}, {cpu}, source {source}, load {found['load_before']} before it."
         for name in found["arguments"]["only"] or []:
             later[name] = found["parts"][name] | {"ran_on": ran_on}
     parts = results["parts"] | later
