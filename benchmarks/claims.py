@@ -136,7 +136,9 @@ def complete(folder: Path) -> dict[str, Any]:
             continue
         source = " to ".join(found["source"])
         cpu = found["machine"]["cpu"]
-        ran_on = f"Measured by itself on {found['date']}, {cpu}, source {source}, load {found['load_before']} before it."
+        ran_on = (
+            f"Measured by itself on {found['date']}, {cpu}, source {source}, load {found['load_before']} before it."
+        )
         for name in found["arguments"]["only"] or []:
             later[name] = found["parts"][name] | {"ran_on": ran_on}
     parts = results["parts"] | later
