@@ -524,7 +524,7 @@ class HorizonLSTD(Regressor[HorizonModel]):
         of : {"mean", "return"}, default "mean"
             "mean" is the expected sum of rewards, of customers like these: single ones scatter much more. "return" is
             the sum of rewards that these rows will receive. Compare totals with what came by the latter: it has the
-            variance Σ wᵢ² s²(xᵢ) + τ² (Σ |wᵢ v(xᵢ)|)² more. The variance s² is estimated from the rows that `fit`
+            variance ``Σ wᵢ² s²(xᵢ) + τ² (Σ |wᵢ v(xᵢ)|)²`` more. The variance s² is estimated from the rows that `fit`
             checks, without the folds that predictions are for; rows are taken as independent, one of each subject. τ is
             the standard deviation of a shock that all subjects share, such as a season, relative to a total, from what
             followed up to eight cuts of the log and predictions by what was known then. It is taken to be the same for
