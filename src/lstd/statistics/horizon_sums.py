@@ -273,12 +273,12 @@ def _shifted(weighted: Features, discount: Array, s: int) -> Features:
 
 
 def _products(discount: Array) -> Iterator[Array]:
-    """Yield the products of the discounts of the k rows before each row, (T,), for k = 0, 1, …; the same array."""
+    """Yield the products of the discounts of the k rows before each row, (T,), for k = 0, 1, …"""
     products = np.ones(len(discount))
     for k in count(1):
         yield products
-        products[:k] = 0.0  # rows without k rows before
-        products[k:] *= discount[: max(0, len(products) - k)]
+        n_later = max(0, len(products) - k)  # rows with k rows before
+        products = np.append(np.zeros(k), products[k:] * discount[:n_later])[: len(products)]
 
 
 def _scaled(phi: Features, weight: Array) -> Features:
