@@ -280,18 +280,18 @@ class HorizonLSTD(Regressor[HorizonModel]):
         """
         state: HorizonModel | None = None
         first: Rows | None = None
-        some: RowsOfStream | None = None
-        more: RowsOfStream | None = None
+        samples: list[RowsOfStream] = []  # for the checks, and to look ahead
         for rows, times in chunks:
             state = self._then(state, rows, keep_ids=False, rewards=rewards)
-            if some is None or more is None:
+            if first is None:
                 first = rows
-                some = RowsOfStream(*sizes_of_check(state.n_features))
-                more = RowsOfStream(*sizes_of_check(state.n_features, ahead=True))
-            some.add(rows, times)
-            more.add(rows, times)
-        if state is None or first is None or some is None or more is None:
+                n = state.n_features
+                samples = [RowsOfStream(*sizes_of_check(n, ahead=ahead)) for ahead in (False, True)]
+            for sample in samples:
+                sample.add(rows, times)
+        if state is None or first is None:
             raise InvalidInputError("`source` must have at least one row; got none. Check the filter that made it.")
+        some, more = samples
         self.model_ = self._doubted(state, first, some.rows, more.rows)
         return self
 

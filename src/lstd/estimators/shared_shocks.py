@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from lstd.data.rows import Rows
 from lstd.estimators.linear import Linear
+from lstd.estimators.model_parts import two_digits
 from lstd.estimators.naive_forecast import FEWEST, Cut
 from lstd.estimators.step_spread import independent_groups
 from lstd.statistics.intervals import power_of_two
@@ -78,12 +79,12 @@ class SharedShock:
     @property
     def text(self) -> str:
         """The standard deviation, in percent of a total, or that there is none."""
-        shares = ", ".join(f"{float(f'{100.0 * share:.2g}'):g} %" for share in np.sqrt(self.variance).tolist())
         cuts = "1 cut"
         if self.n_cuts > 1:
             cuts = f"{self.n_cuts} cuts"
         if not self.is_seen:
             return f"none beyond chance, from {cuts}"
+        shares = ", ".join(f"{two_digits(100.0 * share)} %" for share in np.sqrt(self.variance))
         return f"standard deviation {shares} of a total, from {cuts}"
 
     def deviation(self, values: Array) -> Array:

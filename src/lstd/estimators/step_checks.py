@@ -69,9 +69,12 @@ def with_checks(model: HorizonModel, some: Rows, more: Rows) -> HorizonModel:
         except InvalidInputError:  # squares overflow, as those of the weights do not
             return model.described(checks=checks)
         shock = _shock(model, ahead)
+        found = None
         if naive is not None:
-            naive.warn(note_of_check(len(more), n_rows) if naive.ahead else note)
-        found = None if naive is None else naive.found
+            found = naive.found
+            if naive.ahead:
+                note = note_of_check(len(more), n_rows)
+            naive.warn(note)
         return model.described(checks=checks, held_out=score, naive=found, spread=spread, shock=shock)
 
 

@@ -706,7 +706,7 @@ class _Log(NamedTuple):
         begin = first[np.searchsorted(last, rows)]
         discounted = np.full(len(rows), np.sum(self.gamma ** np.arange(steps)))
         found = naive_forecasts(rewards, rows, rows - begin, steps, discounted)
-        return [np.where(rows > begin, np.ravel(one), forecast) for one in found]
+        return [np.where(np.isnan(one[:, 0]), forecast, one[:, 0]) for one in found]
 
     def _check_known(self, cut: Any, known: Flags, active: NDArray[np.intp]) -> None:
         """Refuse a cut before which no transition lies, or after which nothing does."""
