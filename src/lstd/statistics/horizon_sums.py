@@ -175,23 +175,44 @@ class Units(NamedTuple):
     square: Array
 
 
+class _Piece(NamedTuple):
+    """Rows `first` to `end` − 1 of the part `e` of the data."""
+
+    e: int
+    first: int
+    end: int
+
+
+@np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
 def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
     """Sum the pairs of rows whose later row is between two consecutive `edges`, for each two; checked rows.
 
     A centre is subtracted, and the column of ones appended, a batch at a time. A last row that did not terminate counts
     as a horizon row.
     """
+    parts = [LagSums.zero(horizon, rows.n_features, rows.y.shape[1]) for _ in edges[1:]]
     with one_blas_thread():
-        return [sums_of_lags(rows, horizon, first, end) for first, end in pairwise(edges)]
+        for pieces in _batches(edges, max(_ROWS, horizon)):
+            _add_pairs(parts, rows, pieces)
+        return [_counted(sums, rows, first, end) for sums, (first, end) in zip(parts, pairwise(edges), strict=True)]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
-def sums_of_lags(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
-    """Sum the pairs whose later row is one of `first` to `end` − 1; see `lag_sums`."""
-    sums = LagSums.zero(horizon, rows.n_features, rows.y.shape[1])
-    size = max(_ROWS, horizon)
-    for start in range(first, end, size):
-        _add_pairs(sums, rows, start, min(start + size, end))
+def _batches(edges: Sequence[int], size: int) -> Iterator[list[_Piece]]:
+    """Yield the parts between two edges, up to `size` rows at a time: some short parts, or a piece of a long one."""
+    batch: list[_Piece] = []
+    for e, (first, end) in enumerate(pairwise(edges)):
+        for start in range(first, end, size):
+            piece = _Piece(e, start, min(start + size, end))
+            if batch and piece.end - batch[0].first > size:
+                yield batch
+                batch = []
+            batch.append(piece)
+    if batch:
+        yield batch
+
+
+def _counted(sums: LagSums, rows: Rows, first: int, end: int) -> LagSums:
+    """Return sums with what they need of the rows `first` to `end` − 1 alone."""
     full = rows.full[first:end]
     weight = rows.weight[first:end] * full
     n_given = rows.X.shape[1]
@@ -204,25 +225,26 @@ def sums_of_lags(rows: Rows, horizon: int, first: int, end: int) -> LagSums:
     )
 
 
-def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
-    """Add the pairs whose later row u is one of `first` to `end` − 1, s lags at a time.
+def _add_pairs(parts: Sequence[LagSums], rows: Rows, pieces: Sequence[_Piece]) -> None:
+    """Add the pairs whose later row u is in one of the pieces, one after the other, to their parts, s lags at a time.
 
     With E_v = [w φ_v, w Γ φ_{v−1}, …, w Γ φ_{v−s+1}], Σ_u E_{u−k} Γ_{u−k,k} [φ_u, r_{u+1}]ᵀ has lags k to k + s − 1.
     """
-    horizon, n, _ = sums.full.shape
+    horizon, n, _ = parts[0].full.shape
+    first = pieces[0].first
     ends = np.flatnonzero(rows.last[max(0, first - horizon + 1) : first][::-1])
     before = min(first, horizon - 1)  # rows of the same episode
     if len(ends):
         before = int(ends[0])
-    part = rows.taken(slice(first - before, end))
-    discount = np.where(part.last, 0.0, part.discount)
-    full = part.full
-    phi = _features(part)
+    origin = first - before
+    batch = rows.taken(slice(origin, pieces[-1].end))
+    discount = np.where(batch.last, 0.0, batch.discount)
+    phi = _features(batch)
     s = 1
     if isinstance(phi, np.ndarray):
         s = max(1, min(horizon, _WIDTH // n))
-    earlier = _shifted(_scaled(phi, part.weight), discount, s)  # E_v of each row
-    right = _beside(phi, part.y)
+    earlier = _shifted(_scaled(phi, batch.weight), discount, s)  # E_v of each row
+    right = _beside(phi, batch.y)
 
     def add(goal: Array, k: int, rows_before: Any, rows_after: Any, weight: Array) -> None:
         """Add the pairs of some rows and of those k to k + s − 1 rows before to the sums of these lags."""
@@ -232,13 +254,19 @@ def _add_pairs(sums: LagSums, rows: Rows, first: int, end: int) -> None:
         added = dense(earlier[rows_before].T @ _scaled(right[rows_after], weight)).reshape(s, n, -1)
         lags += added[: len(lags), :, : lags.shape[2]]
 
-    for k, factor in islice(enumerate(_products(discount)), 0, horizon, s):
-        u = max(before, k)
-        add(sums.full, k, slice(u - k, len(part) - k), slice(u, None), (factor * full)[u:])
-        cut = np.flatnonzero(~full[u:] & (factor[u:] != 0.0)) + u
-        add(sums.cut, k, cut - k, cut, factor[cut])
-        if k == 0:
-            sums.cut[0] = 0.0
+    last_k = (horizon - 1) // s * s
+    for k, factor in islice(enumerate(_products(discount)), 0, last_k + 1, s):
+        of_full = factor * batch.full
+        is_cut = ~batch.full & (factor != 0.0)
+        for e, start, stop in pieces:
+            sums = parts[e]
+            u = max(start - origin, k)
+            end = stop - origin
+            add(sums.full, k, slice(u - k, end - k), slice(u, end), of_full[u:end])
+            cut = np.flatnonzero(is_cut[u:end]) + u
+            add(sums.cut, k, cut - k, cut, factor[cut])
+            if k == 0:
+                sums.cut[0] = 0.0
         if not factor[before:].any():
             break
 
@@ -274,11 +302,13 @@ def _shifted(weighted: Features, discount: Array, s: int) -> Features:
 
 def _products(discount: Array) -> Iterator[Array]:
     """Yield the products of the discounts of the k rows before each row, (T,), for k = 0, 1, …"""
-    products = np.ones(len(discount))
+    n_rows = len(discount)
+    products = np.ones(n_rows)
     for k in count(1):
         yield products
-        n_later = max(0, len(products) - k)  # rows with k rows before
-        products = np.append(np.zeros(k), products[k:] * discount[:n_later])[: len(products)]
+        later = np.zeros(n_rows)
+        np.multiply(products[k:], discount[: max(0, n_rows - k)], out=later[k:])  # of rows with k rows before
+        products = later
 
 
 def _scaled(phi: Features, weight: Array) -> Features:
@@ -342,8 +372,7 @@ class LagStatistics(Record):
         rows = self.last
         if rows is None or rows.terminated[-1]:
             return self.sums
-        with one_blas_thread():
-            of_last_row = sums_of_lags(rows, self.horizon, len(rows) - 1, len(rows))
+        (of_last_row,) = lag_sums(rows, self.horizon, [len(rows) - 1, len(rows)])
         return self.sums.plus(of_last_row)
 
     def continued_by(self, first: Rows) -> bool:
@@ -397,15 +426,16 @@ class LagStatistics(Record):
             both = _joined(self.last, rows)
             sums = self.sums
             n_before = len(self.last)
+        starts_of_chunks = list(at)
+        end = len(both) - (not both.terminated[-1])
+        edges = [max(0, n_before - 1), *(n_before + start for start in starts_of_chunks), end]
+        parts = lag_sums(both, self.horizon, edges)
+        parts.reverse()  # so that each is freed when it is added
         chunks = []
-        first = max(0, n_before - 1)
-        with one_blas_thread():
-            for start in at:
-                sums = sums.plus(sums_of_lags(both, self.horizon, first, n_before + start))
-                chunks.append(after(start, sums, None))
-                first = n_before + start
-            end = len(both) - (not both.terminated[-1])
-            sums = sums.plus(sums_of_lags(both, self.horizon, first, end))
+        for start in starts_of_chunks:
+            sums = sums.plus(parts.pop())
+            chunks.append(after(start, sums, None))
+        sums = sums.plus(parts.pop())
         return [*chunks, after(len(rows), sums, _last_rows(both, self.horizon))]
 
 
