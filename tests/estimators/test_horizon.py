@@ -521,6 +521,25 @@ def test_weights_of_a_grid_are_those_of_each_pair(fit_intercept, repeated, monke
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_weights_of_parts_are_those_of_each_part(fit_intercept, alpha, monkeypatch):
+    """Small systems are solved in one stack; that of a part in which a feature is zero is solved by itself."""
+    from lstd.statistics import horizon_grid
+
+    data = stream(7, n_episodes=20)
+    first_half = data["episode"] < np.unique(data["episode"])[10]
+    data["X"] = np.column_stack([data["X"], np.where(first_half, 0.0, data["X"][:, 0] ** 2)])
+    settings = {"check": False, "alpha": alpha, "fit_intercept": fit_intercept, "penalty": "raw"}
+    model = HorizonLSTD(HORIZON, **settings).fit(**data).model_
+    parts = [model.stream.own(e) for e in range(model.stream.n_blocks)]
+    for n_bytes in (2**25, 0):
+        monkeypatch.setattr(horizon_grid, "BYTES", n_bytes)
+        weights = model.weights_of_parts(parts, 0.4, alpha)
+        for part, of_part in zip(parts, weights, strict=True):
+            assert_close(of_part, model.recursion(part, 0.4, alpha).run(), "solve")
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
 def test_of_a_horizon_beyond_the_log_is_warned_with_and_without_an_intercept(fit_intercept, tmp_path):
     random = np.random.default_rng(0)
     rows = {"X": 1.0 + random.uniform(size=(400, 1)), "y": random.uniform(size=400), "episode": np.arange(400) // 10}

@@ -54,7 +54,7 @@ from lstd.estimators.naive_forecast import NaiveForecast
 from lstd.estimators.shared_shocks import SharedShock
 from lstd.estimators.step_spread import StepSpread
 from lstd.statistics.blocks import check_n_blocks
-from lstd.statistics.horizon_grid import weights_of_grid
+from lstd.statistics.horizon_grid import weights_of_grid, weights_of_parts
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units, lag_sums
 from lstd.statistics.intervals import FEWEST_BLOCKS, RETURN, Influence, Noise, check_count
 from lstd.statistics.ridge import Scales
@@ -371,6 +371,13 @@ class HorizonModel(Record):
         system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
         return HorizonSolution.of_system(system, len(sums.full))
 
+    def weights_of_parts(self, parts: Sequence[LagSums], lmbda: float, alpha: float) -> Array:
+        """Return the weights θ_1, …, θ_H of each part of the data, (E, H, n, m), with the ridge term in proportion."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            ridges = np.array([self.factors * self._in_proportion(alpha, sums) for sums in parts])
+        check_range(ridges)
+        return weights_of_parts(parts, lmbda, ridges, self.penalty, intercept=self.settings.fit_intercept)
+
     def _in_proportion(self, alpha: float, sums: LagSums) -> float:
         """Return a ridge coefficient of all data as that of some of them, in proportion to their weight."""
         total = self.total
@@ -560,12 +567,9 @@ class HorizonModel(Record):
         check_count(limit, len(blocks), f"blocks of {stream.unit} with full transitions")
         lmbda, alpha, _ = self.choice
         shares = stream.weights[blocks] / self.total.weight
-        moves = []
-        for e, share in zip(blocks, shares, strict=True):
-            sums = self.total.less(stream.own(e))
-            without_block = self.recursion(sums, lmbda, alpha).run()
-            moves.append(np.sqrt(1.0 - share) * (theta - without_block))
-        vectors = self.settings.uncentred(np.array(moves).swapaxes(2, 3))
+        without_block = self.weights_of_parts([self.total.less(stream.own(e)) for e in blocks], lmbda, alpha)
+        moves = np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis, np.newaxis] * (theta - without_block)
+        vectors = self.settings.uncentred(moves.swapaxes(2, 3))
         shift = self._shift(recursion, theta)
         return Influence(
             vectors=vectors.reshape(len(shares), -1, n),

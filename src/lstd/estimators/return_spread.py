@@ -505,12 +505,11 @@ def held_out_steps(estimator: HorizonLSTD, horizon: int | None, X: FeaturesLike,
     sums = lag_sums(rows, steps, [0, *(place.stop for place in places)])
     total = reduce(LagSums.plus, sums)
     lmbda, alpha, _ = state.choice
-    weights = [state.recursion(total.less(fold), lmbda, alpha).run() for fold in sums]
     return _Held(
         rows=rows,
         folds=places,
         ridge=alpha * state.factors,
-        weights=np.array(weights),
+        weights=state.weights_of_parts([total.less(fold) for fold in sums], lmbda, alpha),
         penalty=state.penalty,
         uncentred=state.settings.uncentred,
         bounded=state.bounded,

@@ -166,7 +166,7 @@ def hold_out(refit: Refit) -> Held | None:
         rows=refit.rows,
         centred=completed(prepared).X,
         places=[slice(first, end) for first, end in pairwise(edges)],
-        theta=[model.uncentred(model.recursion(rest, lmbda, alpha).run()) for rest in rests],
+        theta=[model.uncentred(theta) for theta in model.weights_of_parts(rests, lmbda, alpha)],
         system=model.recursion(total, lmbda, alpha).system,
     )
 

@@ -1,23 +1,28 @@
-"""The weights of all horizons for a grid of trace decays λ and ridge coefficients α, as a choice needs them.
+"""The weights of all horizons of many systems: of a grid of trace decays λ and ridge coefficients α, or of many parts.
+
+A choice needs the first, and influences of blocks and held-out folds the second: the data without each of them.
 
 In the recursion of :mod:`lstd.statistics.horizon_sums`,
 
     θ_h = (C_0 + αI)⁻¹ Σ_{k<h} λᵏ [b_k + ((1−λ) C_{k+1} + H_{k+1}) θ_{h−1−k}],   θ_0 = 0,
 
 the matrix depends on α alone, and the right-hand side is one matrix product for all α. So one inverse for each α serves
-all λ and horizons, and each step of the recursion is a product for many pairs.
+all λ and horizons, and each step of the recursion is a product for many pairs. The systems of small parts are solved in
+one stack, and their recursions run side by side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from lstd.statistics.horizon_sums import HorizonSolution, LagSums
+from lstd.statistics.horizon_sums import HorizonSolution, LagSums, weights_of_recursions
 from lstd.statistics.solve import check_range
-from lstd.statistics.stacked_solve import LARGEST_CONDITION, invert_for_ridges
+from lstd.statistics.stacked_solve import LARGEST_CONDITION, invert_for_ridges, solve_for_ridges
 from lstd.types import Array
 
-BYTES = 2**25  # of the sums that are weighted by λ at a time
+BYTES = 2**25  # of the sums that are weighted by λ at a time, and of the right-hand sides of parts
 
 
 def weights_of_grid(sums: LagSums, lmbdas: Array, ridges: Array, penalty: Array, *, intercept: bool) -> Array:
@@ -86,3 +91,44 @@ def _run(sums: LagSums, lmbdas: Array, inverses: Array) -> Array:
     weights = longest_first[:, ::-1]
     check_range(weights)
     return weights.transpose(0, 3, 1, 2, 4)  # (L, H, n, J, m) to (L, J, H, n, m)
+
+
+def weights_of_parts(
+    parts: Sequence[LagSums], lmbda: float, ridges: Array, penalty: Array, *, intercept: bool
+) -> Array:
+    """Compute the weights of all horizons for each of E parts of the data.
+
+    Parameters
+    ----------
+    parts : sequence of E LagSums
+        Of n features with the column of ones, m rewards and the horizon H.
+    lmbda : float
+    ridges : ndarray of shape (E, n)
+        Ridge coefficients of each part; zero for the column of ones.
+    penalty, intercept
+        As in :func:`weights_of_grid`.
+
+    Returns
+    -------
+    ndarray of shape (E, H, n, m)
+
+    Raises
+    ------
+    InvalidInputError
+        When sums or weights overflow.
+    """
+    horizon, n, width = parts[0].full.shape
+    step = max(1, BYTES // (8 * horizon * n * width))
+    weights = np.empty((len(parts), horizon, n, width - n))
+    for first in range(0, len(parts), step):
+        some = slice(first, first + step)
+        systems = [
+            part.system(lmbda, ridge, penalty, intercept=intercept)
+            for part, ridge in zip(parts[some], ridges[some], strict=True)
+        ]
+        solutions = solve_for_ridges(systems, ridges[some, np.newaxis], stacked=True)
+        solved = solutions.weights.reshape(len(systems), n, horizon, width)
+        matrices = np.ascontiguousarray(solved[..., :n]).reshape(len(systems), n, horizon * n)
+        constants = solved[..., n:].swapaxes(1, 2)
+        weights[some] = weights_of_recursions(np.cumsum(constants, axis=1), matrices)
+    return weights

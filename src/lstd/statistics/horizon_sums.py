@@ -559,16 +559,26 @@ class HorizonSolution(Record):
 
     def run(self, added: Array | None = None) -> Array:
         """Return the weights θ_1, …, θ_H, (H, n, m); or, with `added` (H, n, m) in place of Σ c_k, what follows."""
-        horizon, n, m = self.constants.shape
         right = added
         if right is None:
             right = np.cumsum(self.constants, axis=0)
-        backwards = np.zeros(((horizon + 1) * n, m))  # θ_H, …, θ_1, θ_0
-        with np.errstate(over="ignore", invalid="ignore"):
-            for h in range(1, horizon + 1):
-                place = (horizon - h) * n
-                later = backwards[place + n : place + n + h * n]  # θ_{h−1}, …, θ_0
-                backwards[place : place + n] = right[h - 1] + self.matrices[:, : h * n] @ later
-        weights = backwards[: horizon * n].reshape(horizon, n, m)[::-1]
-        check_range(weights)
-        return np.ascontiguousarray(weights)
+        (weights,) = weights_of_recursions(right[np.newaxis], self.matrices[np.newaxis])
+        return np.asarray(weights)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
+def weights_of_recursions(right: Array, matrices: Array) -> Array:
+    """Return the weights of E recursions, (E, H, n, m), from Σ c_k, (E, H, n, m), and K_0, K_1, …, (E, n, H n).
+
+    Raises InvalidInputError when they overflow.
+    """
+    n_recursions, horizon, n, m = right.shape
+    backwards = np.zeros((n_recursions, (horizon + 1) * n, m))  # θ_H, …, θ_1, θ_0
+    for h in range(1, horizon + 1):
+        place = (horizon - h) * n
+        later = backwards[:, place + n : place + n + h * n]  # θ_{h−1}, …, θ_0
+        backwards[:, place : place + n] = right[:, h - 1] + matrices[:, :, : h * n] @ later
+    longest_first = backwards[:, : horizon * n].reshape(n_recursions, horizon, n, m)
+    weights = np.ascontiguousarray(longest_first[:, ::-1])
+    check_range(weights)
+    return weights
