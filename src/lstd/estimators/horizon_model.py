@@ -13,7 +13,7 @@ processes and on half of some real logs, and judged on others: ``benchmarks/sele
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
@@ -365,18 +365,21 @@ class HorizonModel(Record):
 
         It is over as many steps as the sums have lags.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            ridge = self.factors * self._in_proportion(alpha, sums)
-        check_range(ridge)
+        ridge = self._ridge_of(alpha, sums)
         system = sums.system(lmbda, ridge, self.penalty, intercept=self.settings.fit_intercept)
         return HorizonSolution.of_system(system, len(sums.full))
 
-    def weights_of_parts(self, parts: Sequence[LagSums], lmbda: float, alpha: float) -> Array:
+    def weights_of_parts(self, parts: Iterable[LagSums], lmbda: float, alpha: float) -> Array:
         """Return the weights θ_1, …, θ_H of each part of the data, (E, H, n, m), with the ridge term in proportion."""
+        ridge_of = partial(self._ridge_of, alpha)
+        return weights_of_parts(parts, lmbda, ridge_of, self.penalty, intercept=self.settings.fit_intercept)
+
+    def _ridge_of(self, alpha: float, sums: LagSums) -> Array:
+        """Return the ridge coefficient of each weight for some of the data, in proportion to their weight, (n,)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            ridges = np.array([self.factors * self._in_proportion(alpha, sums) for sums in parts])
-        check_range(ridges)
-        return weights_of_parts(parts, lmbda, ridges, self.penalty, intercept=self.settings.fit_intercept)
+            ridge: Array = self.factors * self._in_proportion(alpha, sums)
+        check_range(ridge)
+        return ridge
 
     def _in_proportion(self, alpha: float, sums: LagSums) -> float:
         """Return a ridge coefficient of all data as that of some of them, in proportion to their weight."""
@@ -567,7 +570,8 @@ class HorizonModel(Record):
         check_count(limit, len(blocks), f"blocks of {stream.unit} with full transitions")
         lmbda, alpha, _ = self.choice
         shares = stream.weights[blocks] / self.total.weight
-        without_block = self.weights_of_parts([self.total.less(stream.own(e)) for e in blocks], lmbda, alpha)
+        rests = (self.total.less(stream.own(e)) for e in blocks)
+        without_block = self.weights_of_parts(rests, lmbda, alpha)
         moves = np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis, np.newaxis] * (theta - without_block)
         vectors = self.settings.uncentred(moves.swapaxes(2, 3))
         shift = self._shift(recursion, theta)

@@ -13,7 +13,8 @@ one stack, and their recursions run side by side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -94,17 +95,17 @@ def _run(sums: LagSums, lmbdas: Array, inverses: Array) -> Array:
 
 
 def weights_of_parts(
-    parts: Sequence[LagSums], lmbda: float, ridges: Array, penalty: Array, *, intercept: bool
+    parts: Iterable[LagSums], lmbda: float, ridge_of: Callable[[LagSums], Array], penalty: Array, *, intercept: bool
 ) -> Array:
-    """Compute the weights of all horizons for each of E parts of the data.
+    """Compute the weights of all horizons for each of E parts of the data, at least one.
 
     Parameters
     ----------
-    parts : sequence of E LagSums
-        Of n features with the column of ones, m rewards and the horizon H.
+    parts : iterable of LagSums
+        Of n features with the column of ones, m rewards and the horizon H; drawn as far as memory allows.
     lmbda : float
-    ridges : ndarray of shape (E, n)
-        Ridge coefficients of each part; zero for the column of ones.
+    ridge_of : callable
+        Returns the ridge coefficients of a part, (n,); zero for the column of ones.
     penalty, intercept
         As in :func:`weights_of_grid`.
 
@@ -117,18 +118,24 @@ def weights_of_parts(
     InvalidInputError
         When sums or weights overflow.
     """
-    horizon, n, width = parts[0].full.shape
-    step = max(1, BYTES // (8 * horizon * n * width))
-    weights = np.empty((len(parts), horizon, n, width - n))
-    for first in range(0, len(parts), step):
-        some = slice(first, first + step)
+    weights = []
+    for some in _batches(parts):
+        horizon, n, width = some[0].full.shape
+        ridges = np.array([ridge_of(part) for part in some])
         systems = [
-            part.system(lmbda, ridge, penalty, intercept=intercept)
-            for part, ridge in zip(parts[some], ridges[some], strict=True)
+            part.system(lmbda, ridge, penalty, intercept=intercept) for part, ridge in zip(some, ridges, strict=True)
         ]
-        solutions = solve_for_ridges(systems, ridges[some, np.newaxis], stacked=True)
-        solved = solutions.weights.reshape(len(systems), n, horizon, width)
-        matrices = np.ascontiguousarray(solved[..., :n]).reshape(len(systems), n, horizon * n)
+        solutions = solve_for_ridges(systems, ridges[:, np.newaxis], stacked=True)
+        solved = solutions.weights.reshape(len(some), n, horizon, width)
+        matrices = np.ascontiguousarray(solved[..., :n]).reshape(len(some), n, horizon * n)
         constants = solved[..., n:].swapaxes(1, 2)
-        weights[some] = weights_of_recursions(np.cumsum(constants, axis=1), matrices)
-    return weights
+        weights.append(weights_of_recursions(np.cumsum(constants, axis=1), matrices))
+    return np.concatenate(weights)
+
+
+def _batches(parts: Iterable[LagSums]) -> Iterator[list[LagSums]]:
+    """Yield some parts at a time, whose sums take little memory, or one."""
+    drawn = iter(parts)
+    for first in drawn:
+        most = max(1, BYTES // first.full.nbytes)
+        yield [first, *islice(drawn, most - 1)]
