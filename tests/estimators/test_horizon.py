@@ -532,8 +532,8 @@ def test_weights_of_parts_are_those_of_each_part(fit_intercept, alpha, monkeypat
     settings = {"check": False, "alpha": alpha, "fit_intercept": fit_intercept, "penalty": "raw"}
     model = HorizonLSTD(HORIZON, **settings).fit(**data).model_
     parts = [model.stream.own(e) for e in range(model.stream.n_blocks)]
-    for n_bytes in (2**25, 0):
-        monkeypatch.setattr(horizon_grid, "BYTES", n_bytes)
+    for n_bytes in (2**25, 2**13, 0):
+        monkeypatch.setattr(horizon_grid, "BYTES_OF_PARTS", n_bytes)
         weights = model.weights_of_parts(parts, 0.4, alpha)
         for part, of_part in zip(parts, weights, strict=True):
             assert_close(of_part, model.recursion(part, 0.4, alpha).run(), "solve")

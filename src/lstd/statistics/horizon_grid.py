@@ -23,7 +23,9 @@ from lstd.statistics.solve import check_range
 from lstd.statistics.stacked_solve import LARGEST_CONDITION, invert_for_ridges, solve_for_ridges
 from lstd.types import Array
 
-BYTES = 2**25  # of the sums that are weighted by λ at a time, and of the right-hand sides of parts
+BYTES = 2**25  # of the sums that are weighted by λ at a time
+BYTES_OF_PARTS = 2**18  # of the sums of parts that are solved at a time: larger stacks leave the cache
+_FEWEST = 4  # parts of a stack; solving fewer is faster one by one
 
 
 def weights_of_grid(sums: LagSums, lmbdas: Array, ridges: Array, penalty: Array, *, intercept: bool) -> Array:
@@ -118,13 +120,16 @@ def weights_of_parts(
     InvalidInputError
         When sums or weights overflow.
     """
-    weights = []
+    weights: list[Array] = []
     for some in _batches(parts):
         horizon, n, width = some[0].full.shape
         ridges = np.array([ridge_of(part) for part in some])
         systems = [
             part.system(lmbda, ridge, penalty, intercept=intercept) for part, ridge in zip(some, ridges, strict=True)
         ]
+        if len(some) < _FEWEST:
+            weights += [HorizonSolution.of_system(system, horizon).run()[np.newaxis] for system in systems]
+            continue
         solutions = solve_for_ridges(systems, ridges[:, np.newaxis], stacked=True)
         solved = solutions.weights.reshape(len(some), n, horizon, width)
         matrices = np.ascontiguousarray(solved[..., :n]).reshape(len(some), n, horizon * n)
@@ -137,5 +142,5 @@ def _batches(parts: Iterable[LagSums]) -> Iterator[list[LagSums]]:
     """Yield some parts at a time, whose sums take little memory, or one."""
     drawn = iter(parts)
     for first in drawn:
-        most = max(1, BYTES // first.full.nbytes)
+        most = max(1, BYTES_OF_PARTS // first.full.nbytes)
         yield [first, *islice(drawn, most - 1)]
