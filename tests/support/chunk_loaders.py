@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+BEGAN = time.monotonic()
 N = 3
 EDGES = [0, 30, 30, 31, *range(60, 381, 40), 387]
 N_CHUNKS = len(EDGES) - 1
@@ -61,11 +62,15 @@ def chunk(place):
 
 
 def load(folder, place, deadly=None, always=False, seconds=0.0):
-    """A chunk; leaves a file for every call, and kills its process at the first call for the deadly place."""
+    """A chunk; leaves a file for every call, and kills its process at the first call for the deadly place.
+
+    A process that dies within moments of its start may not be replaced: Dask does not know yet that it has started.
+    """
     calls = [name for name in os.listdir(folder) if name.startswith(f"{place}-")]
     with open(os.path.join(folder, f"{place}-{len(calls)}-{os.getpid()}-{time.monotonic_ns()}"), "x"):
         pass
     if place == deadly and (always or not calls):
+        time.sleep(max(0.0, BEGAN + 1.0 - time.monotonic()))
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(seconds)
     return chunk(place)
