@@ -34,7 +34,10 @@ settings.load_profile("lstd")
 
 ROOT = Path(__file__).parent
 MOST_PROCESSES = 8
-TOGETHER = (r"faults/test_(memory|disk|kill)\.py", r"distributed/test_distributed")  # share what takes seconds to start
+TOGETHER = (  # share what takes seconds to start
+    r"faults/test_(memory|disk|kill)\.py",
+    r"distributed/test_distributed|laws/test_runners",
+)
 SLOW = (  # files that start first, the longest at the beginning, so that none is waited for
     "test_compilation.py",  # compiles what sweeps in other files then load
     "test_njit.py",

@@ -5,27 +5,20 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from test_compilation import SMALLEST
 
 import lstd
 import njit_tests
-from lstd._kernels import public_numba, scales
-from tolerances import assert_close
+from lstd._kernels import alignment, public_numba
 
-SIZES = [[1.0, 4.0], [16.0, 1.0]]
-
-# A kernel that calls other ones, and two that are compiled for given types, by name. The smallest one is refused: to
-# refuse `balance` takes half a second.
+# The smallest kernel, and two that call other ones and are compiled for given types, by name.
 SOME_KERNELS = """
 import json
-import numpy as np
 {before}
-from lstd._kernels import alignment, return_window, scales
+from lstd._kernels import alignment, return_window
 from lstd.online.forgetting import CompletedReturns
-balanced, sums = np.empty((2, 2, 2))
-scales.balance(np.array({sizes}), balanced, sums)
+padded = alignment.padded(9)
 window = CompletedReturns(horizon=2)
 errors = [window.add([v], [1.0], 0.5)[:, 0].tolist() for v in (1.0, 2.0, 4.0)]
 refused = []
@@ -34,9 +27,9 @@ for kernel in (alignment.padded, return_window.push):
         kernel("text")
     except Exception as error:
         refused.append(type(error).__name__)
-kernels = scales.balance, return_window.push
+kernels = alignment.padded, return_window.push
 print(json.dumps({{
-    "scales": balanced.ravel().tolist(),
+    "padded": padded,
     "errors": [*errors, window.close()[:, 0].tolist()],
     "kinds": [type(kernel).__name__ for kernel in kernels],
     "hits": sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels),
@@ -65,16 +58,14 @@ def run(run_code):
     """A function that returns what some kernels give in a process of their own."""
 
     def run(before="", **variables):
-        return run_code(SOME_KERNELS.format(before=before, sizes=SIZES), **variables)
+        return run_code(SOME_KERNELS.format(before=before), **variables)
 
     return run
 
 
 def check(found):
+    assert found["padded"] == 16
     assert found["errors"] == [[], [], [-1.5], [0.5, 3.0]]
-    balanced, sums = np.empty((2, 2, 2))
-    scales.balance(np.array(SIZES), balanced, sums)
-    assert_close(found["scales"], balanced.ravel(), "sums")
     assert found["refused"] == ["TypingError", "TypeError"]
 
 
@@ -119,8 +110,8 @@ def cached(folder):
 
 
 def test_the_name_of_a_kernel_in_the_cache_has_the_digest_of_its_sources(asked):
-    digest = public_numba.digest_of(Path(scales.__file__))
-    assert any(name.startswith(f"scales.balance_{digest[:12]}-") for name in cached(asked[0]))
+    digest = public_numba.digest_of(Path(alignment.__file__))
+    assert any(name.startswith(f"alignment.padded_{digest[:12]}-") for name in cached(asked[0]))
 
 
 @pytest.fixture

@@ -127,8 +127,9 @@ ROUTES = [
 def test_forms_of_features_in_any_mix(route):
     kind = "iterative" if route is of_products else "sums"  # the condition number is about 3
     expected = route(X, X_NEXT)
+    now, following = ({name: form(phi) for name, form in FORMS.items()} for phi in (X, X_NEXT))
     pairs = [*itertools.product(FORMS, FORMS)]
     if route is not of_statistics:  # each form in each place twice; other pairs on each route
         pairs = pairs[ROUTES.index(route) :: 11]
     for one, two in pairs:
-        assert_close(route(FORMS[one](X), FORMS[two](X_NEXT)), expected, kind, err_msg=f"{one}, {two}")
+        assert_close(route(now[one], following[two]), expected, kind, err_msg=f"{one}, {two}")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, sum_chunks, whole
+from chunk_loaders import EDGES, N_CHUNKS, N, chunk, fail, load, sum_chunks, whole
 from lstd import LSTD, fit_chunks
 from lstd.distributed.chunk_sums import merged
 from lstd.errors import (
@@ -129,10 +129,6 @@ def test_a_chunk_that_kills_every_worker_of_a_cluster_is_given_up(client, tmp_pa
 
 
 # ---------------------------------------------------------------- bad input
-
-
-def fail():
-    raise RuntimeError("no such table")
 
 
 BAD = {

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import tempfile
 from collections import Counter
 from functools import partial
 from itertools import pairwise
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from test_distributed import assert_same_bits
 
 import lstd
-from chunk_loaders import EDGES, N, whole
+from chunk_loaders import EDGES, FEATURES, ROLES, arrays_noted, elsewhere, noted, whole
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.errors import InvalidInputError, LSTDError
 from tolerances import assert_close
@@ -29,8 +28,6 @@ da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
-FEATURES = [f"x{j}" for j in range(N)]
-ROLES = {"features": FEATURES, "reward": "r", "episode": "ep", "terminated": "done"}
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
@@ -96,12 +93,6 @@ def assert_agrees(found, expected, *, ordered=True):
         assert_close(getattr(found, name), getattr(expected, name), "sums", err_msg=name)
     for name in ("n_rows", "n_transitions", "n_episodes", "single"):
         assert getattr(found, name) == getattr(expected, name), name
-
-
-def elsewhere(rows, here):
-    """The rows, where this is another process than the one of that id."""
-    assert os.getpid() != here
-    return rows
 
 
 # ---------------------------------------------------------------- tables in files
@@ -264,18 +255,6 @@ def test_delayed_arrays_and_paths(client, tmp_path):
     ]
     found = sum_arrays(chunks, **SETTINGS, client=client)
     assert_agrees(found, sums_of(**rows))
-
-
-def noted(path, folder):
-    """A table, which leaves a file for each time that it is loaded."""
-    tempfile.mkstemp(prefix=f"{Path(path).stem}-", dir=folder)
-    return pd.read_parquet(path)
-
-
-def arrays_noted(path, folder):
-    frame = noted(path, folder)
-    roles = {"y": ROLES["reward"], "episode": ROLES["episode"], "terminated": ROLES["terminated"]}
-    return {"X": frame[FEATURES].to_numpy()} | {role: frame[name].to_numpy() for role, name in roles.items()}
 
 
 @pytest.mark.usefixtures("few_pairs")

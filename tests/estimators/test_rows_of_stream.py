@@ -45,10 +45,11 @@ def test_they_are_those_of_rows_in_memory_whatever_the_chunks(sizes, has_groups,
             edges = [*cuts.tolist(), len(rows)]
             for chunk, start, end in zip(rows.split(cuts.tolist()), edges[:-1], edges[1:], strict=True):
                 stream.add(chunk, times[start:end])
+            found = stream.rows
             for name in ("X", "y", "episode", "last", "terminated", "full", "discount", "time", "groups"):
                 given = getattr(expected, name)
                 if given is not None:
-                    np.testing.assert_array_equal(getattr(stream.rows, name), given, err_msg=name)
+                    np.testing.assert_array_equal(getattr(found, name), given, err_msg=name)
 
 
 def test_no_more_rows_are_held_than_are_checked_and_those_of_the_last_group():

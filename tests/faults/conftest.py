@@ -2,7 +2,10 @@
 
 import pytest
 
+from few_trees import few_trees, real_trees
 from forked_commands import COMMAND_MODULES, Commands
+
+__all__ = ["command", "few_trees", "real_trees"]
 
 
 @pytest.fixture(scope="session")

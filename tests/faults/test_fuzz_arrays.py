@@ -333,6 +333,7 @@ def test_times_of_any_size(times):
         HorizonLSTD(2).fit(X[:3], Y[:3, 0], time=np.array(times))
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
 @pytest.mark.parametrize("size", [1e-310, 1e-170, 1e30, 1e39, 1e150, 1e300])
 @pytest.mark.parametrize("of", ["X", "y"])
