@@ -96,7 +96,7 @@ TABLES = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("few_trees")
+@pytest.mark.usefixtures("few_trees", "few_pairs")
 @pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of forty episodes
 @pytest.mark.parametrize("door", ARRAYS)
 def test_false_alone_is_an_array_of_false(door):

@@ -167,6 +167,7 @@ def test_a_much_larger_error_asks_for_less_evidence():
     assert found.is_better.tolist() == [False, True, False, True, False]
 
 
+@pytest.mark.usefixtures("no_bias_or_misfit")
 @pytest.mark.parametrize("ending", [0.0, 0.3])
 def test_right_models_are_hardly_ever_warned_of(ending):
     """If one log in ten were warned of, it would be among 24 in 92 % of all choices of seeds."""

@@ -19,7 +19,10 @@ from tolerances import assert_close
 
 HORIZON = 2
 STEPS = 16  # of an episode, so that there are four cuts
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),
+    pytest.mark.usefixtures("no_bias_or_misfit"),
+]
 
 
 def log(seed, n=50, shock=0.0, steps=STEPS, m=1, to_come=0):

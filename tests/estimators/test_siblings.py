@@ -110,7 +110,7 @@ def rows(n_episodes=60, length=6, seed=0):
 
 
 def fitted(name):
-    """A model that has not predicted yet."""
+    """The spread about a model; neither has predicted yet."""
     return copy.deepcopy(fitted_once(name))
 
 
@@ -118,64 +118,65 @@ def fitted(name):
 def fitted_once(name):
     data = rows()
     with warnings.catch_warnings(action="ignore"):
-        if name == "LSTD of chunks":
-            return LSTD(0.5, alpha=1e-3).partial_fit(**data)
-        if name == "HorizonLSTD with age":
-            return HorizonLSTD(3, age=1, alpha=1e-3).fit(**data)
-        kinds = {"LSTD": LSTD(0.5), "LSTDCV": LSTDCV(0.5), "HorizonLSTD": HorizonLSTD(3)}
-        return kinds[name].fit(**data)
+        return ReturnSpread(model_of(name, data)).fit(**data)
+
+
+def model_of(name, data):
+    if name == "LSTD of chunks":
+        return LSTD(0.5, alpha=1e-3).partial_fit(**data)
+    if name == "HorizonLSTD with age":
+        return HorizonLSTD(3, age=1, alpha=1e-3).fit(**data)
+    kinds = {"LSTD": LSTD(0.5), "LSTDCV": LSTDCV(0.5), "HorizonLSTD": HorizonLSTD(3)}
+    return kinds[name].fit(**data)
 
 
 FAR = np.column_stack([np.linspace(5.0, 9.0, 40), np.full(40, 2.0)])
 FAR_TOO = np.add(FAR, [0.0, 50.0])
 MODELS = ["LSTD", "LSTDCV", "HorizonLSTD", "HorizonLSTD with age", "LSTD of chunks"]
-METHODS = {
-    "predict": lambda model, X: model.predict(X),
-    "standard errors": lambda model, X: model.predict(X, return_std=True),
-    "an interval of a Pipeline": lambda model, X: model.predict(X, return_interval=0.9),
-    "predict_interval": lambda model, X: model.predict_interval(X),
-    "a weighted sum": lambda model, X: model.predict_interval(X, weights=np.ones(len(X))),
-    "contributions": lambda model, X: model.contributions(X),
-    "predict_curve": lambda model, X: model.predict_curve(X) if hasattr(model, "predict_curve") else model.predict(X),
-    "a difference": lambda model, X: difference(model, model, X) if isinstance(model, LSTD) else model.predict(X),
-    "another difference": lambda model, X: (
+METHODS = {  # of a spread, its model and features
+    "predict": lambda _, model, X: model.predict(X),
+    "standard errors": lambda _, model, X: model.predict(X, return_std=True),
+    "an interval of a Pipeline": lambda _, model, X: model.predict(X, return_interval=0.9),
+    "predict_interval": lambda _, model, X: model.predict_interval(X),
+    "a weighted sum": lambda _, model, X: model.predict_interval(X, weights=np.ones(len(X))),
+    "contributions": lambda _, model, X: model.contributions(X),
+    "predict_curve": lambda _, model, X: (
+        model.predict_curve(X) if hasattr(model, "predict_curve") else model.predict(X)
+    ),
+    "a difference": lambda _, model, X: difference(model, model, X) if isinstance(model, LSTD) else model.predict(X),
+    "another difference": lambda _, model, X: (
         difference(model, model, rows()["X"][:40], X_b=X) if isinstance(model, LSTD) else model.predict(X)
     ),
-    "ranges": lambda model, X: spread_of(model).predict_interval(X),
-    "standard deviations": lambda model, X: spread_of(model).predict_std(X),
+    "ranges": lambda spread, _, X: spread.predict_interval(X),
+    "standard deviations": lambda spread, _, X: spread.predict_std(X),
 }
 
 
-def spread_of(model):
-    return ReturnSpread(model).fit(**rows())
-
-
-def given(method, model, X):
+def given(method, spread, X):
     """Return the categories of the warnings that a method gives."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        METHODS[method](model, X)
+        METHODS[method](spread, spread.model, X)
     return sorted({one.category.__name__ for one in found})
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("method", METHODS)
 def test_what_predict_warns_of_every_sibling_does_once(method, name):
-    model = fitted(name)
-    expected = given("predict", copy.deepcopy(model), FAR)
+    spread = fitted(name)
+    expected = given("predict", copy.deepcopy(spread), FAR)
     assert "ExtrapolationWarning" in expected
     assert ("BoundsWarning" in expected) == (name == "LSTD of chunks")
-    assert given(method, model, rows()["X"][:40]) == []
-    assert given(method, model, FAR) == expected
+    assert given(method, spread, rows()["X"][:40]) == []
+    assert given(method, spread, FAR) == expected
     for other in METHODS:
-        assert given(other, model, FAR) == []
-    assert given(method, model, FAR_TOO) == ["ExtrapolationWarning"]
-    assert given(method, pickle.loads(pickle.dumps(model)), FAR) == expected
+        assert given(other, spread, FAR) == []
+    assert given(method, spread, FAR_TOO) == ["ExtrapolationWarning"]
+    assert given(method, pickle.loads(pickle.dumps(spread)), FAR) == expected
 
 
 def test_a_spread_says_once_that_groups_are_few():
-    with warnings.catch_warnings(action="ignore"):
-        spread = spread_of(fitted("LSTD"))
+    spread = fitted("LSTD")
     X = rows()["X"][:5]
     with pytest.warns(EffectiveSampleWarning, match="too few groups"):
         spread.predict_interval(X, level=0.99)

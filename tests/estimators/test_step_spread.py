@@ -18,7 +18,10 @@ from lstd.statistics.intervals import degrees_of_freedom
 from tolerances import assert_close
 
 HORIZON = 4
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),
+    pytest.mark.usefixtures("no_bias_or_misfit"),
+]
 
 
 def log(n_episodes, seed, cut=0.5, kept=0.0):
@@ -152,13 +155,12 @@ def shop(random, n, weeks, hidden):
 
 
 @pytest.fixture
-def no_checks(monkeypatch):
-    """Leave out the checks of a fit, which take most of its time, and on which intervals do not depend."""
-    monkeypatch.setattr("lstd.estimators.step_checks.or_why", lambda check: "not made")
+def no_forecast(monkeypatch):
+    """Leave out the comparison with a naive forecast."""
     monkeypatch.setattr("lstd.estimators.step_checks.naive_forecast", lambda refit, held, ahead: None)
 
 
-@pytest.mark.usefixtures("no_checks")
+@pytest.mark.usefixtures("no_forecast")
 @pytest.mark.parametrize("hidden", [False, True])
 def test_totals_of_others_are_covered_as_often_as_said(hidden):
     n, weeks, horizon = 250, 20, 8

@@ -50,7 +50,7 @@ def test_it_is_that_of_the_definition(forgetting):
 
 @pytest.mark.parametrize("forgetting", [1.0, "auto"])
 def test_the_warning_is_that_of_the_batch_estimator_and_comes_once(forgetting):
-    data = {**rows(6000, 60), "importance_ratio": factors(6000, seed=3)["importance_ratio"]}
+    data = {**rows(3000, 60), "importance_ratio": factors(3000, seed=3)["importance_ratio"]}
     with pytest.warns(EffectiveSampleWarning) as batch:
         LSTD(1.0, 1.0).fit(**data)
     model = RecursiveLSTD(2, 1.0, 1.0, forgetting=forgetting)
