@@ -64,9 +64,9 @@ def _often(
 
 
 def _chunks(quick: bool) -> Iterator[Ratio]:
-    count, pairs = (2, 3) if quick else (100, 15)
+    count, pairs, n_before = (2, 3, 3000) if quick else (100, 15, 9000)
     for n, n_rows in CHUNKS[::3] if quick else CHUNKS:
-        model, (X, y) = LSTD(GAMMA, LMBDA).fit(*_normal(9000, n)), _normal(n_rows, n)
+        model, (X, y) = LSTD(GAMMA, LMBDA).fit(*_normal(n_before, n)), _normal(n_rows, n)
         fit = partial(model.partial_fit, X, y)
         product = partial(np.matmul, X.T, X)
         goal = 5e-3 if n == 1000 else 120e-6

@@ -91,16 +91,25 @@ def follow(model: Any, phi: Array, rewards: Array) -> tuple[Array, float]:
 def autoregression(excess: Array, order: int = 3) -> Array:
     """Forecast discounted sums by a linear autoregression, which is RecursiveLSTD with a discount of zero."""
     model = RecursiveLSTD(order + 1, gamma=0.0, alpha=ALPHA)
-    predictions = np.empty(len(excess) - 1)
-    window = np.zeros(order + 1)
-    window[-1] = 1.0
-    for t, now in enumerate(excess[:-1]):
-        window[1:order], window[0] = window[: order - 1].copy(), now
-        step = np.vstack([model.weights, np.eye(order + 1)[: order - 1], np.eye(order + 1)[-1]])
-        stable = max(abs(np.linalg.eigvals(step[:-1, :-1]))) < 1.0
-        forecast = step @ np.linalg.solve(np.eye(order + 1) - GAMMA * step, window) if stable else [now / (1 - GAMMA)]
-        predictions[t] = forecast[0]
+    n_steps = len(excess) - 1
+    windows = np.zeros((n_steps, order + 1))
+    windows[:, -1] = 1.0
+    for lag in range(order):
+        windows[lag:, lag] = excess[: n_steps - lag]
+    weights = np.empty((n_steps, order + 1))  # before each update
+    for t, window in enumerate(windows):
+        weights[t] = model.weights
         model.update(window, excess[t + 1], window)
+
+    steps = np.zeros((n_steps, order + 1, order + 1))  # from each window to the next
+    steps[:, 0] = weights
+    steps[:, 1:order, : order - 1] = np.eye(order - 1)
+    steps[:, -1, -1] = 1.0
+    stable = np.abs(np.linalg.eigvals(steps[:, :-1, :-1])).max(axis=1) < 1.0
+    predictions = excess[:-1] / (1 - GAMMA)
+    steps = steps[stable]
+    sums = np.linalg.solve(np.eye(order + 1) - GAMMA * steps, windows[stable, :, np.newaxis])
+    predictions[stable] = (steps @ sums)[:, 0, 0]
     return predictions
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -40,9 +41,9 @@ MOST_KERNEL_PARAMETERS = 20
 
 
 @cache
-def tree(path):
-    """The syntax tree of a source file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+def nodes(path):
+    """The nodes of the syntax tree of a source file, its root first."""
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
 
 
 def called_name(node):
@@ -53,7 +54,7 @@ def called_name(node):
 def imports(path, package):
     """Full names of the modules that a source file imports; of ``from a import b``, a.b where that is a module."""
     found = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -90,7 +91,7 @@ def outermost(room):
 def functions():
     """Every function of the package: module, name, definition."""
     for module, path in MODULES.items():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield module, node.name, node
 
@@ -155,7 +156,7 @@ def test_no_file_name_occurs_twice():
 
 def test_no_private_name_crosses_rooms():
     for module, path in MODULES.items():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.ImportFrom):
                 continue
             base = origin(node, package_of(module))
@@ -167,7 +168,7 @@ def test_no_private_name_crosses_rooms():
 def test_a_room_says_what_it_is_for():
     """In three lines of its docstring: what the room is for, what comes in and what goes out."""
     for room in sorted(room for room in ROOMS if (PACKAGE / room).is_dir()):
-        text = ast.get_docstring(tree(PACKAGE / room / "__init__.py")) or ""
+        text = ast.get_docstring(nodes(PACKAGE / room / "__init__.py")[0]) or ""
         assert len([line for line in text.splitlines() if line.strip()]) >= 3, room
 
 
@@ -198,7 +199,10 @@ PRIVATE_BY_DESIGN = {"_kernels", "_fitted", "_asdict", "_replace", "_repr_html_"
 
 def private_names(path):
     """Private names of the package that a test file uses: imported, read from an object, or replaced by name."""
-    for node in ast.walk(tree(path)):
+    text = path.read_text(encoding="utf-8")
+    if not re.search(r"\b_[^\W_]", text):  # most files have no such word, and parsing takes most of the time
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lstd"):
             yield from (alias.name for alias in node.names if is_private(alias.name))
         elif isinstance(node, ast.Attribute) and is_private(node.attr):
@@ -213,7 +217,7 @@ def test_no_variant_is_known_by_its_name():
     """What a variant does is its share of the boundary term."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]
                 names = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)}

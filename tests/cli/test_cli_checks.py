@@ -13,7 +13,7 @@ from lstd.cli.app import run
 from lstd.cli.options import names
 from lstd.errors import InvalidInputError
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = pytest.mark.usefixtures("few_pairs", "no_pictures")
 
 COLUMNS = ["--reward", "reward", "--episode", "id", "--terminated", "end", "--gamma", "0"]
 

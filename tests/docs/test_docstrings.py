@@ -18,7 +18,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_examples_print_what_they_say(module, tmp_path, monkeypatch):
+def test_examples_print_what_they_say(module, tmp_path, monkeypatch, no_pictures):
     if numba.config.DISABLE_JIT and module == "lstd.experiments.sweep":
         pytest.skip("a sweep of 50 runs takes minutes without compiled kernels")
     monkeypatch.chdir(tmp_path)

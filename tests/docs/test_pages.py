@@ -46,8 +46,12 @@ def blocks(page):
 
 
 def printed_by(command, folder):
-    """What a command prints. `lstd` runs in this process, which has imported it already; other commands in a shell."""
+    """What a command prints. `lstd` and Python run in this process, which has imported all; others in a shell."""
     words = shlex.split(command.replace("\\\n", " "))
+    if words[:2] == ["python", "-c"]:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(words[2], {})
+        return out.getvalue()
     if words[0] == "lstd" and not {"|", "&&"} & {*words}:
         words, file = (words[:-2], words[-1]) if words[-2] == ">" else (words, os.devnull)
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:

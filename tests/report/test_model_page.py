@@ -135,7 +135,7 @@ def test_without_observed_returns_or_intervals_the_predictions_remain():
 
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_matrix])
-def test_figure_and_page_doubt_rows_with_a_feature_that_the_fit_never_saw(tmp_path, no_pictures, as_matrix, m):
+def test_figure_and_page_doubt_rows_with_a_feature_that_the_fit_never_saw(tmp_path, quick, as_matrix, m):
     random = np.random.default_rng(4)
     X = np.column_stack([random.normal(size=(200, 2)), np.zeros(200)])
     y = random.normal(size=(200, m)).squeeze()
@@ -306,7 +306,7 @@ def test_the_page_shows_what_the_summary_shows(tmp_path, quick):
     assert document["observed_share"] == summary.observed_share
 
 
-def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
+def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path, no_pictures):
     X, y = stream(300)
     model = LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y)
     text = write_fit_report(tmp_path / "fit.html", model, X, y).read_text(encoding="utf-8")
@@ -345,6 +345,7 @@ def test_pages_of_every_kind_of_fit(tmp_path, kind, request):
     X, y, terminated = chain(300)
     settings = {"gamma": 0.95}
     if kind == "sparse":
+        request.getfixturevalue("no_pictures")  # they are those of dense rows
         X = sparse.csr_array(X)
     elif kind == "many rewards":
         request.getfixturevalue("quick")
