@@ -24,17 +24,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numba
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags, compile_extra
+from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.core.types import unliteral
 from numba.core.typing import make_concrete_template
+from numba.core.untyped_passes import (
+    FindLiterallyCalls,
+    InlineClosureLikes,
+    InlineInlinables,
+    IRProcessing,
+    LiteralPropagationSubPipelinePass,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+    RewriteDynamicRaises,
+    WithLifting,
+)
 from numba.misc.appdirs import AppDirs
 
 from lstd._kernels.public_numba import OPTIONS, announce_njit, digest_of, njit_kernel
@@ -42,8 +54,49 @@ from lstd.errors import CompilationCacheWarning
 
 # Variables of Numba that change no generated code and differ between a process and its workers.
 _HARMLESS = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_CACHE_")
+# Passes for what no kernel has, such as closures and `with`, or that repeat what the first one does.
+_NEEDLESS = (
+    IRProcessing,
+    WithLifting,
+    InlineClosureLikes,
+    RewriteDynamicRaises,
+    MakeFunctionToJitFunction,
+    InlineInlinables,
+    FindLiterallyCalls,
+    LiteralUnroll,
+    LiteralPropagationSubPipelinePass,
+)
 _failures: list[Exception] = []  # of the inner classes
 _failures_of_cache: list[Exception] = []
+
+
+class _Context(CPUContext):  # type: ignore[misc,unused-ignore]
+    """Numba's context of code for this processor, without two look-ups that it makes for each array and variable."""
+
+    @classmethod
+    def of(cls, context: Any) -> Self:
+        """Return a context with the attributes of another one."""
+        copied = cls.__new__(cls)
+        vars(copied).update(vars(context))
+        return copied
+
+    def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+        """Return the function that builds the code of a call.
+
+        For each array, Numba looks for one that makes it an array, as for objects that are like arrays. There is none,
+        and it would look through all registries of functions again.
+        """
+        return super().get_function(fn, sig, _firstcall and fn != "__array__")
+
+    def get_abi_sizeof(self, ty: Any) -> int:
+        return _size_of(ty, self.target_data)
+
+
+@cache
+def _size_of(of_type: Any, target_data: Any) -> int:
+    """Return the size of a type in memory; LLVM reads a module to tell it."""
+    size: int = of_type.get_abi_size(target_data)
+    return size
 
 
 class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
@@ -55,7 +108,11 @@ class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
 
     def define_pipelines(self) -> list[Any]:
         self.state.flags.noalias = True
-        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+        self.state.targetctx = _Context.of(self.state.targetctx)
+        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [(each, what) for each, what in pipeline.passes if each not in _NEEDLESS]
+        pipeline.finalize()
+        return [pipeline]
 
 
 class _Part(_NoAlias):
