@@ -208,22 +208,28 @@ def apply_four(row0, row1, row2, row3, Q, k, i, r0, r1, r2, r3, left, right):  #
     `Q` is the whole state, in which the panel of change k is row `k`. The letters a to d are of the rows of M, with the
     number of the change; e to h are entries j of the four r.
     """
+    k1 = k + 1
+    k2 = k + 2
+    k3 = k + 3
+    i1 = i + 1
+    i2 = i + 2
+    i3 = i + 3
     a0 = Q[k, i]
-    a1 = Q[k + 1, i]
-    a2 = Q[k + 2, i]
-    a3 = Q[k + 3, i]
-    b0 = Q[k, i + 1]
-    b1 = Q[k + 1, i + 1]
-    b2 = Q[k + 2, i + 1]
-    b3 = Q[k + 3, i + 1]
-    c0 = Q[k, i + 2]
-    c1 = Q[k + 1, i + 2]
-    c2 = Q[k + 2, i + 2]
-    c3 = Q[k + 3, i + 2]
-    d0 = Q[k, i + 3]
-    d1 = Q[k + 1, i + 3]
-    d2 = Q[k + 2, i + 3]
-    d3 = Q[k + 3, i + 3]
+    a1 = Q[k1, i]
+    a2 = Q[k2, i]
+    a3 = Q[k3, i]
+    b0 = Q[k, i1]
+    b1 = Q[k1, i1]
+    b2 = Q[k2, i1]
+    b3 = Q[k3, i1]
+    c0 = Q[k, i2]
+    c1 = Q[k1, i2]
+    c2 = Q[k2, i2]
+    c3 = Q[k3, i2]
+    d0 = Q[k, i3]
+    d1 = Q[k1, i3]
+    d2 = Q[k2, i3]
+    d3 = Q[k3, i3]
     for first in range(left, right, BLOCK):
         for column in range(BLOCK):
             j = np.uint64(first + column)
