@@ -54,10 +54,10 @@ SLOW = (  # files that start first, the longest at the beginning, so that none i
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Number of processes of ``-n auto``: twice as many as cores, since tests of workers, commands and disks wait."""
+    """Number of processes of ``-n auto``: as many as cores; more of them take turns, and lose what caches hold."""
     import joblib
 
-    return min(joblib.cpu_count() * 2, MOST_PROCESSES)
+    return min(joblib.cpu_count(), MOST_PROCESSES)
 
 
 @pytest.hookimpl(optionalhook=True)
