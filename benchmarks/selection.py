@@ -40,7 +40,7 @@ import argparse
 import datetime
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -369,14 +369,23 @@ def on_held_out(n_seeds: int) -> dict[str, Any]:
         for name, draws in found.items():
             row: dict[str, Any] = {"kind": kind, "problem": name}
             for model in ("LSTDCV", "HorizonLSTD"):
-                pairs = np.mean([draw[f"{model} pairs"] for draw in draws], axis=0)
+                pairs = np.array([draw[f"{model} pairs"] for draw in draws])
                 for what in ("chosen", "defaults"):
                     errors = np.array([draw[f"{model} {what}"] for draw in draws])
-                    row[f"{model} {what}"] = float(errors.mean() / pairs.min())
+                    row |= excess_with_error(f"{model} {what}", errors, pairs)
             rows.append(row)
             print(f"{kind} | {name} | {row['LSTDCV chosen']:.2f} | {row['HorizonLSTD chosen']:.2f}", flush=True)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     return {"date": date, "seeds": n_seeds, "machine": describe_machine(), "rows": rows}
+
+
+def excess_with_error(name: str, errors: Array, pairs: Array) -> dict[str, float]:
+    """Return the mean error of draws (S,) over that of the best pair (S, pairs), and the standard error of its log."""
+    random = np.random.default_rng(0)
+    every = np.arange(len(errors))
+    resampled = random.integers(0, len(errors), (N_RESAMPLES, len(errors)))
+    excesses = [errors[draws].mean() / pairs[draws].mean(axis=0).min() for draws in (every, *resampled)]
+    return {name: float(excesses[0]), f"{name}, error": float(np.std(np.log(excesses[1:])))}
 
 
 def on_problem(problem: Problem, seed: int) -> dict[str, Any]:
@@ -446,7 +455,7 @@ def held_out_table(found: dict[str, Any]) -> Iterator[str]:
     columns = ("LSTDCV chosen", "LSTDCV defaults", "HorizonLSTD chosen", "HorizonLSTD defaults")
     kinds = list(dict.fromkeys(row["kind"] for row in found["rows"]))
     yield f"Measured by `python benchmarks/selection.py --held-out --seeds {found['seeds']}` on {found['date']}. Seeds"
-    yield f"from {HELD_OUT_SEED}. Errors are divided by those of the best pair in hindsight."
+    yield f"from {HELD_OUT_SEED}. Errors are divided by those of the best pair in hindsight; ± is over seeds."
     yield ""
     yield f"| kind | problem | `LSTDCV` | λ = 0.9, α = 1 | `HorizonLSTD` | its defaults | goal ≤ {MOST_EXCESS} |"
     yield "|---|---|---|---|---|---|---|"
@@ -455,9 +464,17 @@ def held_out_table(found: dict[str, Any]) -> Iterator[str]:
         means = [float(np.exp(np.mean(np.log([row[column] for row in rows])))) for column in columns]
         both = [means[0] <= MOST_EXCESS, means[2] <= MOST_EXCESS]
         met = " and ".join("met" if one else "missed" for one in both)
-        yield f"| **{kind}** | geometric mean | {' | '.join(f'{mean:.2f}' for mean in means)} | {met} |"
+        errors = [float(np.linalg.norm([row[f"{column}, error"] for row in rows])) / len(rows) for column in columns]
+        yield f"| **{kind}** | geometric mean | {excesses_with_errors(means, errors)} | {met} |"
         for row in rows:
-            yield f"| | {row['problem']} | {' | '.join(f'{row[column]:.2f}' for column in columns)} | |"
+            means = [row[column] for column in columns]
+            errors = [row[f"{column}, error"] for column in columns]
+            yield f"| | {row['problem']} | {excesses_with_errors(means, errors)} | |"
+
+
+def excesses_with_errors(means: Sequence[float], errors: Sequence[float]) -> str:
+    """Return cells of excesses and their standard errors, given those of their logarithms."""
+    return " | ".join(f"{mean:.2f} ± {mean * error:.2f}" for mean, error in zip(means, errors, strict=True))
 
 
 # ---------------------------------------------------------------- tables
