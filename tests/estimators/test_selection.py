@@ -389,3 +389,17 @@ def test_score_of_the_observed_part_has_its_variance():
             for t in range(n * 6)]  # fmt: skip
     error = (1.0 - model.best_score_) * found.returns[full].var()
     assert_close(model.cv_results_["observed_test_score"], [1.0 - error / np.array(seen)[full].var()], "solve")
+
+
+def test_the_unit_of_weights_makes_no_difference_to_the_choice():
+    """Also where weights are far below rounding of one: costs that count as ties are in their unit."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1000, 5))
+    y = X[:, 0] + random.normal(size=1000)
+    columns = {"episode": np.arange(1000) // 5, "terminated": np.arange(1000) % 5 == 4}
+    usual = LSTDCV(0.9, n_blocks=0).fit(X, y, **columns)
+    for exponent in (-500, -50, -10, 400):
+        unit = 2.0**exponent
+        model = LSTDCV(0.9, n_blocks=0).fit(X, y, weight=np.full(1000, unit), **columns)
+        assert (model.lmbda_, model.alpha_) == (usual.lmbda_, usual.alpha_ * unit)
+        assert model.best_score_ == pytest.approx(usual.best_score_, rel=1e-9)

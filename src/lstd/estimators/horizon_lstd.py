@@ -88,7 +88,8 @@ class HorizonLSTD(Regressor[HorizonModel]):
     fit_intercept : bool, default True
     n_blocks : int or "auto", default "auto"
         Most blocks of data for intervals: 64, or fewer if their sums would take more than 256 MiB; 0 for none.
-        Intervals need five, and say so where memory holds fewer; the choice of "auto" needs two.
+        Intervals need a limit of ten or more, or "auto"; where memory holds fewer than five, they say so. The choice
+        of settings needs two.
     low, high : float, optional
         Bounds of predictions and of the ends of intervals, such as 0 and 1 for the probability of an event. With `of`
         "return", ends of totals stay within the sums of them, so they must hold for what comes.

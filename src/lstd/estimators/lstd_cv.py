@@ -44,9 +44,9 @@ class LSTDCV(Predictor):
         Ridge coefficients to choose from. The default grid is in a unit, Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ over transitions
         and their weights, which is 1 for one-hot features. It has the powers of two from 2⁻⁸ to 1, or to 16 n/T but at
         most 16 if n features have fewer than 16 n transitions T. While the best pair lies at an end, it grows by four
-        powers, at most to 2⁻²⁰ and 2⁸, if that improves held-out R² by more than 10⁻⁴ and twice its standard error,
-        or once in one stream. With 64 features or more, it has every second power, to 16 n/E or more for E whole
-        groups or episodes, at most 16. All pairs of a grid that is given are tried.
+        powers, at most to 2⁻²⁰ and 2⁸, if that improves held-out R² by more than 10⁻⁴ and two standard errors; one
+        is enough in one stream, and with 64 features or more. With so many, it has every second power, to 16 n/E or
+        more for E whole groups or episodes, at most 16. All pairs of a grid that is given are tried.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.
@@ -82,7 +82,8 @@ class LSTDCV(Predictor):
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
         Each time a new dictionary of read-only arrays, with an entry for each pair that was tried: ``lmbda``,
         ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and so on;
-        ``cautious_test_score``, which decides, and ``rank_test_score`` by it; ``condition_number``, the largest over
+        ``cautious_test_score``, the mean less a margin or, where λ-returns decided, by those, and ``rank_test_score``
+        by it; ``condition_number``, the largest over
         all data and the data without each fold; ``observed_share``, the same for all pairs; ``observed_test_score``,
         the R² of the observed part alone: the same errors, against the variance of the rewards' discounted sum up to
         the cut. Pairs with an ill-conditioned system have NaN as scores and the last rank. With the iterative solver,

@@ -77,10 +77,12 @@ CAUTION_BESIDE_ONE = 0.25  # standard errors by which another pair must be bette
 CAUTION_OF_GROWTH = 2.0  # standard errors by which a pair beyond the grid must be better,
 CAUTION_OF_BOTH = 1.0  # and where λ*-returns decide among those that are
 _GAIN = 1e-4  # R² by which it must be better
+_ROUNDING = 1e-14  # of the mean cost of rows
+_RELATIVE = 1e-12  # the same beside the cost
 _LARGEST_CONDITION = 1e10
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 BYTES_OF_SUMS = 2**28  # of the systems of all trace decays, which are kept while the grid grows
-MANY_FEATURES = 64  # from which the grid is coarse, and systems are solved one by one
+MANY_FEATURES = 64  # from which the grid is coarse; systems of more weights are solved one by one
 
 
 class Grid(NamedTuple):
@@ -325,7 +327,7 @@ class Search:
         cost = above_least + chosen.of_lmbda[:, np.newaxis] + gain
         cost[self.pair] -= gain
         self.cost = self.counts.sum() * cost
-        self.pair = self._least(self.cost)
+        self.pair = self._least(self.cost, self.counts.sum())
         self._compare(STAGES[-1])
 
     def _beside(self, reference: Pair) -> BesideReference:
@@ -393,7 +395,7 @@ class Search:
     def improve(self, decay: float, caution: float, gain: float = 0.0) -> None:
         """Move to the pair of least cost on λ*-returns bootstrapped by the weights of the pair, unless it is that."""
         self.cost = self._cost(decay, caution, gain)
-        self.pair = self._least(self.cost)
+        self.pair = self._least(self.cost, self.counts.sum())
 
     def improve_by_both(self) -> None:
         """Move to the pair of least error on returns with λ* = 0.9 among those clearly better on observed returns."""
@@ -401,7 +403,7 @@ class Search:
         by_lambda_returns = self.difference.sum(axis=0)
         cost = self._cost(STAGES[-1], CAUTION_OF_BOTH, _GAIN)
         self.cost = np.where(cost < 0.0, by_lambda_returns, cost)
-        self.pair = self._least(self.cost)
+        self.pair = self._least(self.cost, self.counts.sum())
 
     def _cost(self, decay: float, caution: float, gain: float) -> Array:
         """Compute by how much each pair is worse than the pair, plus the margin by which it must be better, (λ, α)."""
@@ -424,11 +426,14 @@ class Search:
         of_pair = self.squared[:, i, j]
         self.difference = self.squared - of_pair[:, np.newaxis, np.newaxis]
 
-    def _least(self, cost: Array) -> Pair:
-        """Return the pair of least cost; of ties up to rounding this one, else that of the largest α and least λ."""
+    def _least(self, cost: Array, weight: float = 1.0) -> Pair:
+        """Return the pair of least cost; of ties up to rounding this one, else that of the largest α and least λ.
+
+        Costs are of rows of so much weight together, in units of the variance of the returns.
+        """
         cost = np.where(self.allowed, cost, np.inf)
         least = cost.min()
-        is_tie = cost <= least + 1e-12 * max(1e-3, abs(least))
+        is_tie = cost <= least + max(_ROUNDING * weight, _RELATIVE * abs(least))
         if is_tie[self.pair]:
             return self.pair
         ties = np.argwhere(is_tie).tolist()

@@ -18,7 +18,7 @@ from lstd._kernels.scales import balance
 from lstd.statistics.system import System
 from lstd.types import Array, Flags
 
-LARGEST_CONDITION = 1e8  # below it, weights agree with those of one system at a time to 2e-11
+LARGEST_CONDITION = 1e8  # below it, weights agree with those of one system at a time to nine digits, mostly to eleven
 _LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overflows
 
 
