@@ -524,7 +524,7 @@ def test_weights_of_a_grid_are_those_of_each_pair(fit_intercept, repeated, monke
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_weights_of_parts_are_those_of_each_part(fit_intercept, alpha, monkeypatch):
     """Small systems are solved in one stack; that of a part in which a feature is zero is solved by itself."""
-    from lstd.statistics import horizon_grid
+    from lstd.statistics import horizon_parts
 
     data = stream(7, n_episodes=20)
     first_half = data["episode"] < np.unique(data["episode"])[10]
@@ -533,7 +533,7 @@ def test_weights_of_parts_are_those_of_each_part(fit_intercept, alpha, monkeypat
     model = HorizonLSTD(HORIZON, **settings).fit(**data).model_
     parts = [model.stream.own(e) for e in range(model.stream.n_blocks)]
     for n_bytes in (2**25, 2**13, 0):
-        monkeypatch.setattr(horizon_grid, "BYTES_OF_PARTS", n_bytes)
+        monkeypatch.setattr(horizon_parts, "BYTES", n_bytes)
         weights = model.weights_of_parts(parts, 0.4, alpha)
         for part, of_part in zip(parts, weights, strict=True):
             assert_close(of_part, model.recursion(part, 0.4, alpha).run(), "solve")

@@ -54,7 +54,8 @@ from lstd.estimators.naive_forecast import NaiveForecast
 from lstd.estimators.shared_shocks import SharedShock
 from lstd.estimators.step_spread import StepSpread
 from lstd.statistics.blocks import check_n_blocks
-from lstd.statistics.horizon_grid import weights_of_grid, weights_of_parts
+from lstd.statistics.horizon_grid import weights_of_grid
+from lstd.statistics.horizon_parts import weights_of_parts
 from lstd.statistics.horizon_sums import HorizonSolution, LagBlocks, LagSums, Units, lag_sums
 from lstd.statistics.intervals import FEWEST_BLOCKS, RETURN, Influence, Noise, check_count
 from lstd.statistics.ridge import Scales
@@ -572,7 +573,8 @@ class HorizonModel(Record):
         shares = stream.weights[blocks] / self.total.weight
         rests = (self.total.less(stream.own(e)) for e in blocks)
         without_block = self.weights_of_parts(rests, lmbda, alpha)
-        moves = np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis, np.newaxis] * (theta - without_block)
+        factors = np.sqrt(1.0 - shares)[:, np.newaxis, np.newaxis, np.newaxis]
+        moves = factors * (theta - without_block)
         vectors = self.settings.uncentred(moves.swapaxes(2, 3))
         shift = self._shift(recursion, theta)
         return Influence(

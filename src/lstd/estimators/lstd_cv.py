@@ -82,8 +82,8 @@ class LSTDCV(Predictor):
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
         Each time a new dictionary of read-only arrays, with an entry for each pair that was tried: ``lmbda``,
         ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and so on;
-        ``cautious_test_score``, the mean less a margin or, where λ-returns decided, by those, and ``rank_test_score``
-        by it; ``condition_number``, the largest over
+        ``cautious_test_score``, the mean less a margin, or a score on λ-returns where these decided, and
+        ``rank_test_score`` by it; ``condition_number``, the largest over
         all data and the data without each fold; ``observed_share``, the same for all pairs; ``observed_test_score``,
         the R² of the observed part alone: the same errors, against the variance of the rewards' discounted sum up to
         the cut. Pairs with an ill-conditioned system have NaN as scores and the last rank. With the iterative solver,

@@ -77,8 +77,8 @@ CAUTION_BESIDE_ONE = 0.25  # standard errors by which another pair must be bette
 CAUTION_OF_GROWTH = 2.0  # standard errors by which a pair beyond the grid must be better,
 CAUTION_OF_BOTH = 1.0  # and where λ*-returns decide among those that are
 _GAIN = 1e-4  # R² by which it must be better
-_ROUNDING = 1e-14  # of the mean cost of rows
-_RELATIVE = 1e-12  # the same beside the cost
+_ROUNDING = 1e-14  # costs that differ by less are ties: for each unit of weight,
+_RELATIVE = 1e-12  # and relative to the least cost
 _LARGEST_CONDITION = 1e10
 _TOL_OF_CHOICE = 1e-5  # relative residual of these solves
 BYTES_OF_SUMS = 2**28  # of the systems of all trace decays, which are kept while the grid grows
@@ -429,7 +429,7 @@ class Search:
     def _least(self, cost: Array, weight: float = 1.0) -> Pair:
         """Return the pair of least cost; of ties up to rounding this one, else that of the largest α and least λ.
 
-        Costs are of rows of so much weight together, in units of the variance of the returns.
+        A cost is a sum over rows of this weight, in units of the variance of the returns.
         """
         cost = np.where(self.allowed, cost, np.inf)
         least = cost.min()

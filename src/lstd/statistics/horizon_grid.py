@@ -1,31 +1,23 @@
-"""The weights of all horizons of many systems: of a grid of trace decays λ and ridge coefficients α, or of many parts.
-
-A choice needs the first, and influences of blocks and held-out folds the second: the data without each of them.
+"""The weights of all horizons for a grid of trace decays λ and ridge coefficients α, as a choice needs them.
 
 In the recursion of :mod:`lstd.statistics.horizon_sums`,
 
     θ_h = (C_0 + αI)⁻¹ Σ_{k<h} λᵏ [b_k + ((1−λ) C_{k+1} + H_{k+1}) θ_{h−1−k}],   θ_0 = 0,
 
 the matrix depends on α alone, and the right-hand side is one matrix product for all α. So one inverse for each α serves
-all λ and horizons, and each step of the recursion is a product for many pairs. The systems of small parts are solved in
-one stack, and their recursions run side by side.
+all λ and horizons, and each step of the recursion is a product for many pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-
 import numpy as np
 
-from lstd.statistics.horizon_sums import HorizonSolution, LagSums, weights_of_recursions
+from lstd.statistics.horizon_sums import HorizonSolution, LagSums
 from lstd.statistics.solve import check_range
-from lstd.statistics.stacked_solve import LARGEST_CONDITION, invert_for_ridges, solve_for_ridges
+from lstd.statistics.stacked_solve import LARGEST_CONDITION, invert_for_ridges
 from lstd.types import Array
 
 BYTES = 2**25  # of the sums that are weighted by λ at a time
-BYTES_OF_PARTS = 2**18  # of the sums of parts that are solved at a time: larger stacks leave the cache
-_FEWEST = 4  # parts of a stack; solving fewer is faster one by one
 
 
 def weights_of_grid(sums: LagSums, lmbdas: Array, ridges: Array, penalty: Array, *, intercept: bool) -> Array:
@@ -94,53 +86,3 @@ def _run(sums: LagSums, lmbdas: Array, inverses: Array) -> Array:
     weights = longest_first[:, ::-1]
     check_range(weights)
     return weights.transpose(0, 3, 1, 2, 4)  # (L, H, n, J, m) to (L, J, H, n, m)
-
-
-def weights_of_parts(
-    parts: Iterable[LagSums], lmbda: float, ridge_of: Callable[[LagSums], Array], penalty: Array, *, intercept: bool
-) -> Array:
-    """Compute the weights of all horizons for each of E parts of the data, at least one.
-
-    Parameters
-    ----------
-    parts : iterable of LagSums
-        Of n features with the column of ones, m rewards and the horizon H; drawn as far as memory allows.
-    lmbda : float
-    ridge_of : callable
-        Returns the ridge coefficients of a part, (n,); zero for the column of ones.
-    penalty, intercept
-        As in :func:`weights_of_grid`.
-
-    Returns
-    -------
-    ndarray of shape (E, H, n, m)
-
-    Raises
-    ------
-    InvalidInputError
-        When sums or weights overflow.
-    """
-    weights: list[Array] = []
-    for some in _batches(parts):
-        horizon, n, width = some[0].full.shape
-        ridges = np.array([ridge_of(part) for part in some])
-        systems = [
-            part.system(lmbda, ridge, penalty, intercept=intercept) for part, ridge in zip(some, ridges, strict=True)
-        ]
-        if len(some) < _FEWEST:
-            weights += [HorizonSolution.of_system(system, horizon).run()[np.newaxis] for system in systems]
-            continue
-        solutions = solve_for_ridges(systems, ridges[:, np.newaxis], stacked=True)
-        solved = solutions.weights.reshape(len(some), n, horizon, width)
-        matrices = np.ascontiguousarray(solved[..., :n]).reshape(len(some), n, horizon * n)
-        constants = solved[..., n:].swapaxes(1, 2)
-        weights.append(weights_of_recursions(np.cumsum(constants, axis=1), matrices))
-    return np.concatenate(weights)
-
-
-def _batches(parts: Iterable[LagSums]) -> Iterator[list[LagSums]]:
-    """Yield some parts at a time, whose sums take little memory, or one."""
-    drawn = iter(parts)
-    for first in drawn:
-        most = max(1, BYTES_OF_PARTS // first.full.nbytes)
-        yield [first, *islice(drawn, most - 1)]

@@ -175,10 +175,10 @@ class Units(NamedTuple):
     square: Array
 
 
-class _Piece(NamedTuple):
-    """Rows `first` to `end` − 1 of the part `e` of the data."""
+class _Span(NamedTuple):
+    """Rows `first` to `end` − 1, whose pairs are of the sums at a place in a list."""
 
-    e: int
+    place: int
     first: int
     end: int
 
@@ -190,23 +190,23 @@ def lag_sums(rows: Rows, horizon: int, edges: Sequence[int]) -> list[LagSums]:
     A centre is subtracted, and the column of ones appended, a batch at a time. A last row that did not terminate counts
     as a horizon row.
     """
-    parts = [LagSums.zero(horizon, rows.n_features, rows.y.shape[1]) for _ in edges[1:]]
+    between = [LagSums.zero(horizon, rows.n_features, rows.y.shape[1]) for _ in edges[1:]]
     with one_blas_thread():
-        for pieces in _batches(edges, max(_ROWS, horizon)):
-            _add_pairs(parts, rows, pieces)
-        return [_counted(sums, rows, first, end) for sums, (first, end) in zip(parts, pairwise(edges), strict=True)]
+        for spans in _batches(edges, max(_ROWS, horizon)):
+            _add_pairs(between, rows, spans)
+        return [_counted(sums, rows, first, end) for sums, (first, end) in zip(between, pairwise(edges), strict=True)]
 
 
-def _batches(edges: Sequence[int], size: int) -> Iterator[list[_Piece]]:
-    """Yield the parts between two edges, up to `size` rows at a time: some short parts, or a piece of a long one."""
-    batch: list[_Piece] = []
-    for e, (first, end) in enumerate(pairwise(edges)):
+def _batches(edges: Sequence[int], size: int) -> Iterator[list[_Span]]:
+    """Yield the rows between each two edges, up to `size` at a time: some short spans, or a chunk of a long one."""
+    batch: list[_Span] = []
+    for place, (first, end) in enumerate(pairwise(edges)):
         for start in range(first, end, size):
-            piece = _Piece(e, start, min(start + size, end))
-            if batch and piece.end - batch[0].first > size:
+            span = _Span(place, start, min(start + size, end))
+            if batch and span.end - batch[0].first > size:
                 yield batch
                 batch = []
-            batch.append(piece)
+            batch.append(span)
     if batch:
         yield batch
 
@@ -225,19 +225,19 @@ def _counted(sums: LagSums, rows: Rows, first: int, end: int) -> LagSums:
     )
 
 
-def _add_pairs(parts: Sequence[LagSums], rows: Rows, pieces: Sequence[_Piece]) -> None:
-    """Add the pairs whose later row u is in one of the pieces, one after the other, to their parts, s lags at a time.
+def _add_pairs(between: Sequence[LagSums], rows: Rows, spans: Sequence[_Span]) -> None:
+    """Add the pairs whose later row u is in a span to the sums of that; spans follow one another; s lags at a time.
 
     With E_v = [w φ_v, w Γ φ_{v−1}, …, w Γ φ_{v−s+1}], Σ_u E_{u−k} Γ_{u−k,k} [φ_u, r_{u+1}]ᵀ has lags k to k + s − 1.
     """
-    horizon, n, _ = parts[0].full.shape
-    first = pieces[0].first
+    horizon, n, _ = between[0].full.shape
+    first = spans[0].first
     ends = np.flatnonzero(rows.last[max(0, first - horizon + 1) : first][::-1])
     before = min(first, horizon - 1)  # rows of the same episode
     if len(ends):
         before = int(ends[0])
     origin = first - before
-    batch = rows.taken(slice(origin, pieces[-1].end))
+    batch = rows.taken(slice(origin, spans[-1].end))
     discount = np.where(batch.last, 0.0, batch.discount)
     phi = _features(batch)
     s = 1
@@ -258,8 +258,8 @@ def _add_pairs(parts: Sequence[LagSums], rows: Rows, pieces: Sequence[_Piece]) -
     for k, factor in islice(enumerate(_products(discount)), 0, last_k + 1, s):
         of_full = factor * batch.full
         is_cut = ~batch.full & (factor != 0.0)
-        for e, start, stop in pieces:
-            sums = parts[e]
+        for place, start, stop in spans:
+            sums = between[place]
             u = max(start - origin, k)
             end = stop - origin
             add(sums.full, k, slice(u - k, end - k), slice(u, end), of_full[u:end])
@@ -429,13 +429,13 @@ class LagStatistics(Record):
         starts_of_chunks = list(at)
         end = len(both) - (not both.terminated[-1])
         edges = [max(0, n_before - 1), *(n_before + start for start in starts_of_chunks), end]
-        parts = lag_sums(both, self.horizon, edges)
-        parts.reverse()  # so that each is freed when it is added
+        between = lag_sums(both, self.horizon, edges)
+        between.reverse()  # so that each is freed when it is added
         chunks = []
         for start in starts_of_chunks:
-            sums = sums.plus(parts.pop())
+            sums = sums.plus(between.pop())
             chunks.append(after(start, sums, None))
-        sums = sums.plus(parts.pop())
+        sums = sums.plus(between.pop())
         return [*chunks, after(len(rows), sums, _last_rows(both, self.horizon))]
 
 
