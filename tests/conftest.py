@@ -54,7 +54,7 @@ SLOW = (  # files that start first, the longest at the beginning, so that none i
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Number of processes of ``-n auto``: as many as cores; more of them take turns, and lose what caches hold."""
+    """Number of processes of ``-n auto``: one for each core. With more, they lose what caches hold."""
     import joblib
 
     return min(joblib.cpu_count(), MOST_PROCESSES)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from chunk_loaders import EDGES, N_CHUNKS, N, chunk, whole
+from chunk_loaders import EDGES, FEATURES, N_CHUNKS, ROLES, chunk, whole
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks, fit_tables
 from lstd.errors import InvalidInputError
 from tolerances import assert_close
@@ -18,8 +18,6 @@ pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
 )
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
-FEATURES = [f"x{j}" for j in range(N)]
-ROLES = {"features": FEATURES, "reward": "r", "episode": "ep", "terminated": "done"}
 THREADS = {"n_jobs": 3}
 
 
